@@ -1,0 +1,48 @@
+"""`python -m tests.bench [--smoke] [--write] [NAME...]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+
+from . import chunks, growth, held, imports, report, requests
+from .report import Table
+
+BENCHMARKS: dict[str, Callable[..., Table]] = {
+    "chunks": chunks.run,
+    "growth": growth.run,
+    "memory": growth.memory,
+    "delay": held.run,
+    "first-call": held.first_call,
+    "requests": requests.run,
+    "import": imports.run,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="What the middleware costs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--smoke", action="store_true", help="small and quick: shows that all of it works, no figures")
+    parser.add_argument("--write", action="store_true", help="put the tables into tests/bench/README.md")
+    given = parser.parse_args(arguments)
+    unknown = set(given.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    if given.write and (given.smoke or given.names):
+        parser.error("--write is for a whole run")
+    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
+        del os.environ[name]  # what is measured are the defaults
+    tables = []
+    for name in given.names or BENCHMARKS:
+        table = BENCHMARKS[name](smoke=given.smoke)
+        print(table.markdown(), flush=True)
+        tables.append(table)
+    print(f"Measured on: {report.machine()}." if not given.smoke else "It works. No figures: this was a smoke run.")
+    if given.write:
+        report.write(report.figures(tables))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

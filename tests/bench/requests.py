@@ -1,0 +1,105 @@
+"""The request's way: from the client's body to the body that the app reads, and requests that pass."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from toolcall_middleware import ToolCallMiddleware
+
+from . import material, measure
+from .measure import App, clock
+from .report import Table
+
+_ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "No."}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+).encode()
+
+
+class _Reached:
+    """An app that notes when it has its body, and answers at once."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.body = b""
+
+    async def __call__(self, _scope: MutableMapping[str, Any], receive: measure.Receive, send: measure.Send) -> None:
+        message = await receive()
+        self.at = clock()
+        self.body = message["body"]
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+        await send(measure.body_message(_ANSWER, more=False))
+
+
+def _until_app(app: App, reached: _Reached, body: Callable[[], bytes]) -> Callable[[], float]:
+    """Seconds from the client's request to the app that holds the body."""
+
+    async def once() -> float:
+        client = measure.Client(body())
+        begin = clock()
+        await client.ask(app)
+        return reached.at - begin
+
+    return lambda: measure.RUNNER.run(once())
+
+
+def _whole(app: App, body: bytes, count: int) -> Callable[[], float]:
+    """Seconds a request, answer included."""
+
+    async def once() -> float:
+        begin = clock()
+        for _ in range(count):
+            await measure.Client(body).ask(app)
+        return (clock() - begin) / count
+
+    return lambda: measure.RUNNER.run(once())
+
+
+def run(*, smoke: bool) -> Table:
+    repeats = 2 if smoke else 60
+    table = Table("Requests", ("added ms", "x a no-op wrapper"))
+    reached = _Reached()
+    noop = measure.NoOp(reached)
+    plain = material.request(None, stream=False)
+    large = json.dumps({**json.loads(plain), "messages": [{"role": "user", "content": "word " * 20_000}]}).encode()
+    for name, body in (("no tools", plain), (f"no tools, {len(large) // 1000} kB", large)):
+        app = ToolCallMiddleware(reached, format="auto")
+        count = 2 if smoke else 50
+        bare, with_it = measure.best([_whole(noop, body, count), _whole(app, body, count)], repeats)
+        _check(reached.body == body)
+        table.add(name, f"{(with_it - bare) * 1e3:.4f}", f"{with_it / bare:.1f}", "< 0.020" if body is plain else "")
+    numbers = itertools.count()
+    for count in (1, 25, 100):
+        offered = material.tools(count)
+        size = len(json.dumps(offered, separators=(",", ":")))
+        app = ToolCallMiddleware(reached, format="auto")
+        body = material.request(offered, stream=False)
+        measure.ask(app, body)
+        _check(b'"tools"' not in reached.body and offered[0]["function"]["name"].encode() in reached.body)
+        bare, cached = measure.best(
+            [_until_app(noop, reached, lambda: body), _until_app(app, reached, lambda: body)],  # noqa: B023 - used at once
+            repeats,
+        )
+        fresh = iter(
+            [material.request(material.tools(count, str(next(numbers))), stream=False) for _ in range(repeats)]
+        )
+        (cold,) = measure.best([_until_app(app, reached, lambda: next(fresh))], repeats)  # noqa: B023 - likewise
+        what = f"{count} tool{'s' if count > 1 else ''}, {size / 1000:.1f} kB"
+        table.add(f"{what}, first time", f"{(cold - bare) * 1e3:.3f}", f"{cold / bare:.0f}")
+        goal = "< 1" if count == 25 else ""
+        table.add(f"{what}, seen before", f"{(cached - bare) * 1e3:.3f}", f"{cached / bare:.0f}", goal)
+    return table
+
+
+def _check(holds: bool) -> None:
+    if not holds:
+        raise AssertionError("the app got another body than it should have")

@@ -1,0 +1,74 @@
+"""What the client tests share: libraries that may be missing, and one tool whose result only the tool knows."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import secrets
+from typing import Any
+
+import pytest
+
+FORMATS = ("json", "hermes")
+MODEL = "fake-model"
+ARGUMENTS: dict[str, Any] = {"city": "Paris", "days": 3}
+CALL = ("lookup_code", ARGUMENTS)
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "lookup_code", "description": "Look up the code of a city.", "parameters": SCHEMA},
+}
+OTHER_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "send_mail",
+        "description": "Send a mail.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
+SYSTEM = "You are helpful."
+QUESTION = "Call the tool lookup_code and then tell me exactly the code that it returned."
+
+
+def need(module: str, *, extra: bool = True) -> Any:
+    """The module; where it is missing the calling test module is skipped.
+
+    With the variable CI=true a missing library of the extra `test` is a failure instead: the matrix has to run there.
+    `extra` is false for a client that the extra leaves out, because it moves versions that the others need.
+    """
+    if importlib.util.find_spec(module.partition(".")[0]) is not None:
+        return importlib.import_module(module)
+    where = "pip install 'toolcall-middleware[test]'" if extra else "it is not in the extra `test`; install it by hand"
+    return missing(f"{module} is not installed: {where}", extra=extra)
+
+
+def missing(reason: str, *, extra: bool = True) -> None:
+    """Skips the calling test or test module, or fails it where CI=true."""
+    if extra and os.environ.get("CI", "").lower() == "true":
+        pytest.fail(f"{reason} (CI=true)", pytrace=False)
+    pytest.skip(reason, allow_module_level=True)
+
+
+class Lookup:
+    """The tool. Each one has its own code, so an answer that holds it has come from the tool's result.
+
+    `calls` are the arguments that it was run with.
+    """
+
+    def __init__(self) -> None:
+        self.code = f"TOOLMARK-{secrets.token_hex(6)}"
+        self.calls: list[dict[str, Any]] = []
+
+    def run(self, city: str, days: int) -> str:
+        """Look up the code of a city."""
+        self.calls.append({"city": city, "days": days})
+        return f"code {self.code} for day {days}"
+
+    def run_json(self, arguments: str) -> str:
+        return self.run(**json.loads(arguments))

@@ -1,0 +1,39 @@
+"""What holds for all tests: a clean environment, no deadlines, and leaks told where they were made."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Time is measured by the tests that are about time; everywhere else a slow machine is no failure.
+# CI takes the same examples each time: what it finds can be repeated, and only a change makes it fail.
+settings.register_profile(
+    "toolcall", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("toolcall")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_from_outside() -> Iterator[None]:
+    """The variables of the machine that runs the tests are not the tests' business."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.upper().startswith("TOOLCALL_")]:
+            patch.delenv(name)
+        # The tests' servers listen on loopback, which no proxy of the machine can reach.
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1,localhost")
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaks_are_told_here() -> Iterator[None]:
+    """A socket or task that a module forgets fails that module, not the one in which it happens to be collected."""
+    yield
+    gc.collect()

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from toolcall_middleware.formats.prompting import NEUTRALISED_NOTE, as_data, attribute, neutralise, restore
+
+# What the families write around calls, results, turns and reasoning. None may be left in a tool result.
+MARKERS = """
+<tool_call> </tool_call> <tool_calls> </tool_calls> <TOOL_CALL> <tool_response> </tool_response> <tool_result
+<tool_result> </tool_result> <tools> </tools> <tool_outputs> <longcat_tool_call> </longcat_tool_call> <TOOLCALL>
+</TOOLCALL> <function= </function> <parameter= </parameter> <function_call> <function_calls> </function_calls>
+<seed:tool_call> </seed:tool_call> <seed:think> <minimax:tool_call> </minimax:tool_call> <steptml:invoke
+</steptml:invoke> </invoke> <steptml:parameter <arg_key> </arg_key> <arg_value> </arg_value> <think> </think>
+<thinking> </thinking> ◁think▷ ◁/think▷ [TOOL_CALLS] [ARGS] [CALL_ID] [TOOL_RESULTS] [/TOOL_RESULTS]
+[AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [INST] [/INST] [THINK] [/THINK] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] <<SYS>>
+<</SYS>> functools[ "tool_calls" 'tool_calls' <s> </s> <bos> <eos> <start_of_turn> <end_of_turn>
+<start_function_call> <end_function_call> <escape> <|"|> <|tool_call> <tool_call|> <channel|> <|im_start|>
+<|im_end|> <|endoftext|> <|eot_id|> <|start_header_id|> <|python_tag|> <|python_start|> <|python_end|>
+<|tool_call_start|> <|tool_call_end|> <|tool_call|> <|tool_calls_section_begin|> <|tool_call_begin|>
+<|tool_call_argument_begin|> <|channel|> <|constrain|> <|message|> <|call|> <|start|> <|end|> <|return|>
+<|action_start|> <|plugin|> <|action_end|> <|START_ACTION|> <|END_ACTION|> <|tools_prefix|> <|tools_suffix|>
+<|user|> <|assistant|> <｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <｜tool▁call▁end｜>
+<｜tool▁calls▁end｜>
+<｜DSML｜function_calls> <｜DSML｜invoke </｜DSML｜invoke> </｜DSML｜parameter> <｜tool_calls_begin｜> <｜User｜>
+<｜end▁of▁sentence｜>
+""".split()  # noqa: SIM905 - far easier to read
+MARKERS += ['<function name="f">', '<parameter name="x">', '<invoke name="f">', '<tool_result name="f">']
+
+ORDINARY = [
+    "std::vector<std::function<void(int)>> f; a << b; if (a<b || c>d) x = y[INSTR];",
+    "let f : Array<string> = a.map(x => x?.y ?? []); const t = <div className='x'>{s}</div>;",
+    "<html><body><script>function f(a) { return a[0]; }</script><tool></tool></body></html>",
+    '{"name": "f", "arguments": {"x": 1}, "tools": ["a"], "tool_call_id": "1"}',
+    "```json\n{\"a\": [1, 2]}\n```\n```python\nprint('hi')\n```",
+    "from functools import partial\n>>> 1 + 1\n2\n>>> f(x)\nx = a >>> 3; y = a>>>b",
+    "a <|> b; f <| g; xs |> List.map f; <- <= => -> </ />",
+    "[1, 2, 3][0] [args] [tool_calls] [x](http://a/b) - [ ] task - [x] done",
+    'C:\\path\\to [\\alpha] \\<\\> "\\tool"',
+    '/// <param name="x">the x</param> <summary>think about tools</summary>',
+]
+
+pieces = st.lists(
+    st.sampled_from(MARKERS)
+    | st.sampled_from(["<", "\\", "[", '"', "'", "◁", "/", ">", ">>>", "\n", "functools", "|", "a", " ", "｜"])
+    | st.text(max_size=3),
+    max_size=8,
+).map("".join)
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+def test_no_familys_marker_is_left(marker: str) -> None:
+    for text in (marker, f"a{marker}b", f"\n{marker}\n", marker * 3, "<" + marker, '"' + marker, "[" + marker):
+        shown = neutralise(text)
+        assert marker not in shown
+        assert re.sub(r"\\", "", shown) == text  # nothing but backslashes came in
+        assert restore(shown) == text
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_code_and_json_stay_as_they_are(text: str) -> None:
+    assert neutralise(text) == text
+
+
+@given(st.text() | pieces)
+@example(">>>f\n>>>g")
+@example("<\\\\tool_call>\\")
+@example('<|"tool_calls"tool_calls"')
+@example("<<SYS>>>f functools[TOOL_CALLS]")
+def test_it_can_be_undone_and_leaves_no_marker(text: str) -> None:
+    shown = neutralise(text)
+    assert restore(shown) == text
+    assert not [marker for marker in MARKERS if marker in shown]
+    assert not re.search(r"^>>>[A-Za-z_]", shown, re.MULTILINE)
+    # What is already shown with backslashes gets one more at the same places.
+    assert restore(restore(neutralise(shown))) == text
+
+
+@given(pieces, pieces)
+def test_two_texts_never_look_the_same(one: str, other: str) -> None:
+    assert (neutralise(one) == neutralise(other)) == (one == other)
+
+
+@given(st.recursive(pieces | st.integers(), lambda inner: st.dictionaries(pieces, inner, max_size=3), max_leaves=5))
+def test_json_data_keeps_its_value_and_holds_no_tag(value: object) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    shown = as_data(text)
+    assert json.loads(shown) == value
+    assert not [marker for marker in MARKERS if marker in shown and marker[0] in "<[◁"]
+
+
+@given(pieces)
+def test_an_attribute_cannot_be_left(name: str) -> None:
+    shown = attribute(name)
+    assert not set(shown) & set('"<>\n\r')
+    assert not [marker for marker in MARKERS if marker in shown]
+
+
+def test_the_note_is_no_markup_itself() -> None:
+    assert restore(NEUTRALISED_NOTE) != NEUTRALISED_NOTE  # it shows an example
+    assert not [marker for marker in MARKERS if marker in NEUTRALISED_NOTE]
+
+
+HOSTILE = [
+    "<",
+    "<\\",
+    "\\",
+    '"tool_calls',
+    "<function ",
+    "<invoke name",
+    "<abcdefghijklm_",
+    ">>>",
+    "functools",
+    "<tool_call>",
+]
+
+
+@pytest.mark.parametrize("piece", [*HOSTILE, "<" + "\\" * 1000, "<function" + " " * 1000])
+def test_time_is_linear_in_the_text(piece: str) -> None:
+    def best(size: int) -> float:
+        text = piece * (size // len(piece))
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            neutralise(text)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    # 8 times the text: quadratic would be 64 times the time.
+    assert best(800_000) < 30 * best(100_000) + 0.002

@@ -1,0 +1,228 @@
+"""A server's side of ASGI by hand: raw messages in, raw messages out, and a protest when an app breaks the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from toolcall_middleware import ToolCallMiddleware
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+PATIENCE = 5.0
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+HELLO = [{"role": "user", "content": "hello"}]
+CALL = '{"tool_calls": [{"name": "weather", "arguments": {"city": "Paris"}}]}'
+BLOCK = f"```json\n{CALL}\n```"
+JSON_TYPE = (b"content-type", b"application/json")
+SSE_TYPE = (b"content-type", b"text/event-stream")
+
+
+def ask(*, stream: bool = True, tools: Any = (TOOL,), **fields: Any) -> bytes:
+    """A request's body."""
+    body: dict[str, Any] = {"model": "m", "messages": HELLO, "stream": stream, **fields}
+    if tools:
+        body["tools"] = list(tools)
+    return json.dumps(body).encode()
+
+
+class Client:
+    """One request to an app. `sent` are the messages that the app was given, `got` those that it sent."""
+
+    def __init__(
+        self,
+        body: bytes | Iterable[bytes] = b"",
+        *,
+        path: str = "/v1/chat/completions",
+        method: str = "POST",
+        headers: Headers | None = None,
+        spec_version: str = "2.4",
+        leave_after: int | None = None,
+        **scope: Any,
+    ) -> None:
+        parts = [body] if isinstance(body, bytes) else list(body)
+        length = str(sum(map(len, parts))).encode()
+        self.scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": spec_version},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers if headers is not None else [JSON_TYPE, (b"content-length", length)],
+            "client": ("127.0.0.1", 1234),
+            "server": ("127.0.0.1", 80),
+            "extensions": {},
+            **scope,
+        }
+        last = len(parts) - 1
+        self.sent: list[Message] = [
+            {"type": "http.request", "body": part, "more_body": at < last} for at, part in enumerate(parts)
+        ]
+        self._queue = list(self.sent)
+        self._gone = asyncio.Event()
+        self._leave_after = leave_after  # messages that the client reads before it goes away
+        self.got: list[Message] = []
+        self.received = 0
+        self.on_send: Callable[[Message], Awaitable[None]] | None = None
+
+    async def receive(self) -> Message:
+        self.received += 1
+        if self._queue:
+            return self._queue.pop(0)
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    def leave(self) -> None:
+        """The client goes away."""
+        self._gone.set()
+
+    async def send(self, message: Message) -> None:
+        # As servers do, so that who cancels or switches does so here.
+        await asyncio.sleep(0)
+        if self.on_send is not None:
+            await self.on_send(message)
+        if message["type"] == "http.response.start":
+            assert not self.got, "the response starts once"
+            assert isinstance(message["status"], int)
+            assert all(type(part) is bytes for pair in message["headers"] for part in pair)
+        elif message["type"] == "http.response.body":
+            assert self.got, "the response starts first"
+            assert not self.complete, "nothing comes after the end"
+        self.got.append(message)
+        if self._leave_after is not None and len(self.got) >= self._leave_after:
+            self.leave()
+
+    async def run(self, app: App) -> Client:
+        """Run the app to its end. No task of it may be left."""
+        async with no_leaked_tasks():
+            return await self.run_with_others(app)
+
+    async def run_with_others(self, app: App) -> Client:
+        """The same while other requests run."""
+        async with asyncio.timeout(PATIENCE):
+            await app(self.scope, self.receive, self.send)
+        return self
+
+    @property
+    def started(self) -> bool:
+        return bool(self.got)
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.got) and self.got[-1].get("more_body", self.got[-1]["type"] != "http.response.body") is False
+
+    @property
+    def status(self) -> int:
+        status: int = self.got[0]["status"]
+        return status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        pairs = [(name.decode().lower(), value.decode()) for name, value in self.got[0]["headers"]]
+        assert len(dict(pairs)) == len(pairs), "no header comes twice"
+        return dict(pairs)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.got[1:])
+
+    @property
+    def json(self) -> Any:
+        assert self.headers["content-type"].startswith("application/json")
+        assert int(self.headers["content-length"]) == len(self.body)
+        return json.loads(self.body)
+
+
+@contextlib.asynccontextmanager
+async def no_leaked_tasks() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    yield
+    for _ in range(20):
+        if asyncio.all_tasks() <= before:
+            return
+        await asyncio.sleep(0)  # what is cancelled or done needs a turn of the loop to go
+    assert asyncio.all_tasks() <= before
+
+
+def middleware(app: App, **options: Any) -> ToolCallMiddleware:
+    return ToolCallMiddleware(app, **{"mode": "prompt", **options})
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body; an app's side of it."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        assert message["type"] == "http.request", message
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+class Backend:
+    """An app that answers with the given bytes, each in a message of its own, and notes what happens to it.
+
+    bodies: what it was asked. disconnects: how often `receive` gave a disconnect. errors: what `send` raised.
+    `listen` makes it read on while it answers, as a careful app does.
+    """
+
+    def __init__(
+        self,
+        *parts: bytes,
+        status: int = 200,
+        headers: Headers | None = None,
+        listen: bool = False,
+        more: bool = False,
+    ) -> None:
+        self.parts = parts
+        self.status = status
+        self.headers = [SSE_TYPE] if headers is None else headers
+        self.listen = listen
+        self.more = more  # the last message says that more will come
+        self.scopes: list[Scope] = []
+        self.bodies: list[Any] = []
+        self.disconnects = 0
+        self.errors: list[BaseException] = []
+        self.written = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        self.bodies.append(json.loads(await read_body(receive)))
+        listening = asyncio.ensure_future(receive()) if self.listen else None
+        try:
+            await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+            for at, part in enumerate(self.parts or (b"",)):
+                await asyncio.sleep(0.001 if self.listen else 0)
+                if listening is not None and listening.done():
+                    assert listening.result()["type"] == "http.disconnect"
+                    self.disconnects += 1
+                    return
+                more = self.more or at < len(self.parts) - 1
+                await send({"type": "http.response.body", "body": part, "more_body": more})
+                self.written += 1
+        except OSError as error:
+            self.errors.append(error)
+            raise
+        finally:
+            if listening is not None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)

@@ -1,0 +1,101 @@
+"""Counts work instead of time: characters copied or searched, by text that counts and patterns that count."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any, SupportsIndex
+
+import pytest
+
+
+class Meter:
+    """One measurement. `cost` is in characters touched, and one a call."""
+
+    def __init__(self) -> None:
+        self.cost = 0
+
+    def text(self, value: str) -> str:
+        """`value` as a string whose slices, sums and searches are counted; what is cut from it counts too."""
+        counted = _Counted(value)
+        counted.meter = self
+        return counted
+
+    def watch(self, patch: pytest.MonkeyPatch, *modules: str) -> None:
+        """Count what the module-wide patterns of these modules go through."""
+        for module in modules:
+            loaded = importlib.import_module(module)
+            for name, value in vars(loaded).copy().items():
+                if isinstance(value, re.Pattern):
+                    patch.setattr(loaded, name, CountedPattern(value, self))
+
+
+class CountedPattern:
+    """A pattern whose matches and searches are counted."""
+
+    def __init__(self, pattern: re.Pattern[str], meter: Meter) -> None:
+        self._pattern = pattern
+        self._meter = meter
+
+    def match(self, text: str, pos: int = 0, endpos: int = 2**62) -> re.Match[str] | None:
+        found = self._pattern.match(text, pos, endpos)
+        self._meter.cost += 1 + (found.end() - pos if found is not None else 0)
+        return found
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        self._meter.cost += 1 + len(text)
+        return self._pattern.fullmatch(text)
+
+    def search(self, text: str, pos: int = 0, endpos: int = 2**62) -> re.Match[str] | None:
+        found = self._pattern.search(text, pos, endpos)
+        self._meter.cost += 1 + (found.end() if found is not None else min(len(text), endpos)) - pos
+        return found
+
+
+class _Counted(str):
+    __slots__ = ("meter",)
+    meter: Meter
+
+    def _new(self, value: str) -> str:
+        self.meter.cost += 1 + len(value)
+        return self.meter.text(value)
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        if isinstance(key, slice):
+            return self._new(super().__getitem__(key))
+        self.meter.cost += 1
+        return super().__getitem__(key)
+
+    def __add__(self, other: str) -> str:
+        return self._new(str.__add__(self, other))
+
+    def __radd__(self, other: str) -> str:
+        return self._new(str.__add__(other, self))
+
+    def strip(self, chars: str | None = None, /) -> str:
+        self.meter.cost += len(self)
+        return self._new(super().strip(chars))
+
+    def isprintable(self) -> bool:
+        self.meter.cost += len(self)
+        return super().isprintable()
+
+    def __contains__(self, part: str) -> bool:  # type: ignore[override]
+        self.meter.cost += 1 + len(self)
+        return super().__contains__(part)
+
+    def isspace(self) -> bool:
+        self.meter.cost += len(self) - len(self.lstrip()) + 1
+        return super().isspace()
+
+    def find(self, sub: str, start: Any = 0, end: Any = None, /) -> int:
+        at = super().find(sub, start, end)
+        stop = len(self) if end is None else min(end, len(self))
+        self.meter.cost += 1 + max(0, (at if at >= 0 else stop) - (start or 0))
+        return at
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other)

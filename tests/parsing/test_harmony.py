@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.parsing.events import Event, Reasoning, Text
+from toolcall_middleware.parsing.grammar import Opener, Where
+from toolcall_middleware.parsing.harmony import HarmonyMessage, Thought
+
+from .bodies import Reader, hostile, started
+from .meter import Meter
+from .streams import text_in, thought_in
+
+TOOLS: dict[str, dict[str, Any]] = {
+    "f": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}},
+    "g": {},
+    "python": {"properties": {"code": {"type": "string"}}},
+    "a.b": {},
+}
+MESSAGES = Reader(
+    [
+        Opener(marker="<|channel|>", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
+        Opener(marker="<|start|>assistant", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
+        Opener(marker="to=", body=lambda sink, context: HarmonyMessage(sink, context.opening), where=Where.START),
+    ],
+    TOOLS,
+)
+THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda sink, _: Thought(sink, "<channel|>"))])
+
+HEADERS = {
+    "channel, recipient, type": "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+    "no space": "<|channel|>commentary to=functions.f<|constrain|>json<|message|>",
+    "no type": "<|channel|>commentary to=functions.f<|message|>",
+    "type as a word": "<|channel|>commentary to=functions.f code<|message|>",
+    "recipient first": "<|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>",
+    "the prompt holds the start": "to=functions.f<|channel|>commentary<|message|>",
+    "space before that": " to=functions.f<|channel|>commentary json<|message|>",
+    "no channel": "<|start|>assistant to=functions.f<|message|>",
+    "another channel": "<|channel|>analysis to=functions.f<|message|>",
+    "no namespace": "<|channel|>commentary to=f<|message|>",
+    "start and channel": "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+@pytest.mark.parametrize("end", ["<|call|>", "<|end|>", "<|return|>", "", "\n<|call|>"])
+def test_a_message_to_a_function_is_a_call(header: str, end: str) -> None:
+    assert MESSAGES.calls(header + '{"n": 1}' + end) == [("f", {"n": 1})]
+    assert MESSAGES.text(header + '{"n": 1}' + end) == ""
+
+
+ARGUMENTS: list[tuple[str, Any]] = [
+    ("{}", {}),
+    ("", {}),
+    ("null", {}),
+    (' \n{"s": "<|call|> <|end|>"}', {"s": "<|call|> <|end|>"}),
+    ('"{\\"n\\": 1}"', {"n": 1}),
+    ("{'n': 1,}", {"n": 1}),
+    ('{"n": 1', {"n": 1}),
+    ('{"s": "a', {"s": "a<|call|>"}),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), ARGUMENTS)
+def test_arguments_are_json_more_or_less(written: str, meant: Any) -> None:
+    assert MESSAGES.calls(f"<|channel|>commentary to=functions.f<|message|>{written}<|call|>") == [("f", meant)]
+
+
+def test_text_for_a_tool_that_takes_text_is_its_first_parameter() -> None:
+    header = "<|channel|>analysis to=python code<|message|>"
+    assert MESSAGES.calls(header + 'print("hi")\nx<|call|>') == [("python", {"code": 'print("hi")\nx'})]
+    assert MESSAGES.calls(header + "x = 1") == [("python", {"code": "x = 1"})]
+    assert MESSAGES.calls("<|channel|>commentary to=functions.g<|message|>a <|b<|end|>") == [("g", {"input": "a <|b"})]
+    assert MESSAGES.delay(header, "abc def " * 9, "<|call|>") <= 1
+
+
+SHOWN: list[tuple[str, str, str]] = [
+    # Text, content, reasoning.
+    ("<|channel|>final<|message|>a<|return|>", "a", ""),
+    ("<|channel|>final<|message|>a", "a", ""),
+    ("<|channel|>commentary<|message|>a<|end|>", "a", ""),
+    ("<|channel|>analysis<|message|>a<|end|>", "", "a"),
+    ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "b", "a"),
+    ("<|channel|>analysis<|message|>a<|start|>assistant<|channel|>final<|message|>b", "b", "a"),
+    ("<|channel|>analysis<|message|>a<|channel|>final<|message|>b", "b", "a"),
+    ("<|start|>assistant<|message|>a<|end|>", "a", ""),
+    ("<|channel|>commentary to=assistant<|message|>a<|end|>", "a", ""),
+    ("<|channel|>commentary??<|message|>a<|end|>", "a", ""),
+    ("<|channel|>nonsense<|message|>a<|end|>", "a", ""),
+    ("<|channel|>final<|message|>a <|end|> b", "a <|end|> b", ""),
+    ("<|channel|>final<|message|>a <|channel|> b <|start|> c", "a <|channel|> b <|start|> c", ""),
+    ("<|channel|>analysis<|message|>a <|channel|>final: b<|end|>", "", "a <|channel|>final: b"),
+    ("<|channel|>final<|message|>a<|end|><|start|>assistant", "a", ""),
+    ("<|channel|>final<|message|>a <", "a <", ""),
+    ("plain", "plain", ""),
+    ("to=me it may concern", "to=me it may concern", ""),
+    ("the <|channel|> token", "the <|channel|> token", ""),
+    ("the <|channel|>", "the <|channel|>", ""),
+    ("<|channel|>final\n<|message|>a", "<|channel|>final\n<|message|>a", ""),
+    ("<|channel|>" + "x" * 300 + "<|message|>", "<|channel|>" + "x" * 300 + "<|message|>", ""),
+]
+
+
+def shown(events: list[Event]) -> tuple[str, str]:
+    assert all(isinstance(event, (Text, Reasoning)) for event in events)
+    assert all(event.channel for event in events if isinstance(event, Reasoning))
+    return text_in(events), thought_in(events)
+
+
+@pytest.mark.parametrize(("text", "content", "reasoning"), SHOWN, ids=[text[:60] for text, *_ in SHOWN])
+def test_channels_say_what_a_message_is(text: str, content: str, reasoning: str) -> None:
+    assert shown(MESSAGES.events([text])) == (content, reasoning)
+    assert shown(MESSAGES.events(text)) == (content, reasoning)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['<|channel|>commentary to=functions.zz <|constrain|>json<|message|>{"s": "<|call|>"}<|call|>',
+     '<|channel|>analysis to=browser.search code<|message|>{"q": 1}<|call|>', "to=browser.open<|message|>text<|end|>"],
+)  # fmt: skip
+def test_a_message_to_a_tool_that_is_not_offered_comes_out_to_the_byte(text: str) -> None:
+    assert MESSAGES.text(text) == text
+    assert MESSAGES.text(text, unknown_tool="drop") == ""
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "<|channel|>",
+        "<|channel|>analysis",
+        "<|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|mess",
+    ],
+)
+def test_a_header_that_was_cut_off_is_no_content(header: str) -> None:
+    assert MESSAGES.events([header], cut=True) == []
+    assert MESSAGES.events(header, cut=True) == []
+
+
+def test_everything_streams() -> None:
+    assert MESSAGES.delay('<|channel|>commentary to=functions.f<|message|>{"s": "', "abc def " * 9, '"}<|call|>') == 0
+    assert started(MESSAGES.fresh().feed("<|channel|>commentary to=functions.f<|message|>")) == ["f"]
+    for channel in ("final", "analysis"):
+        scanner = MESSAGES.fresh()
+        scanner.feed(f"<|channel|>{channel}<|message|>")
+        assert all(scanner.feed(char) for char in "some words of it")
+
+
+def test_a_cut_call_is_a_prefix_of_json() -> None:
+    text = '<|channel|>commentary to=functions.f<|message|>{"s": "say \\"hi\\"", "n": 15}<|call|>'
+    whole = MESSAGES.call(text).arguments
+    for at in range(text.index("{"), text.index("}")):
+        cut = MESSAGES.call(text[:at], cut=True)
+        assert not cut.complete
+        assert whole.startswith(cut.arguments), at
+
+
+THOUGHT: list[tuple[str, str, str]] = [
+    ("<|channel>thought\na\n<channel|>b", "b", "a\n"),
+    ("<|channel>thoughta<channel|>b", "b", "a"),
+    ("<|channel>thought\n<channel|>b", "b", ""),
+    ("<|channel>thought\na <channel b", "", "a <channel b"),
+    ("a<|channel>thought\nb<channel|>c", "ac", "b"),
+    ("<|channel>thought\n\na<channel|>", "", "\na"),
+]
+
+
+@pytest.mark.parametrize(("text", "content", "reasoning"), THOUGHT)
+def test_a_thought_is_reasoning(text: str, content: str, reasoning: str) -> None:
+    assert shown(THOUGHTS.events([text])) == (content, reasoning)
+    assert shown(THOUGHTS.events(text)) == (content, reasoning)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4), st.text().filter(lambda text: "<" not in text))
+def test_any_arguments_and_any_text_come_back(arguments: dict[str, Any], text: str) -> None:
+    call = f"<|channel|>commentary to=functions.f<|message|>{json.dumps(arguments)}<|call|>"
+    events = MESSAGES.events([f"<|channel|>analysis<|message|>{text}<|end|><|start|>assistant{call}"])
+    assert thought_in(events) == text
+    assert MESSAGES.calls(call) == [("f", arguments)]
+    assert text_in(MESSAGES.events([f"<|channel|>final<|message|>a{text}<|return|>"])) == f"a{text}"
+
+
+MARKUP = ["<|channel|>", "<|start|>assistant", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>", "final",
+          "analysis", "commentary", " to=functions.f", " to=zz", " to=python", "<|constrain|>json", '{"n": 1}']  # fmt: skip
+
+
+@settings(max_examples=100)
+@given(hostile(*MARKUP), st.randoms(use_true_random=False), st.booleans())
+def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random, cut: bool) -> None:
+    MESSAGES.check_any(text, rng, cut=cut)
+    MESSAGES.check_any("<|channel|>analysis<|message|>" + text, rng, cut=cut)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a b ", "<|end|> ", "<|channel|>", "<|channel|>x", "<|start|>", "<", "<|message|>", " "]
+)
+@pytest.mark.parametrize(
+    "begin", ["<|channel|>final<|message|>", "<|channel|>analysis to=python<|message|>x", "<|channel|>"]
+)
+@pytest.mark.parametrize("step", [4, 0])
+def test_work_grows_with_the_text_and_no_faster(
+    unit: str, begin: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(size: int) -> int:
+        meter = Meter()
+        with monkeypatch.context() as patch:
+            room = "toolcall_middleware.parsing."
+            meter.watch(patch, room + "scanner", room + "harmony")
+            text = begin + unit * (size // len(unit))
+            scanner = MESSAGES.fresh()
+            for at in range(0, len(text), step or len(text)):
+                scanner.feed(meter.text(text[at : at + (step or len(text))]))
+            scanner.finish()
+        return meter.cost
+
+    assert work(12_000) <= 2.2 * work(6_000)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.formats import tags
+from toolcall_middleware.parsing.tag_syntax import TaggedSyntax
+from toolcall_middleware.parsing.tagged import TaggedCalls
+
+from .bodies import Reader, hostile, opener, started
+from .meter import Meter
+from .streams import calls_in
+
+TOOLS: dict[str, dict[str, Any]] = {
+    "f": {
+        "properties": {
+            "s": {"type": "string"},
+            "t": {"type": "string"},
+            "n": {"type": "integer"},
+            "o": {"type": "object"},
+            "ns": {"type": ["string", "null"]},
+        }
+    },
+    "g": {},
+}
+
+
+def reader(marker: str, syntax: TaggedSyntax, *, consume: bool = True) -> Reader:
+    return Reader([opener(marker, lambda sink: TaggedCalls(sink, syntax), consume=consume)], TOOLS)
+
+
+FUNCTION = reader("<tool_call>", tags.QWEN3_CODER)
+INVOKE = reader("<minimax:tool_call>", tags.MINIMAX)
+DSML = reader("<｜DSML｜function_calls>", tags.DSML["｜DSML｜function_calls"])
+XML = reader("<function name=", tags.MINICPM5, consume=False)
+KEYS = reader("<tool_call>", tags.GLM)
+STEP = reader("<｜tool_calls_begin｜>", tags.STEP3)
+READERS = {"function": FUNCTION, "invoke": INVOKE, "dsml": DSML, "xml": XML, "keys": KEYS, "step": STEP}
+
+
+def function(inner: str) -> str:
+    return f"<tool_call>\n<function=f>\n{inner}\n</function>\n</tool_call>"
+
+
+def value(text: str, key: str = "s") -> str:
+    return function(f"<parameter={key}>{text}</parameter>")
+
+
+# What stands between a parameter's tags, and what it means as a string.
+VALUES = {
+    "inline": ("a", "a"),
+    "one newline on each side is markup": ("\na\n", "a"),
+    "its own newlines stay": ("\n\na\n\n", "\na\n"),
+    "a trailing newline stays where none has opened": ("a\n", "a\n"),
+    "carriage returns": ("\r\na\r\nb\r\n", "a\r\nb"),
+    "empty": ("", ""),
+    "an empty line": ("\n\n", ""),
+    "spaces": ("  a  ", "  a  "),
+    "tags of others": ("<b>a</b> <i", "<b>a</b> <i"),
+    "a closing tag that closes nothing": ("a </parameter> b", "a </parameter> b"),
+    "closing tags within a sentence": ("a </function> b </tool_call> c", "a </function> b </tool_call> c"),
+    "an opening tag within a sentence": ("\ntype <parameter=t> here\n", "type <parameter=t> here"),
+    "a parameter that is there already": ("\na\n<parameter=s>\nb\n", "a\n<parameter=s>\nb"),
+    "a parameter that no one declared": ("\na\n<parameter=zz>\n", "a\n<parameter=zz>"),
+    "half a closing tag": ("a</paramete", "a</paramete"),
+    "the whole syntax": (
+        "\n<function=f>\n<parameter=s>\n1\n</parameter>\n</function>\n",
+        "<function=f>\n<parameter=s>\n1\n</parameter>\n</function>",
+    ),
+    "entities": ("&lt;&amp;", "&lt;&amp;"),
+}
+
+
+@pytest.mark.parametrize(("written", "meant"), VALUES.values(), ids=VALUES)
+def test_a_value_means_what_stands_between_its_tags(written: str, meant: str) -> None:
+    assert FUNCTION.calls(value(written)) == [("f", {"s": meant})]
+
+
+MISSING = {
+    "value": ("<tool_call><function=f><parameter=s>\na\n</function></tool_call>", {"s": "a"}),
+    "value, inline": ("<tool_call><function=f><parameter=s>a</function></tool_call>", {"s": "a"}),
+    "value before the next one": ("<tool_call><function=f><parameter=s>\na\n<parameter=n>\n1\n</parameter></function></tool_call>", {"s": "a", "n": 1}),
+    "value before the next one, inline": ("<tool_call><function=f><parameter=s>a<parameter=n>1</parameter></function></tool_call>", {"s": "a", "n": 1}),
+    "call": ("<tool_call><function=f><parameter=s>a</parameter></tool_call>", {"s": "a"}),
+    "value and call": ("<tool_call><function=f><parameter=s>a</tool_call>", {"s": "a"}),
+    "call before the next one": ("<tool_call><function=f><parameter=s>a</parameter><tool_call><function=g></function></tool_call>", {"s": "a"}),
+    "all": ("<tool_call><function=f><parameter=s>\na", {"s": "a"}),
+    "all but the end of the turn": ("<tool_call><function=f><parameter=s>\na\n</parameter>\n<|im_end|>", {"s": "a"}),
+    "all, and the turn ends in the value": ("<tool_call><function=f><parameter=s>\na\n<|im_end|>", {"s": "a"}),
+    "everything behind the name": ("<tool_call><function=f>", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "arguments"), MISSING.values(), ids=MISSING)
+def test_a_closing_tag_may_be_missing(text: str, arguments: dict[str, Any]) -> None:
+    first, *_ = calls_in(FUNCTION.events([text]))
+    assert json.loads(first.arguments) == arguments
+    assert first.complete
+    assert first.repaired
+    assert FUNCTION.calls(text)[0] == ("f", arguments)
+
+
+def test_only_the_outer_tag_may_be_missing_without_a_repair() -> None:
+    call = FUNCTION.call("<tool_call><function=f><parameter=s>a</parameter></function>")
+    assert (call.complete, call.repaired) == (True, False)
+
+
+ODD = {
+    "cdata": (XML, '<function name="f"><param name="s"><![CDATA[<a>\n&amp;]]></param></function>', {"s": "<a>\n&amp;"}),
+    "cdata in two": (XML, '<function name="f"><param name="s"><![CDATA[]]]]><![CDATA[>]]></param></function>', {"s": "]]>"}),
+    "entities": (XML, '<function name="f"><param name="s">&lt;a&gt; &amp; &x; &</param></function>', {"s": "<a> & &x; &"}),
+    "typed cdata": (XML, '<function name="f"><param name="o"><![CDATA[{"k": "<"}]]></param></function>', {"o": {"k": "<"}}),
+    "no spaces": (reader("<functionname=", tags.MINICPM5, consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
+    "value tag missing": (KEYS, "<tool_call>f<arg_key>s</arg_key>a b</arg_value></tool_call>", {"s": "a b"}),
+    "key tags doubled": (KEYS, "<tool_call>f<arg_key><arg_key>s</arg_key></arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
+    "value missing": (KEYS, "<tool_call>f<arg_key>s</arg_key></tool_call>", {"s": ""}),
+    "only a name": (KEYS, "<tool_call>f", {}),
+    "closes itself": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"/></｜DSML｜function_calls>', {}),
+    "said to be a string": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="n" string="true">5</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"n": "5"}),
+    "said to be json": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="false">"5"</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"s": "5"}),
+    "as it stands": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="true">\na\n</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"s": "\na\n"}),
+    "json in place of tags": (FUNCTION, function('{"s": "a", "n": [1]}'), {"s": "a", "n": [1]}),
+    "mended json in place of tags": (FUNCTION, function("{'s': 'a'"), {"s": "a"}),
+    "garbage between tags": (FUNCTION, function("well\n<b>\n<parameter=s>a</parameter>"), {"s": "a"}),
+    "markers between": (STEP, '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>', {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "text", "arguments"), ODD.values(), ids=ODD)
+def test_what_else_a_family_writes(of: Reader, text: str, arguments: dict[str, Any]) -> None:
+    assert of.calls(text) == [("f", arguments)]
+
+
+REFUSED = [
+    "<tool_call>",
+    "<tool_call></tool_call>",
+    "<tool_call> is a tag",
+    "<tool_call><function=>",
+    "<tool_call><function=zz><parameter=s>a</parameter></function></tool_call>",
+    "<tool_call>\n<function=zz>\n<parameter=s>\n</tool_call> </parameter> b\n</parameter>\n</function>\n</tool_call> c",
+    "<tool_call><function=f",
+    "<tool_call>" + " " * 2000 + "<function=f>",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_call_comes_out_to_the_byte(text: str) -> None:
+    assert FUNCTION.text(text) == text
+
+
+def test_a_string_streams_and_other_values_do_not() -> None:
+    assert (
+        FUNCTION.delay(
+            "<tool_call><function=f><parameter=s>\n", "abc def " * 9, "\n</parameter></function></tool_call>"
+        )
+        == 0
+    )
+    assert (
+        FUNCTION.delay(
+            "<tool_call><function=f><parameter=ns>\n", "abc def " * 9, "\n</parameter></function></tool_call>"
+        )
+        <= 1
+    )
+    number = FUNCTION.fresh()
+    number.feed("<tool_call><function=f><parameter=n>\n")
+    assert [event for char in "12345" for event in number.feed(char)] == []
+
+
+def test_a_nullable_string_is_null_only_where_it_says_so() -> None:
+    assert FUNCTION.calls(value("null", "ns")) == [("f", {"ns": None})]
+    assert FUNCTION.calls(value("\n null\n", "ns")) == [("f", {"ns": None})]
+    assert FUNCTION.calls(value("nullable", "ns")) == [("f", {"ns": "nullable"})]
+    assert FUNCTION.calls(value(" " * 99, "ns")) == [("f", {"ns": " " * 99})]
+
+
+def test_a_name_is_told_before_its_arguments_are_known() -> None:
+    scanner = FUNCTION.fresh()
+    assert started(scanner.feed("<tool_call>\n<function=f>")) == ["f"]
+
+
+def test_text_behind_the_calls_is_text() -> None:
+    text = "<tool_call><function=f></function></tool_call> after"
+    assert FUNCTION.text(text) == " after"
+    assert FUNCTION.text(text.replace("</tool_call>", "")) == " after"
+
+
+def test_a_cut_call_is_a_prefix_of_json() -> None:
+    text = value('say "hi" <b>\n')
+    whole = FUNCTION.call(text).arguments
+    for at in range(text.index("<parameter"), text.index("</parameter") + 12):
+        call = FUNCTION.call(text[:at], cut=True)
+        assert not call.complete
+        assert whole.startswith(call.arguments), at
+
+
+MARKUP = {
+    "function": ["<tool_call>", "<function=f>", "<function=zz>", "<parameter=s>", "<parameter=n>", "<parameter=ns>",
+                 "</parameter>", "</function>", "</tool_call>", "<|im_end|>"],
+    "invoke": ["<minimax:tool_call>", '<invoke name="f">', "<invoke name='g'>", '<parameter name="s">', '<invoke name="f"/>',
+               '<parameter name="o">', "</parameter>", "</invoke>", "</minimax:tool_call>"],
+    "dsml": ["<｜DSML｜function_calls>", '<｜DSML｜invoke name="f">', '<｜DSML｜parameter name="s" string="true">',
+             '<parameter name="n">', "</｜DSML｜parameter>", "</｜DSML｜invoke>", "</｜DSML｜function_calls>"],
+    "xml": ['<function name="f">', '<function name="zz">', '<param name="s">', '<param name="o">', "<![CDATA[", "]]>",
+            "</param>", "</function>", "&lt;", "&am"],
+    "keys": ["<tool_call>f", "<tool_call>", "<arg_key>s</arg_key>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+             "</tool_call>", "\n"],
+    "step": ["<｜tool_calls_begin｜>", "<｜tool_call_begin｜>", "function<｜tool_sep｜>", '<steptml:invoke name="f">',
+             '<steptml:parameter name="s">', "</steptml:parameter>", "</steptml:invoke>", "<｜tool_call_end｜>"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_any_text_reads_the_same_however_it_is_cut(name: str) -> None:
+    @settings(max_examples=80)
+    @given(hostile(*MARKUP[name]), st.randoms(use_true_random=False), st.booleans())
+    def holds(text: str, rng: random.Random, cut: bool) -> None:
+        READERS[name].check_any(MARKUP[name][0] + text, rng, cut=cut)
+
+    holds()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_any_text_comes_out_where_nothing_is_offered(name: str) -> None:
+    @settings(max_examples=30)
+    @given(hostile(*MARKUP[name]))
+    def holds(text: str) -> None:
+        READERS[name].check_refused(f"a{MARKUP[name][0]}{text}b")
+
+    holds()
+
+
+STRINGS = st.text(max_size=40) | st.lists(
+    st.sampled_from(["<", "</", "a", "\n", "\r\n", "&", '"', "\\", "é🎉", "]]"])
+).map("".join)
+
+
+@given(STRINGS)
+def test_any_string_comes_back_from_cdata(text: str) -> None:
+    section = "<![CDATA[" + text.replace("]]>", "]]]]><![CDATA[>") + "]]>"
+    assert XML.calls(f'<function name="f"><param name="s">{section}</param></function>') == [("f", {"s": text})]
+
+
+@given(STRINGS)
+def test_any_string_without_tags_comes_back_from_its_lines(text: str) -> None:
+    if "<" not in text:
+        assert FUNCTION.calls(value(f"\n{text}\n")) == [("f", {"s": text})]
+
+
+@pytest.mark.parametrize(
+    "unit", ["a b ", "\n", "<b>", "</parameter> ", "\n</function>\n", "\n<parameter=zz>", "</", "&lt;"]
+)
+@pytest.mark.parametrize("step", [4, 0])
+def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(size: int) -> int:
+        meter = Meter()
+        with monkeypatch.context() as patch:
+            room = "toolcall_middleware.parsing."
+            meter.watch(patch, room + "scanner", room + "json_stream")
+            text = "<tool_call><function=f><parameter=s>\n" + unit * (size // len(unit))
+            scanner = FUNCTION.fresh()
+            for at in range(0, len(text), step or len(text)):
+                scanner.feed(meter.text(text[at : at + (step or len(text))]))
+            scanner.finish()
+        return meter.cost
+
+    assert work(16_000) <= 2.2 * work(8_000)

@@ -1,0 +1,337 @@
+"""The command line: what each command prints, and that mistakes are one plain line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+import toolcall_middleware
+from toolcall_middleware import cli
+from toolcall_middleware.formats import registry
+from toolcall_middleware.settings import OPTIONS
+
+PATIENCE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in list(os.environ):
+        if name.startswith("TOOLCALL_"):
+            monkeypatch.delenv(name)
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What uvicorn is asked to run, instead of running it."""
+    options: dict[str, Any] = {}
+
+    def run(app: str, **given: Any) -> None:
+        options.update(given, app=app)
+
+    monkeypatch.setattr(uvicorn, "run", run)
+    return options
+
+
+# --- serve
+
+
+def test_serve_runs_the_factory_with_what_was_asked(
+    started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "serve --upstream http://127.0.0.1:8000/v1 --port 9000 --workers 2 --log-level debug --timeout-graceful 5"
+    assert cli.main(command.split()) == 0
+    assert started == {
+        "app": "toolcall_middleware:create_proxy",
+        "factory": True,
+        "host": "127.0.0.1",
+        "port": 9000,
+        "workers": 2,
+        "log_level": "debug",
+        "lifespan": "on",
+        "server_header": False,
+        "proxy_headers": False,
+        "timeout_graceful_shutdown": 5,
+    }
+    assert capsys.readouterr().err == (
+        f"toolcall-middleware {toolcall_middleware.__version__}: http://127.0.0.1:9000/v1 -> "
+        "http://127.0.0.1:8000/v1, mode=prompt format=auto\n"
+    )
+
+
+@pytest.mark.usefixtures("started")
+def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> None:
+    options = "--upstream http://up.example/v1 --mode off --format hermes --set retries=3 --set api_keys=a,b"
+    assert cli.main(["serve", *options.split()]) == 0
+    given = {name: value for name, value in os.environ.items() if name.startswith("TOOLCALL_")}
+    assert given == {
+        "TOOLCALL_UPSTREAM_URL": "http://up.example/v1",
+        "TOOLCALL_MODE": "off",
+        "TOOLCALL_FORMAT": "hermes",
+        "TOOLCALL_RETRIES": "3",
+        "TOOLCALL_API_KEYS": "a,b",
+    }
+
+
+@pytest.mark.usefixtures("started")
+def test_options_win_over_variables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://me:hunter2@variable.example/v1")
+    monkeypatch.setenv("TOOLCALL_FORMAT", "hermes")
+    assert cli.main(["serve", "--format", "json"]) == 0
+    line = capsys.readouterr().err
+    assert "-> http://***@variable.example/v1, mode=prompt format=json" in line
+    assert "hunter2" not in line
+
+
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize(
+    ("host", "keys", "warned"),
+    [
+        ("127.0.0.1", "", False),
+        ("::1", "", False),
+        ("localhost", "", False),
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("0.0.0.0", "sk-one", False),
+    ],
+)
+def test_an_open_door_is_warned_of(
+    host: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, warned: bool
+) -> None:
+    monkeypatch.setenv("TOOLCALL_API_KEYS", keys)
+    assert cli.main(["serve", "--upstream", "http://up.example/v1", "--host", host]) == 0
+    written = capsys.readouterr().err
+    assert ("warning: everybody who reaches" in written) is warned
+    assert ("http://[::" in written) is (":" in host)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--upstream URL or set TOOLCALL_UPSTREAM_URL"),
+        (["--upstream", "up.example"], "upstream_url: 'up.example' is not allowed; use an http:// or https:// address"),
+        (["--upstream", "http://999.1.1.1/v1"], "upstream_url"),
+        (["--upstream", "http://up/v1", "--mode", "promt"], "mode: 'promt' is not allowed; use prompt, native"),
+        (["--upstream", "http://up/v1", "--format", "hermess"], "hermess is not a format; did you mean hermes?"),
+        (["--upstream", "http://up/v1", "--set", "max_tool=1"], "max_tool is not a setting; did you mean max_tools?"),
+        (["--upstream", "http://up/v1", "--set", "environ=1"], "environ is not a setting"),
+        (["--upstream", "http://up/v1", "--set", "cls=1"], "cls is not a setting"),
+        (["--upstream", "http://up/v1", "--set", "retries"], "--set retries: write NAME=VALUE"),
+        (["--upstream", "http://up/v1", "--set", "upstream_key=hunter2 x"], "upstream_key: (hidden) is not allowed"),
+        (["--upstream", "http://up/v1", "--set", "upstream_api=google"], "upstream_api=google is not supported"),
+    ],
+)
+def test_a_mistake_is_exit_code_2_and_one_line(
+    arguments: list[str], words: str, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", *arguments]) == 2
+    written = capsys.readouterr()
+    assert written.err.startswith("toolcall-middleware: ")
+    assert words in written.err
+    assert written.err.count("\n") == 1
+    assert "hunter2" not in written.err
+    assert (written.out, started) == ("", {})
+
+
+def test_a_bad_variable_is_exit_code_2_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOOLCALL_MODUS", "prompt")
+    assert cli.main(["config"]) == 2
+    assert capsys.readouterr().err == (
+        "toolcall-middleware: TOOLCALL_MODUS is not a setting; did you mean TOOLCALL_MODE?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nothing"],
+        ["serve", "--port", "65536"],
+        ["serve", "--port", "http"],
+        ["serve", "--workers", "0"],
+        ["serve", "--log-level", "loud"],
+        ["config", "--yaml"],
+        ["formats", "hermes"],
+    ],
+)
+def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert left.value.code == 2
+    assert "usage: toolcall-middleware" in capsys.readouterr().err
+
+
+# --- config, formats, demo, version
+
+
+def test_config_lists_every_setting_with_its_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOOLCALL_PROFILE", "gateway")
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_KEY", "hunter2")
+    assert cli.main(["config"]) == 0
+    rows = [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == list(OPTIONS)
+    assert ["mode", "prompt", "default"] in rows
+    assert ["max_schema_depth", "5", "profile gateway"] in rows
+    assert ["upstream_key", "(hidden)", "environment TOOLCALL_UPSTREAM_KEY"] in rows
+
+
+def test_config_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TOOLCALL_API_KEYS", "hunter2,hunter3")
+    assert cli.main(["config", "--json"]) == 0
+    written = capsys.readouterr().out
+    assert "hunter" not in written
+    rows = json.loads(written)
+    assert list(rows) == list(OPTIONS)
+    assert rows["api_keys"] == {"value": "(hidden)", "source": "environment TOOLCALL_API_KEYS"}
+    assert rows["max_tools"] == {"value": "128", "source": "default"}
+
+
+def test_formats_lists_each_with_a_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["formats"]) == 0
+    written = capsys.readouterr().out
+    for name in registry.names():
+        assert f"{name} (built in)\n    " in written
+    assert '    {"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}\n    </tool_call>' in written
+
+
+def test_formats_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["formats", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == registry.names()
+    assert {row["source"] for row in rows} == {"built in"}
+    assert all("get_weather" in row["sample"] for row in rows)
+
+
+def test_a_format_of_another_package_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Foreign:
+        name = "foreign"
+
+        def render_calls(self, calls: list[Any]) -> str:
+            return f"CALL {calls[0].name}"
+
+    Foreign.__module__ = "somebody.formats"
+    monkeypatch.setattr(registry, "names", lambda: ["foreign"])
+    monkeypatch.setattr(registry, "get", lambda _name: Foreign())
+    assert cli.main(["formats"]) == 0
+    assert capsys.readouterr().out == "foreign (somebody.formats)\n    CALL get_weather\n\n"
+
+
+def test_the_demo_gets_its_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[list[str]] = []
+
+    def run(arguments: list[str]) -> int:
+        got.append(arguments)
+        return 7
+
+    monkeypatch.setattr("toolcall_middleware.demo.run", run)
+    assert cli.main(["demo", "--plain", "--only", "scripted", "-h"]) == 7
+    assert got == [["--plain", "--only", "scripted", "-h"]]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"toolcall-middleware {toolcall_middleware.__version__}\n"
+
+
+# --- the real process
+
+
+def test_neither_help_nor_the_middleware_load_what_only_the_proxy_needs() -> None:
+    code = (
+        "import sys, toolcall_middleware, toolcall_middleware.cli as cli\n"
+        "cli._parser()\n"
+        "print(*sorted({'httpx', 'uvicorn', 'anyio', 'jsonschema', 'rich'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == "\n"
+
+
+def test_a_reader_that_leaves_is_no_traceback() -> None:
+    command = [sys.executable, "-m", "toolcall_middleware", "config", "--json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as nobody:
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+class _Upstream(BaseHTTPRequestHandler):
+    """Streams one event, waits for the test, streams the end."""
+
+    protocol_version = "HTTP/1.1"
+    go_on = threading.Event()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"9\r\ndata: 1\n\n\r\n")
+        self.wfile.flush()
+        assert self.go_on.wait(PATIENCE)
+        self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+
+    def log_message(self, *_: object) -> None:
+        """Not into the test's output."""
+
+
+def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Upstream) as upstream:
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{upstream.server_port}/v1"
+        command = [sys.executable, "-m", "toolcall_middleware", "serve", "--upstream", base, "--port", str(port)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
+            assert proxy.stderr is not None
+            written = []
+            for line in proxy.stderr:
+                written.append(line)
+                if "running on" in line:
+                    break
+            with (
+                httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE) as client,
+                client.stream("GET", "/v1/x") as answer,
+            ):
+                pieces = answer.iter_raw()
+                assert next(pieces) == b"data: 1\n\n"
+                proxy.send_signal(signal.SIGTERM)
+                for line in proxy.stderr:
+                    written.append(line)
+                    if "Waiting for connections to close" in line:
+                        break
+                _Upstream.go_on.set()
+                assert b"".join(pieces) == b"data: [DONE]\n\n"
+                assert "server" not in answer.headers or "uvicorn" not in answer.headers["server"]
+            out, err = proxy.communicate(timeout=PATIENCE)
+        upstream.shutdown()
+    assert written[0].startswith("toolcall-middleware ")
+    assert f"http://127.0.0.1:{port}/v1 -> {base}, mode=prompt format=auto" in written[0]
+    assert "Traceback" not in "".join(written) + err
+    assert '"GET /v1/x HTTP/1.1" 200' in out
+    assert proxy.returncode in {0, -signal.SIGTERM}

@@ -1,0 +1,94 @@
+"""`toolcall-middleware replay`: text, stream or whole answer, read offline."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.cli import main
+
+TEXT = (
+    'Let me see. <tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>\n'
+    '<tool_call>{"name":"g"}</tool_call> ok'
+)
+
+
+def replay(tmp_path: Path, capsys: pytest.CaptureFixture[str], data: str | bytes, *flags: str) -> tuple[int, Any]:
+    file = tmp_path / "captured"
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    code = main(["replay", str(file), "--json", *flags])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_calls_come_with_their_place_in_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, (choice,) = replay(tmp_path, capsys, TEXT)
+    assert [(call["name"], json.loads(call["arguments"])) for call in choice["tool_calls"]] == [
+        ("f", {"x": 1}),
+        ("g", {}),
+    ]
+    first, second = choice["tool_calls"]
+    assert TEXT[first["begin"] : first["end"]].startswith("<tool_call>\n{")
+    assert TEXT[second["begin"] : second["end"]].startswith('<tool_call>{"name":"g"}')
+    assert choice["content"] == "Let me see.  ok"
+    assert choice["finish_reason"] == "tool_calls"
+    assert code == 1
+    assert choice["faults"] == [{"at": first["begin"], "what": "the arguments of f were mended"}]
+
+
+def test_a_stream_and_a_whole_answer_are_read_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chunks = [{"choices": [{"index": 0, "delta": {"content": TEXT[at : at + 7]}}]} for at in range(0, len(TEXT), 7)]
+    stream = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    whole = json.dumps({"choices": [{"index": 0, "message": {"content": TEXT}, "finish_reason": "stop"}]})
+    plain = replay(tmp_path, capsys, TEXT)
+    assert replay(tmp_path, capsys, stream) == plain
+    assert replay(tmp_path, capsys, whole) == plain
+
+
+def test_a_backends_own_calls_are_read_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [{"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}]
+    whole = json.dumps(
+        {"choices": [{"message": {"content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}]}
+    )
+    code, (choice,) = replay(tmp_path, capsys, whole)
+    assert code == 0
+    assert [(call["name"], call["arguments"], call["id"]) for call in choice["tool_calls"]] == [("f", '{"x":1}', "a")]
+
+
+def test_tools_say_what_can_be_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([{"type": "function", "function": {"name": "g"}}]))
+    _, (choice,) = replay(tmp_path, capsys, TEXT, "--tools", str(tools), "--format", "hermes")
+    assert [call["name"] for call in choice["tool_calls"]] == ["g"]
+    assert '"name": "f"' in choice["content"]
+
+
+def test_a_cut_call_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '<tool_call>{"name": "f", "arguments": {"x": "ab'
+    whole = json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "length"}]})
+    code, (choice,) = replay(tmp_path, capsys, whole)
+    assert code == 1
+    assert choice["finish_reason"] == "length"
+    assert "cut off" in choice["faults"][0]["what"]
+
+
+def test_a_person_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "captured"
+    file.write_text(TEXT)
+    assert main(["replay", str(file)]) == 1
+    shown = capsys.readouterr().out
+    assert 'call 0 at 12-61: f {"x": 1}' in shown
+    assert "! the arguments of f were mended" in shown
+
+
+@pytest.mark.parametrize(("flags", "said"), [(["missing"], "missing"), (["-", "--tools", "missing"], "missing")])
+def test_a_file_that_is_not_there_is_one_line(
+    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["replay", *flags]) == 2
+    assert said in capsys.readouterr().err

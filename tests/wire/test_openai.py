@@ -1,0 +1,187 @@
+"""Chunks as bytes: what nobody looks at keeps its spelling, and errors of every form keep their text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.wire import openai
+from toolcall_middleware.wire.openai import Shape, Shell
+
+ODD = b'{"big":123456789012345678901234567890,"f":1.0,"e":1e5,"z":-0.0,"u":"\\u00fc\\/","o":{"b":1,"a":[ 1 , 2 ]}}'
+
+
+def test_values_that_nobody_reads_keep_their_spelling() -> None:
+    fields = openai.read_object(ODD)
+    assert fields is not None
+    assert msgspec.json.encode(fields) == ODD
+    assert openai.read_objects(b"[" + ODD + b"," + ODD + b"]") == [fields, fields]
+
+
+@pytest.mark.parametrize("data", [b"", b"[1]", b"null", b'"x"', b"{", b'{"a":1}x', b'{"a":' + b"[" * 100_000, b"\xff"])
+def test_what_is_no_object_is_none(data: bytes) -> None:
+    assert openai.read_object(data) is None
+    assert openai.read_objects(data) is None
+    assert openai.read_object(None) is None
+
+
+def test_strings_and_other_values_are_told_apart() -> None:
+    assert openai.read_text(b'"a\\n\\u00fc"') == "a\nü"
+    assert openai.read_text(b"null") is None
+    assert openai.read_text(b"[1]") is None
+    assert openai.read_text(None) is None
+    assert openai.read_value(b"[1,2.5]") == [1, 2.5]
+    assert openai.read_value(b"nope") is None
+    assert openai.read_value(None) is None
+
+
+def test_what_engines_write_that_is_no_json_is_read_too() -> None:
+    """Python writes NaN and infinities, JavaScript half an emoji, and a cut token is broken UTF-8."""
+    fields = openai.read_object(b'{"logprob":-Infinity,"p":NaN,"text":"\\ud83d","n":1}')
+    assert fields is not None
+    assert bytes(fields["logprob"]) == b"-Infinity"
+    assert bytes(fields["text"]) == b'"\\ud83d"'
+    assert openai.read_text(fields["text"]) == "\ud83d"
+    assert openai.read_text(b'"a\xffb"') == "a\N{REPLACEMENT CHARACTER}b"
+    choices = openai.read_objects(b'[{"logprob":NaN}]')
+    assert choices == [{"logprob": msgspec.Raw(b"NaN")}]
+    assert openai.read_objects(b"[NaN]") is None
+
+
+def test_half_an_emoji_is_written_as_an_escape() -> None:
+    assert openai.encode("x\ud83d") == b'"x\\ud83d"'
+    assert openai.encode("ü") == '"ü"'.encode()
+    assert bytes(openai.raw({"a": ["\udc00"]})) == b'{"a": ["\\udc00"]}'
+
+
+def test_a_shell_keeps_everything_but_delta_finish_and_usage() -> None:
+    top = openai.read_object(b'{"id":"x","odd":' + ODD + b',"usage":{"a":1},"choices":[],"last":1e5}')
+    choice = openai.read_object(b'{"finish_reason":"stop","index":3,"delta":{"old":1},"token_ids":[1]}')
+    assert top is not None
+    assert choice is not None
+    event = Shell(top, choice).around(b'{"content":"new"}')
+    assert event == (
+        b'data: {"id":"x","odd":' + ODD + b',"choices":[{"finish_reason":null,"index":3,'
+        b'"delta":{"content":"new"},"token_ids":[1]}],"last":1e5}\n\n'
+    )
+
+
+def chunk(text: str, before: str = "", after: str = "", **more: Any) -> bytes:
+    choice = f'{{"index":0,"delta":{{{before}"content":{json.dumps(text)}{after}}},"finish_reason":null}}'
+    return json.dumps({"id": "x", **more}).encode()[:-1] + f',"choices":[{choice}]}}'.encode()
+
+
+def shape_of(data: bytes) -> Shape | None:
+    top = openai.read_object(data) or {}
+    choices = openai.read_objects(top.get("choices")) or []
+    delta = openai.read_object(choices[0].get("delta")) or {}
+    return Shape.of(data, delta["content"])
+
+
+@settings(deadline=None)
+@given(st.text(), st.text())
+def test_a_shape_reads_the_content_of_its_likes(first: str, second: str) -> None:
+    shape = shape_of(chunk(first))
+    assert shape is not None
+    assert shape.content(chunk(second)) == second
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        chunk("b", created=2),
+        chunk("b", after=',"x":1'),
+        chunk("b").replace(b"null", b'"stop"'),
+        chunk("b").replace(b"null", b"true"),
+        chunk("b").replace(b'"b"', b"null"),
+        chunk("b").replace(b'"b"', b'"b","x":"c"'),
+        chunk("b").replace(b'"b"', b'["b"]'),
+        chunk("b").replace(b'"b"', b""),
+        chunk("b").replace(b'"b"', b'"'),
+        b"[DONE]",
+    ],
+)
+def test_what_differs_elsewhere_is_not_of_the_shape(other: bytes) -> None:
+    shape = shape_of(chunk("a"))
+    assert shape is not None
+    assert shape.content(other) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        # The same text in another place, first.
+        ("a", {"note": {"content": "a"}}),
+        ("id", {}),
+        ("content", {}),
+        ('"content"', {}),
+        ("a", {"before": '"x":{"content":"a"},'}),
+        ("a", {"before": '"content":"a",'}),
+        ("a", {"after": ',"content":"a"'}),
+        ("a", {"after": ',"x":{"content":"a"}'}),
+    ],
+)
+def test_a_shape_is_never_taken_from_the_wrong_place(text: str, more: dict[str, Any]) -> None:
+    shape = shape_of(chunk(text, **more))
+    other = chunk("new", **more)
+    due = json.loads(other)["choices"][0]["delta"]["content"]
+    assert shape is None or shape.content(other) in {None, due}
+    assert shape is None or shape.content(chunk(text, **more)) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":{"message":"m","type":"BadRequestError","param":"p","code":400}}', "m"),  # vLLM
+        (b'{"object":"error","message":"m","type":"BadRequestError","param":"p","code":400}', "m"),  # vLLM, older
+        (b'{"detail":"m"}', "m"),  # FastAPI
+        (b'{"detail":[{"loc":["body"],"msg":"m"}]}', '[{"loc":["body"],"msg":"m"}]'),
+        (b'{"error":"m"}', "m"),
+        (b'{"error":true,"message":"m"}', "m"),
+        (b'{"message":"m"}', "m"),
+        (b"m", "m"),
+        (b"<html>m</html>", "<html>m</html>"),
+        (b'["m"]', '["m"]'),
+        (b'{"error":{"reason":"m"}}', '{"reason":"m"}'),
+        (b'{"error":{}}', '{"error":{}}'),
+        (b'{"errors":["m"]}', '{"errors":["m"]}'),
+        (b"", "The backend answered with status 418 and no text."),
+        (b"  \n", "The backend answered with status 418 and no text."),
+        (b"\xff", "\N{REPLACEMENT CHARACTER}"),
+        (b'{"error":{"message":"\\ud83d"}}', "\ud83d"),
+    ],
+)
+def test_errors_of_every_form_keep_their_text(body: bytes, message: str) -> None:
+    error = openai.read_error(body, 418)
+    assert (error.message, error.status) == (message, 418)
+    shown = json.loads(error.body())
+    assert set(shown) == {"error"}
+    assert set(shown["error"]) >= {"message", "type", "param", "code"}
+    assert shown["error"]["message"] == message
+
+
+def test_an_error_keeps_its_own_type_param_code_and_more() -> None:
+    body = b'{"error":{"message":"m","type":"t","param":"tools[0]","code":"c","n_ctx":512}}'
+    assert json.loads(openai.read_error(body, 400).body()) == json.loads(body)
+
+
+def test_an_error_without_type_gets_one_by_its_status() -> None:
+    assert openai.read_error(b"{}", 404).type == "invalid_request_error"
+    assert openai.read_error(b"{}", 503).type == "upstream_error"
+
+
+def test_a_long_error_page_is_cut() -> None:
+    assert len(openai.read_error(b"x" * 100_000, 500).message) == 4000
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(400, 400), (503, 503), (200, 502), (True, 502), ("upstream_timeout", 504), ("x", 502), (None, 502), (1.5, 502)],
+)
+def test_the_code_of_an_error_in_a_stream_is_its_status(code: Any, status: int) -> None:
+    assert openai.read_error(json.dumps({"error": {"message": "m", "code": code}}).encode()).status == status

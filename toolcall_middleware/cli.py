@@ -1,0 +1,205 @@
+"""The command line. Each command imports what it needs by itself, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import __version__
+from .errors import FormatError, SettingsError
+from .model import ToolCall
+from .settings import ENV_PREFIX, OPTIONS, Settings
+
+_PROG = "toolcall-middleware"
+# What a user can put right: settings, formats. Also argparse's own.
+_USAGE_ERROR = 2
+
+_SAMPLE = ToolCall("get_weather", '{"city": "Paris", "days": 2}')
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code: 0, or 2 for a mistake in arguments or settings."""
+    parser = _parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest and args.command is not _demo:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.rest = rest
+    command: Callable[[argparse.Namespace], int] = args.command
+    try:
+        code = command(args)
+        sys.stdout.flush()
+    except (SettingsError, FormatError) as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return _USAGE_ERROR
+    except BrokenPipeError:
+        # `... | head`: nobody reads on, and what is left must not fail once more when Python flushes it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROG,
+        description="OpenAI-compatible tool calling for any chat-completions backend.",
+        epilog=f"Every setting is also a variable {ENV_PREFIX}<NAME>; `{_PROG} config` lists them.",
+    )
+    parser.add_argument("--version", action="version", version=f"{_PROG} {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    serve = commands.add_parser("serve", help="run the reverse proxy in front of an upstream")
+    serve.set_defaults(command=_serve)
+    serve.add_argument("--upstream", metavar="URL", help="the upstream's base address, /v1 included")
+    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    serve.add_argument("--port", type=_number(0, 65535), default=8080, help="0: a free one (default: %(default)s)")
+    serve.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
+    serve.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: prompt)")
+    serve.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="any setting; repeatable")
+    serve.add_argument("--workers", metavar="N", type=_number(1, 1024), default=1, help="processes (default: 1)")
+    serve.add_argument("--log-level", default="info", choices=("critical", "error", "warning", "info", "debug"))
+    serve.add_argument(
+        "--timeout-graceful",
+        metavar="SECONDS",
+        type=_number(0, 86400),
+        default=30,
+        help="how long running answers may go on after a signal to stop (default: %(default)s)",
+    )
+
+    config = commands.add_parser("config", help="print the settings and where each came from")
+    config.set_defaults(command=_config)
+    config.add_argument("--json", action="store_true", help="as JSON")
+
+    formats = commands.add_parser("formats", help="list the formats, each with a sample call")
+    formats.set_defaults(command=_formats)
+    formats.add_argument("--json", action="store_true", help="as JSON")
+
+    replay = commands.add_parser("replay", help="read a captured answer offline and print what a client would get")
+    replay.set_defaults(command=_replay)
+    replay.add_argument("file", metavar="FILE", help="model text, an event stream or a whole answer; - is stdin")
+    replay.add_argument("--format", metavar="NAME", default="auto", help="how to read it (default: %(default)s)")
+    replay.add_argument("--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent")
+    replay.add_argument("--json", action="store_true", help="as JSON")
+
+    # What follows it is the demo's own business.
+    demo = commands.add_parser("demo", help="show the main job at work", add_help=False)
+    demo.set_defaults(command=_demo)
+    return parser
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+        return value
+
+    return number
+
+
+def _serve(args: argparse.Namespace) -> int:
+    given = {"upstream_url": args.upstream, "format": args.format, "mode": args.mode}
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for item in args.set:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {item}: write NAME=VALUE.")
+        values[name] = value
+    settings = Settings.from_env(**values)
+
+    import uvicorn
+
+    from .formats import registry
+    from .hosts.proxy import create_proxy, is_loopback
+
+    # By the environment, because worker processes build the app anew.
+    os.environ.update({ENV_PREFIX + name.upper(): value for name, value in values.items()})
+    # Once here, so that a mistake is one line and not a traceback of every worker.
+    registry.get(settings.format)
+    create_proxy()
+
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    print(
+        f"{_PROG} {__version__}: http://{host}:{args.port}/v1 -> {_upstream(settings)}, "
+        f"mode={settings.mode} format={settings.format}",
+        file=sys.stderr,
+        flush=True,
+    )
+    if not is_loopback(args.host) and not settings.api_keys:
+        print(
+            f"{_PROG}: warning: everybody who reaches {host}:{args.port} can use the upstream; "
+            f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1.",
+            file=sys.stderr,
+            flush=True,
+        )
+    uvicorn.run(
+        "toolcall_middleware:create_proxy",
+        factory=True,
+        host=args.host,
+        port=args.port,
+        workers=args.workers,
+        log_level=args.log_level,
+        lifespan="on",
+        server_header=False,
+        # The peer that we see goes into x-forwarded-for; what stands there already is kept.
+        proxy_headers=False,
+        timeout_graceful_shutdown=args.timeout_graceful,
+    )
+    return 0
+
+
+def _upstream(settings: Settings) -> str:
+    return next(shown for name, shown, _ in settings.explain() if name == "upstream_url")
+
+
+def _config(args: argparse.Namespace) -> int:
+    rows = Settings.from_env().explain()
+    if args.json:
+        _print_json({name: {"value": value, "source": source} for name, value, source in rows})
+        return 0
+    names, values = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for name, value, source in rows:
+        print(f"{name:{names}}  {value:{values}}  {source}")
+    return 0
+
+
+def _formats(args: argparse.Namespace) -> int:
+    from .formats import registry
+
+    rows: list[dict[str, str]] = []
+    for name in registry.names():
+        fmt = registry.get(name)
+        module = type(fmt).__module__
+        source = "built in" if module.startswith(f"{__package__}.") else module
+        rows.append({"name": name, "source": source, "sample": fmt.render_calls([_SAMPLE])})
+    if args.json:
+        _print_json(rows)
+        return 0
+    for row in rows:
+        print(f"{row['name']} ({row['source']})")
+        print("\n".join(f"    {line}" for line in row["sample"].strip("\n").split("\n")))
+        print()
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from .replay import ReplayError, run
+
+    try:
+        return run(args)
+    except ReplayError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return _USAGE_ERROR
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from .demo import run
+
+    return run(args.rest)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))

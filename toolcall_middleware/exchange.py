@@ -1,0 +1,458 @@
+"""One request end to end, without I/O: bytes in, bytes out. The order of the stages is written here and nowhere else.
+
+    on_request(body) -> the body for the backend (None: not ours, pass everything)
+    on_response_start(status, headers) -> Plan
+    plan_for(data)                 while the plan is SNIFF
+    feed(data) / finish()          while the plan is STREAM or TAP
+    whole(data)                    once, when the plan is BUFFER
+    failure(error)                 the end of a stream that has begun and cannot go on
+    stopped                        set when the backend's generation is to be ended
+    take_next()                    the body to ask the backend again with; nothing has left for the client then
+
+`on_request`, `feed`, `finish` and `whole` raise ToolCallError as long as nothing has left.
+A host runs this for each request (hosts/asgi.py); a test can with plain bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import ToolCallError
+from .formats import registry
+from .formats.base import ParserOptions, ToolFormat
+from .model import ToolSet
+from .settings import Settings
+from .stages import inject
+from .stages.answer import AnswerPolicy, ChoiceAnswer, Verbatim
+from .stages.check import checker_for
+from .stages.constrain import Asking, Memory, answer_schema, askings, offered_now
+from .stages.guard import check_request
+from .stages.native import NativeCalls
+from .stages.rewrite import StreamRewriter
+from .stages.usage import UsageMeter, UsageTap
+from .stages.validate import ChatRequest, UsageOnly, read_request
+from .stages.whole import as_stream, rewrite_whole
+from .wire import openai
+from .wire.sse import DONE
+
+Headers = Iterable[tuple[bytes, bytes]]
+_CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structured", b"guided")
+_TOOLS = "tools"
+_TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown field", b"unrecognized", b"jinja")
+_CALL_NOW = "Call a tool now."
+_RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
+_log = logging.getLogger("toolcall_middleware")
+_STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_MAX_SHOWN = 500
+
+
+class Plan(enum.Enum):
+    """What the host does with the backend's response."""
+
+    PASS = "pass"  # forward as it is
+    STREAM = "stream"  # feed each piece
+    TAP = "tap"  # feed each piece; an app that fails does so as without us
+    BUFFER = "buffer"  # collect, then whole()
+    SNIFF = "sniff"  # decide by the first bytes: plan_for()
+
+
+@dataclass(slots=True)
+class Reply:
+    """A whole response for the client. `headers` replace the backend's of the same name."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Exchange:
+    """The state of one request. See the module for the order of calls."""
+
+    def __init__(self, settings: Settings, memory: Memory) -> None:
+        self._settings = settings
+        self._memory = memory
+        self._chat: ChatRequest | None = None
+        self._format: ToolFormat = registry.plain()
+        self._usage = UsageMeter()
+        self._tap: UsageTap | None = None
+        self._messages: list[dict[str, Any]] = []
+        self._extra: dict[str, Any] = {}  # fields that we add to the body, or None for those that we take away
+        self._tries_left = 0
+        self._native = False  # the tools go to the backend
+        self._askings: list[Asking] = []  # further ways to ask for a constraint
+        self._asked: Asking | None = None
+        # Of the response at hand:
+        self._rewriter: StreamRewriter | None = None
+        self._status = 200
+        self._is_stream = False  # by its content type
+        self._left = False  # something has left for the client
+        self._next_body: bytes | None = None
+        self.stopped = False
+
+    # -- the request ---------------------------------------------------------------------------------------------
+
+    def on_request(self, body: bytes) -> bytes | None:
+        """The body for the backend, or None when this request is not ours. Raises ToolCallError to refuse it."""
+        chat = read_request(body, self._settings)
+        if chat is None:
+            return None
+        if isinstance(chat, UsageOnly):
+            self._usage.sent(body)
+            self._tap = UsageTap(self._usage, self._settings.max_response_bytes)
+            return body
+        if chat.overrides:
+            self._settings = self._settings.replace(**chat.overrides)
+        settings = self._settings
+        check_request(chat, settings)
+        self._usage = UsageMeter(known=settings.usage != "count", count=settings.usage in {"auto", "count"})
+        self._chat = chat
+        self._format = registry.for_model(settings.format, chat.model)
+        if chat.choice.must_call or settings.validate_arguments == "retry":
+            self._tries_left = settings.retries
+        if chat.include_usage and self._memory.refuses(chat.model, "stream_options"):
+            self._extra["stream_options"] = None
+        self._native = settings.mode == "native" or (
+            settings.mode == "auto" and not self._memory.refuses(chat.model, _TOOLS)
+        )
+        return self._body() if self._native else self._by_prompt()
+
+    def _by_prompt(self) -> bytes:
+        """The body for a backend that takes no tools."""
+        chat = self._request
+        self._native = False
+        self._messages = inject.build_messages(chat, self._format, self._settings, answer=self._answer_schema())
+        if self._offers:
+            # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
+            # words, and together with the calls where a schema can say both.
+            self._extra["response_format"] = None
+        self._askings = askings(chat, self._format, self._settings, self._memory)
+        self._ask()
+        return self._body()
+
+    @property
+    def _offers(self) -> bool:
+        return bool(offered_now(self._request).tools)
+
+    def _answer_schema(self) -> Mapping[str, Any] | None:
+        """What the client wants of an answer in text, where one may come."""
+        free = self._offers and not self._request.choice.must_call
+        return answer_schema(self._request) if free else None
+
+    def _ask(self) -> None:
+        """Ask for the constraint in the next way that there is, or no more."""
+        if self._asked is not None:
+            self._extra.update(dict.fromkeys(self._asked.fields))
+        self._asked = self._askings.pop(0) if self._askings else None
+        if self._asked is not None:
+            self._extra.update(self._asked.fields)
+
+    @property
+    def _request(self) -> ChatRequest:
+        assert self._chat is not None  # noqa: S101 - on_request has given a body
+        return self._chat
+
+    def _body(self) -> bytes:
+        chat, settings, extra = self._request, self._settings, self._extra
+        if self._native:
+            body = inject.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
+        else:
+            body = inject.build_body(chat, self._format, settings, messages=self._messages, extra=extra)
+        self._usage.sent(body)
+        return body
+
+    # -- the response --------------------------------------------------------------------------------------------
+
+    @property
+    def max_response_bytes(self) -> int | None:
+        """How much of a response may be collected."""
+        return self._settings.max_response_bytes
+
+    def headers(self) -> dict[str, str]:
+        """Headers for a streamed answer; they replace the backend's."""
+        if self._tap is not None:
+            return {"x-toolcall": "mode=pass"}
+        mode = "native" if self._native else "prompt"
+        # The format that the prompt was written in: `auto` reads them all.
+        name = "auto" if self._native else getattr(self._format, "prompt_name", self._format.name)
+        note = {"x-toolcall": f"mode={mode}; format={name}"}
+        return note if self._is_stream else {**note, "content-type": "text/event-stream"}
+
+    def take_next(self) -> bytes | None:
+        """The body to ask the backend again with, once; None when the answer has been given."""
+        body, self._next_body = self._next_body, None
+        return body
+
+    def on_response_start(self, status: int, headers: Headers) -> Plan:
+        """What to do with a response that starts like this."""
+        self.stopped = False
+        self._left = False
+        self._rewriter = None
+        self._status = status
+        kinds = {name.lower(): value.lower() for name, value in headers}
+        self._is_stream = kinds.get(b"content-type", b"").startswith(b"text/event-stream")
+        if self._tap is not None:
+            plain = kinds.get(b"content-encoding", b"identity") == b"identity"
+            return Plan.TAP if status == 200 and self._is_stream and plain else Plan.PASS
+        if status >= 400:
+            return Plan.BUFFER
+        if not 200 <= status < 300 or status in {204, 205}:
+            return Plan.PASS
+        return Plan.SNIFF if self._request.stream else Plan.BUFFER
+
+    def plan_for(self, data: bytes) -> Plan:
+        """The plan for a body that begins with `data`. Content types lie; SNIFF asks for more."""
+        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start.startswith(_STREAM_STARTS) or (self._is_stream and start and start[:1] not in b"{[<"):
+            self._rewriter = self._new_rewriter()
+            return Plan.STREAM
+        return Plan.SNIFF if any(mark.startswith(start) for mark in _STREAM_STARTS) else Plan.BUFFER
+
+    def _new_rewriter(self) -> StreamRewriter:
+        chat, settings = self._request, self._settings
+        return StreamRewriter(
+            self._make_choice,
+            self._usage,
+            include_usage=chat.include_usage,
+            choices=chat.n,
+            hold=chat.choice.must_call or settings.validate_arguments == "retry",
+            until_end=not chat.choice.must_call,
+            legacy=chat.legacy,
+            as_object=settings.arguments_as_object,
+            reasoning_field=settings.reasoning_field,
+            max_bytes=settings.max_response_bytes,
+        )
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the backend's stream; what leaves for the client."""
+        if self._tap is not None:
+            return self._tap.feed(data)
+        rewriter = self._rewriter
+        assert rewriter is not None  # noqa: S101 - the plan is STREAM
+        out = rewriter.feed(data)
+        if out:
+            self._left = True
+        if rewriter.stopped or rewriter.failed is not None:
+            self.stopped = True
+            out += self._end(cut=False)
+        return out
+
+    def finish(self, *, cut: bool = False) -> bytes:
+        """The backend's stream is over (`cut`: it broke off). Ask `take_next` then."""
+        if self._tap is not None:
+            return self._tap.finish()
+        return b"" if self.stopped else self._end(cut=cut)
+
+    def _end(self, *, cut: bool) -> bytes:
+        rewriter = self._rewriter
+        assert rewriter is not None  # noqa: S101 - the plan is STREAM
+        out = rewriter.finish(cut=cut)
+        self._left = self._left or bool(out)
+        error = rewriter.failed
+        if error is not None and self._retries(error):
+            return b""
+        if error is None and not rewriter.begun:
+            error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
+        elif error is None and (cut or not rewriter.complete):
+            error = ToolCallError("upstream_error", "The backend's stream broke off before the answer was complete.")
+        if error is not None:
+            if not self._left:
+                raise error
+            return out + error.sse() + DONE
+        if not self._settled(satisfied=rewriter.satisfied, text=rewriter.held_text):
+            return b""
+        self._learn(read_markup=rewriter.read_markup)
+        self._warn(rewriter.warnings)
+        return out + rewriter.end()
+
+    def failure(self, error: ToolCallError) -> bytes:
+        """The end of a stream that has begun and cannot go on: what is held back, the error, and `[DONE]`."""
+        rest = self._rewriter.finish(cut=True) if self._rewriter is not None and not self.stopped else b""
+        self.stopped = True
+        return rest + error.sse() + DONE
+
+    def whole(self, data: bytes) -> Reply | None:
+        """A collected response. None: ask again, with `take_next`."""
+        if self._status >= 400:
+            return self._error(data)
+        chat, settings = self._request, self._settings
+        if chat.stream:
+            return self._as_stream(data)
+        try:
+            answer = rewrite_whole(
+                data,
+                self._make_choice,
+                self._usage,
+                legacy=chat.legacy,
+                indexed=settings.profile == "gateway",
+                as_object=settings.arguments_as_object,
+                reasoning_field=settings.reasoning_field,
+            )
+        except ToolCallError as error:
+            if self._retries(error):
+                return None
+            raise
+        if answer is None:
+            raise _no_completion(data)
+        if not self._settled(satisfied=answer.satisfied, text=answer.text):
+            return None
+        self._learn(read_markup=answer.read_markup)
+        self._warn(answer.warnings)
+        body = answer.body
+        if settings.extension_field is not None and answer.warnings:
+            body = openai.with_field(body, settings.extension_field, {"warning": "; ".join(answer.warnings)})
+        return self._json(body, f"; calls={answer.calls}")
+
+    def _as_stream(self, data: bytes) -> Reply | None:
+        """A whole answer to a request for a stream goes the way of a stream."""
+        stream = as_stream(data)
+        if stream is None:
+            raise _no_completion(data)
+        self._rewriter = self._new_rewriter()
+        out = self.feed(stream)
+        out += self.finish()
+        if self._next_body is not None:
+            return None
+        return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
+
+    def _error(self, data: bytes) -> Reply | None:
+        """The backend refused. What we added is left out and tried again; what the client sent is the client's."""
+        refusal = data[:4096].lower()
+        if self._native and self._settings.mode == "auto" and self._refuses_tools(refusal):
+            self._memory.refuse(self._request.model, _TOOLS)
+            self._next_body = self._by_prompt()
+            return None
+        if self._leaves_out(refusal):
+            self._next_body = self._body()
+            return None
+        return self._json(openai.read_error(data, self._status).body())
+
+    def _json(self, body: bytes, note: str = "") -> Reply:
+        headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}
+        return Reply(self._status, body, headers)
+
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    def _leaves_out(self, refusal: bytes) -> bool:
+        """Whether the backend can be asked again without a field that may be what it refused."""
+        chat, extra = self._request, self._extra
+        if self._status in {400, 422} and b"stream_options" in refusal:
+            if chat.include_usage and "stream_options" not in extra:
+                extra["stream_options"] = None
+                self._memory.refuse(chat.model, "stream_options")
+                return True
+        if self._status in {400, 422, 500, 501} and self._asked is not None:
+            if any(word in refusal for word in _CONSTRAINT_WORDS):
+                self._memory.refuse(chat.model, self._asked.kind)
+            self._ask()
+            return True
+        return False
+
+    def _refuses_tools(self, refusal: bytes) -> bool:
+        """Whether the backend's refusal is about the tools: vLLM without a parser, an unknown field, a template."""
+        return self._status in {400, 404, 422, 500, 501} and any(word in refusal for word in _TOOL_WORDS)
+
+    def _learn(self, *, read_markup: bool) -> None:
+        """A backend that leaves the calls in the text as the model wrote them has no parser for this model."""
+        if self._native and self._settings.mode == "auto" and read_markup:
+            self._memory.refuse(self._request.model, _TOOLS)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            _log.warning("%s", warning)
+
+    def _retries(self, error: ToolCallError) -> bool:
+        """Whether a call that is refused is tried again. Nothing has left then."""
+        if self._settings.validate_arguments != "retry" or error.code not in _RETRIED or self._left:
+            return False
+        if not self._tries_left:
+            return False
+        self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
+        return True
+
+    def _again(self, said: str, note: str) -> None:
+        """Ask once more, with what the model wrote and what was wrong with it."""
+        self._tries_left -= 1
+        self._usage.next_try()
+        before = self._messages or self._request.messages
+        # Half an emoji cannot be sent back.
+        text = said.encode("utf-8", "replace").decode() or "(empty)"
+        self._messages = [*before, {"role": "assistant", "content": text}, {"role": "user", "content": note}]
+        self._next_body = self._body()
+
+    def _settled(self, *, satisfied: bool, text: str) -> bool:
+        """Whether the answer keeps the promise of `tool_choice`. If not, another try is set up, or it is an error."""
+        choice = self._request.choice
+        if satisfied or not choice.must_call:
+            return True
+        if self._native and self._settings.mode == "auto":
+            # The backend takes the tools and does not keep the promise: the prompt and our own check may.
+            self._memory.refuse(self._request.model, _TOOLS)
+            self._usage.next_try()
+            self._next_body = self._by_prompt()
+            return False
+        if self._tries_left:
+            if self._asked is not None and not self._native:
+                # An answer without a call does not fit what was asked for: the backend ignores it in silence.
+                self._memory.refuse(self._request.model, self._asked.kind)
+                self._ask()
+            wish = self._format.render_choice(self._request.tools.tools, choice) if not self._native else _CALL_NOW
+            self._again(text, f"That answer holds no tool call that can be read. {wish}")
+            return False
+        wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
+        tries = self._settings.retries + 1
+        shown = text.strip()[:_MAX_SHOWN] or "(nothing)"
+        raise ToolCallError(
+            "tool_choice_not_satisfied",
+            f"The model did not call {wanted}, although tool_choice asks for it ({tries} tries). It wrote: {shown}",
+            param="tool_choice",
+        )
+
+    def _make_choice(self) -> ChoiceAnswer:
+        chat, settings = self._request, self._settings
+        offered = offered_now(chat)
+        # A custom tool's input leaves when it is complete, and as text when it never is.
+        options = ParserOptions(
+            unknown_tool=settings.unknown_tool,
+            parse_reasoning=settings.reasoning == "parse",
+            keep_raw=bool(chat.custom) or not settings.stream_arguments,
+        )
+        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
+        syntax = self._format if offered.tools else registry.plain()
+        native = None
+        if self._native:
+            syntax = registry.get("auto") if offered.tools else syntax
+            native = NativeCalls(offered if offered.tools else ToolSet(), unknown=settings.unknown_tool)
+        policy = AnswerPolicy(
+            max_calls=settings.max_tool_calls if chat.choice.parallel else 1,
+            hold_prose=chat.choice.must_call,
+            drop_prose=settings.prose == "drop",
+            stream_arguments=settings.stream_arguments,
+            malformed=settings.malformed_arguments,
+            reasoning_field=settings.reasoning_field,
+            max_arguments_bytes=settings.max_arguments_bytes,
+            max_held=settings.max_response_bytes,
+            stop=chat.stop,
+            custom=chat.custom,
+            legacy=chat.legacy,
+            keep_ids=self._native and not settings.rewrite_ids,
+            check=None if settings.validate_arguments == "off" else checker_for(chat.tools_raw, chat.tools).faults,
+            warn_only=settings.validate_arguments == "warn",
+        )
+        parsing = len(offered) > 0 or settings.reasoning_field is not None
+        return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, native)
+
+
+def _no_completion(data: bytes) -> ToolCallError:
+    """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
+    stripped = data.lstrip()
+    if stripped.startswith(_STREAM_STARTS):
+        return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
+    fields = openai.read_object(data)
+    if fields is not None and not openai.is_null(fields.get("error")):
+        return openai.read_error(data)
+    text = stripped[:_MAX_SHOWN].decode("utf-8", "replace")
+    return ToolCallError("upstream_error", f"The backend's answer is no chat completion: {text or '(empty)'}")

@@ -1,0 +1,1 @@
+"""How model families write calls, one file a way of writing."""

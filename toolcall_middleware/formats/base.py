@@ -1,0 +1,103 @@
+"""What a format is. Formats hold no state: one object serves all requests.
+
+A format that is not built in is any object with this shape, registered by an entry point
+`toolcall_middleware.formats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
+from ..parsing.events import Event
+
+
+class StreamParser(Protocol):
+    """Reads one choice of one answer. Never reused.
+
+    `feed` takes the next piece of the model's text, cut anywhere, and returns what it says so far.
+    `finish` is called once, at the end of the text; `cut` says that the model did not end it by itself (`length`, a
+    lost connection): an open call then stays open. Neither raises on model output.
+    """
+
+    def feed(self, text: str, /) -> list[Event]: ...
+    def finish(self, *, cut: bool = False) -> list[Event]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParserOptions:
+    """How a parser treats what is not plainly a call. Filled from the settings of the same names."""
+
+    unknown_tool: str = "text"
+    """A call of a name that is not offered: `text`, `drop`, `forward` or `error` (a `Malformed` event is added)."""
+    parse_reasoning: bool = False
+    keep_raw: bool = False
+    """Whether `CallEnd.raw` is filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A call of one tool in the format's syntax: what stands before and behind its arguments, and their JSON Schema.
+
+    trigger: the beginning of `begin` that shows that a call has begun.
+    """
+
+    begin: str
+    schema: dict[str, Any]
+    end: str
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a backend's constrained decoding is asked to keep to.
+
+    schema: a JSON Schema of the whole answer, where it is JSON. tags: the calls one by one, where free text and several
+    calls stay possible around them.
+    """
+
+    name: str
+    schema: dict[str, Any] = field(default_factory=dict)
+    tags: tuple[Tag, ...] = ()
+
+
+class ToolFormat(Protocol):
+    """One way of writing tools, calls and results as text.
+
+    `parser(tools=None)` accepts any tool name (for reading captured text offline).
+
+    Two things more are asked for where a format has them. `special_tokens: bool`: the markers are special tokens of the
+    model's tokenizer, which a backend leaves out unless told otherwise. `for_model(model: str) -> ToolFormat`: the
+    object to use for requests to this model; it must be the same for models that get the same prompt.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that the setting `format` takes."""
+        ...
+
+    def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """The prompt block that presents the tools and the way to call them. Depends on nothing else."""
+        ...
+
+    def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
+        """What `tool_choice` adds to the end of the prompt; empty for `auto`."""
+        ...
+
+    def render_calls(self, calls: Sequence[ToolCall]) -> str:
+        """The calls of one assistant turn in the format's own syntax."""
+        ...
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        """The results of one turn. Text in them cannot be read as markup."""
+        ...
+
+    def parser(self, tools: ToolSet | None, options: ParserOptions, /) -> StreamParser:
+        """A new parser for one choice."""
+        ...
+
+    def constraint(self, tools: Sequence[Tool], choice: ToolChoice, /) -> Constraint | None:
+        """What constrained decoding may be asked for, or None where the format cannot say."""
+        ...

@@ -1,0 +1,85 @@
+"""The format `json`: ours, for models that know no tool syntax of their own.
+
+    ```json
+    {"tool_calls": [{"name": "lookup", "arguments": {"city": "Paris"}}]}
+    ```
+
+Small models follow a fenced JSON block far better than tags that they were not trained on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
+from . import prompting, reading
+from .base import Constraint
+from .results import named
+from .samples import sample_arguments
+from .schemas import calls_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .base import ParserOptions, StreamParser
+
+_TOOLS = """\
+# Tools
+
+You can call the tools below. Each line is one tool: its name, what it does, and the JSON Schema of its arguments.
+
+{tools}
+
+To call a tool, answer with a JSON code block in exactly this form (this example shows the form only; take the real \
+values from the conversation):
+
+{example}
+
+{several} The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.
+When no tool fits, or when you already know the answer, answer in plain text without a "tool_calls" block."""
+
+_SEVERAL = 'To call several tools at once, put several entries into the "tool_calls" list of one block.'
+_ONE = 'Call at most one tool in an answer: the "tool_calls" list has one entry.'
+
+
+class FencedJson:
+    """A fenced JSON block that holds `tool_calls`."""
+
+    name = "json"
+    openers = (reading.WRAPPED_JSON, *reading.BARE_JSON)
+
+    def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """A tool a line, an example call of the first one, and the rules."""
+        if not tools:
+            return ""
+        first = tools[0]
+        example = ToolCall(first.name, prompting.dump_spaced(sample_arguments(first.parameters)))
+        return _TOOLS.format(
+            tools="\n".join(prompting.as_data(prompting.dump(prompting.describe(tool))) for tool in tools),
+            example=prompting.as_data(self.render_calls([example])),
+            several=_SEVERAL if parallel else _ONE,
+        )
+
+    def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
+        """One or two sentences."""
+        answer = 'the JSON code block that holds "tool_calls"'
+        return prompting.choice_text(tools, choice, noun="tool", answer=answer)
+
+    def render_calls(self, calls: Sequence[ToolCall]) -> str:
+        """All calls in one block; arguments verbatim."""
+        return prompting.fenced_calls(calls) if calls else ""
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        """`<tool_result name="f">`, the neutralised text and `</tool_result>`, for each result."""
+        return named(results)
+
+    def parser(self, tools: ToolSet | None, options: ParserOptions, /) -> StreamParser:
+        """A new parser for one choice."""
+        return reading.scanner(self.openers, tools, options)
+
+    def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
+        """The JSON that a required or named call must be; None where text is an answer too."""
+        callable_now = prompting.callable_tools(tools, choice)
+        if not choice.must_call or not callable_now:
+            return None
+        return Constraint("tool_calls", calls_schema(callable_now, parallel=choice.parallel))

@@ -1,0 +1,178 @@
+"""Families that write calls in Gemma's own notation.
+
+    <|tool_call>call:lookup{city:<|"|>Paris<|"|>,days:2}<tool_call|>
+
+Strings stand between two equal markers, without escapes; one that holds the marker stands there as in JSON. What looks
+odd is read back, and a turn with a call that does not come back is written in JSON. FunctionGemma has other markers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..model import Tool, ToolCall, ToolResult
+from ..parsing.grammar import Opener
+from . import openers, prompting, reading
+from .family import Family
+from .reading_back import comes_back
+from .results import said
+
+_NAME = re.compile(r"[^\s{}<>\[\]\"'`,:]{1,256}")
+_KEY = re.compile(r"[A-Za-z_][\w\-.]{0,255}")
+_MAX_DEPTH = 64
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _CannotWrite(ValueError):
+    """The notation has no way to write it."""
+
+
+class _Writer:
+    """Writes calls, definitions and results with one kind of markers."""
+
+    def __init__(self, mark: str, opening: str, closing: str, openers: tuple[Opener, ...]) -> None:
+        self.mark = mark
+        self.openers = openers
+        self.opening = opening
+        self.closing = closing
+
+    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
+        try:
+            return "".join(map(self.call, calls))
+        except (_CannotWrite, msgspec.DecodeError, RecursionError):
+            return None
+
+    def call(self, call: ToolCall) -> str:
+        if not _NAME.fullmatch(call.name):
+            raise _CannotWrite
+        arguments = self.value(call.arguments.encode().strip() or b"{}", must_be=b"{")
+        text = f"{self.opening}call:{call.name}{arguments}{self.closing}"
+        if '"' in arguments.replace(self.mark, "") or f"{self.mark}:" in arguments:  # other strings, or odd keys
+            if not comes_back(text, call, self.openers):
+                raise _CannotWrite
+        return text
+
+    def value(self, raw: bytes, *, must_be: bytes = b"", depth: int = 0) -> str:
+        """A JSON value in the notation. Numbers stay as they are spelled."""
+        first = raw[:1]
+        if (must_be and first != must_be) or depth > _MAX_DEPTH:
+            raise _CannotWrite
+        if first == b'"':
+            return self.string(msgspec.json.decode(raw, type=str))
+        if first == b"[":
+            return f"[{','.join(self.value(bytes(item), depth=depth + 1) for item in _LIST.decode(raw))}]"
+        if first == b"{":
+            items = ((self.key(key), bytes(item)) for key, item in _OBJECT.decode(raw).items())
+            return f"{{{','.join(f'{key}:{self.value(item, depth=depth + 1)}' for key, item in items)}}}"
+        return raw.decode()
+
+    def key(self, key: str) -> str:
+        return key if _KEY.fullmatch(key) else self.string(key)
+
+    def string(self, text: str) -> str:
+        return prompting.dump_spaced(text) if self.mark in text else f"{self.mark}{text}{self.mark}"
+
+    # -- the prompt ----------------------------------------------------------------------------------------------
+
+    def declaration(self, tool: Tool) -> str:
+        """`declaration:f{description:…,parameters:{…}}`. Its texts are neutralised: they have no escapes either."""
+        described = prompting.describe(tool)
+        parts = [f"description:{self.shown(described['description'])}"] if "description" in described else []
+        parts.append(f"parameters:{self.schema(described['parameters'], 0)}")
+        return f"declaration:{tool.name}{{{','.join(parts)}}}"
+
+    def schema(self, schema: Any, depth: int) -> str:
+        """A JSON Schema as the templates write it: sorted keys, types in capitals."""
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return self.shown(schema)
+        entries = []
+        for key in sorted(schema):
+            value = schema[key]
+            if key == "type":
+                value = [str(one).upper() for one in value] if isinstance(value, list) else str(value).upper()
+                written = self.shown(value)
+            elif key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
+                inner = (f"{self.shown_key(name)}:{self.schema(part, depth + 2)}" for name, part in value.items())
+                written = f"{{{','.join(inner)}}}"
+            elif key in {"anyOf", "oneOf", "allOf", "prefixItems"} and isinstance(value, list):
+                written = f"[{','.join(self.schema(part, depth + 2) for part in value)}]"
+            elif isinstance(value, Mapping):
+                written = self.schema(value, depth + 1)
+            else:
+                written = self.shown(value)
+            entries.append(f"{self.shown_key(key)}:{written}")
+        return f"{{{','.join(entries)}}}"
+
+    def shown_key(self, key: str) -> str:
+        return key if _KEY.fullmatch(key) and not prompting.has_markup(key) else self.shown(key)
+
+    def shown(self, value: Any) -> str:
+        """Any value for a prompt; what cannot be written in the notation (too deep) stands as JSON in a string."""
+        if isinstance(value, str):
+            return f"{self.mark}{prompting.neutralise(value)}{self.mark}"
+        if isinstance(value, list):
+            return f"[{','.join(map(self.shown, value))}]" if len(value) < 1000 else self.shown(prompting.dump(value))
+        if isinstance(value, Mapping):
+            return self.shown(prompting.dump(value))
+        return prompting.dump(value)
+
+    def response(self, result: ToolResult) -> str:
+        """`response:f{value:…}`."""
+        name = result.name if _NAME.fullmatch(result.name) else "unknown"
+        return f"response:{name}{{value:{self.mark}{said(result)}{self.mark}}}"
+
+
+def _results(writer: _Writer, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
+    def write(results: Sequence[ToolResult]) -> str:
+        if not results:
+            return ""
+        blocks = "".join(f"{opening}{writer.response(result)}{closing}" for result in results)
+        return prompting.with_note([blocks], results)
+
+    return write
+
+
+_functiongemma = (*openers.FUNCTIONGEMMA, *reading.ANY_JSON)
+_function = _Writer("<escape>", "<start_function_call>", "<end_function_call>", _functiongemma)
+
+# https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
+FUNCTIONGEMMA = Family(
+    name="functiongemma",
+    about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
+    openers=_functiongemma,
+    # The first words are the template's; what follows them stands there without a space.
+    prompt="You are a model that can do function calling with the following functions{tools}",
+    tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
+    between="",
+    write=_function,
+    results=_results(_function, "<start_function_response>", "<end_function_response>"),
+    answer="the function call",
+    special_tokens=True,
+)
+
+_gemma4_openers = (*openers.GEMMA4, *reading.ANY_JSON)
+_gemma4 = _Writer('<|"|>', "<|tool_call>", "<tool_call|>", _gemma4_openers)
+
+# https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
+GEMMA4 = Family(
+    name="gemma4",
+    about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
+    openers=_gemma4_openers,
+    prompt="""\
+{tools}
+
+To call a tool, answer in this form:
+{example}""",
+    tool=lambda tool: f"<|tool>{_gemma4.declaration(tool)}<tool|>",
+    between="",
+    write=_gemma4,
+    results=_results(_gemma4, "<|tool_response>", "<tool_response|>"),
+    answer="the tool call",
+    noun="tool",
+    special_tokens=True,
+)

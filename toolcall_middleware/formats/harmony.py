@@ -1,0 +1,59 @@
+"""The format `harmony`: messages with a channel and a recipient, as gpt-oss writes them.
+
+    <|channel|>commentary to=functions.lookup <|constrain|>json<|message|>{"city": "Paris"}<|call|>
+
+https://cookbook.openai.com/articles/openai-harmony: the tools stand in the developer message as TypeScript, calls go to
+the commentary channel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..model import ToolCall
+from . import openers, reading
+from .family import Family
+from .prompting import arguments_json
+from .typescript import declared
+
+_NAME = re.compile(r"[^\s<]{1,256}")
+
+
+def _write(calls: Sequence[ToolCall]) -> str | None:
+    if not all(_NAME.fullmatch(call.name) for call in calls):
+        return None
+    # A model makes one call and stops; further ones are messages of their own.
+    return "<|start|>assistant".join(
+        f"<|channel|>commentary to=functions.{call.name} <|constrain|>json<|message|>{arguments_json(call.arguments)}"
+        "<|call|>"
+        for call in calls
+    )
+
+
+HARMONY = Family(
+    name="harmony",
+    about="messages to `functions.*` in the commentary channel: gpt-oss",
+    openers=(*openers.HARMONY, reading.WRAPPED_JSON),
+    prompt="""\
+# Tools
+
+## functions
+
+namespace functions {
+
+{tools}
+
+} // namespace functions
+
+Calls to these tools must go to the commentary channel: 'functions'. For example:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=declared,
+    between="\n\n",
+    write=_write,
+    trigger="<|channel|>commentary to=",
+    answer="the call in the commentary channel",
+    special_tokens=True,
+)

@@ -1,0 +1,161 @@
+"""Families that write calls as `invoke` tags with attributes.
+
+    <minimax:tool_call>
+    <invoke name="lookup">
+    <parameter name="city">Paris</parameter>
+    </invoke>
+    </minimax:tool_call>
+
+They differ in the tags' prefix, in what stands around all calls and in the prompt. What they cannot write:
+tag_writing.py.
+"""
+
+from __future__ import annotations
+
+from ..model import Tool
+from . import openers, reading
+from .family import Family, definition, function
+from .results import tagged
+from .tag_writing import Tags, TagWriter
+
+_deepseek_v32 = (*openers.DEEPSEEK_V32, *reading.ANY_JSON)
+_minimax = (*openers.MINIMAX, *reading.ANY_JSON)
+_step3 = (*openers.STEP3, *reading.ANY_JSON)
+
+
+def _json_tool(tool: Tool) -> str:
+    return f"<tool>{definition(tool)}</tool>"
+
+
+# https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
+MINIMAX_M2 = Family(
+    name="minimax_m2",
+    about='`<invoke name="f">` and `<parameter name="x">` within `<minimax:tool_call>`: MiniMax M2',
+    openers=_minimax,
+    prompt="""\
+# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
+
+<tools>
+{tools}
+</tools>
+
+When making tool calls, use XML format to invoke tools and pass parameters:
+
+<minimax:tool_call>
+<invoke name="tool-name-1">
+<parameter name="param-key-1">param-value-1</parameter>
+<parameter name="param-key-2">param-value-2</parameter>
+...
+</invoke>
+</minimax:tool_call>""",
+    tool=_json_tool,
+    write=TagWriter(
+        Tags(
+            opening="<minimax:tool_call>\n",
+            closing="\n</minimax:tool_call>",
+            call='<invoke name="{name}">\n',
+            call_end="</invoke>",
+            parameter='<parameter name="{key}">',
+            parameter_end="</parameter>",
+            key=r"[^\"'>\n]{1,256}",
+        ),
+        _minimax,
+    ),
+    results=tagged("<response>", "</response>"),
+    answer="the call within <minimax:tool_call></minimax:tool_call> tags",
+    noun="tool",
+)
+
+
+# https://huggingface.co/stepfun-ai/step3
+STEP3 = Family(
+    name="step3",
+    about='`<steptml:invoke name="f">` within `<｜tool_calls_begin｜>`: Step 3',
+    openers=_step3,
+    prompt="""\
+# Tools
+You may call one or more tools to assist with the user query. You are provided with tool schemas within \
+<tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+When making tool calls, use XML format to invoke tools and pass parameters:
+<｜tool_calls_begin｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name0">\
+<steptml:parameter name="parameter_name0">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name1">\
+<steptml:parameter name="parameter_name1">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
+<｜tool_calls_end｜>
+Note:
+* You can invoke one or more tools in parallel.
+* Each tool call must be complete and self-contained.""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            opening="<｜tool_calls_begin｜>\n",
+            closing="\n<｜tool_calls_end｜>",
+            call='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
+            call_end="</steptml:invoke>",
+            tail="<｜tool_call_end｜>",
+            parameter='<steptml:parameter name="{key}">',
+            parameter_end="</steptml:parameter>",
+            gap="",
+            key=r"[^\"'>\n]{1,256}",
+            more=("<parameter",),
+        ),
+        _step3,
+    ),
+    answer="the calls between <｜tool_calls_begin｜> and <｜tool_calls_end｜>",
+    noun="tool",
+    special_tokens=True,
+)
+
+# https://huggingface.co/deepseek-ai/DeepSeek-V3.2 (encoding_dsv32.py; llama.cpp: models/templates/DeepSeek-V3.2.jinja)
+DEEPSEEK_V32 = Family(
+    name="deepseek_v32",
+    about='`<｜DSML｜invoke name="f">` within `<｜DSML｜function_calls>`: DeepSeek V3.2 and V4',
+    openers=_deepseek_v32,
+    prompt="""\
+## Tools
+
+You have access to a set of tools you can use to answer the user's question.
+You can invoke functions by writing a "<｜DSML｜function_calls>" block like the following as part of your reply to the \
+user:
+<｜DSML｜function_calls>
+<｜DSML｜invoke name="$FUNCTION_NAME">
+<｜DSML｜parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</｜DSML｜parameter>
+...
+</｜DSML｜invoke>
+<｜DSML｜invoke name="$FUNCTION_NAME2">
+...
+</｜DSML｜invoke>
+</｜DSML｜function_calls>
+
+String and scalar parameters should be specified as is without any escaping or quotes, while lists and objects should \
+use JSON format. The "string" attribute should be set to "true" for string type parameters and "false" for other types \
+(numbers, booleans, arrays, objects).
+
+Here are the functions available in JSONSchema format:
+<functions>
+{tools}
+</functions>""",
+    write=TagWriter(
+        Tags(
+            opening="<｜DSML｜function_calls>\n",
+            closing="\n</｜DSML｜function_calls>",
+            call='<｜DSML｜invoke name="{name}">\n',
+            call_end="</｜DSML｜invoke>",
+            parameter='<｜DSML｜parameter name="{key}" string="{kind}">',
+            parameter_end="</｜DSML｜parameter>",
+            key=r"[^\"'>\n]{1,256}",
+            more=("<parameter",),
+            exact=True,
+        ),
+        _deepseek_v32,
+    ),
+    results=tagged("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
+    answer="the <｜DSML｜function_calls> block",
+    special_tokens=True,
+)

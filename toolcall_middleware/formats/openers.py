@@ -1,0 +1,344 @@
+"""How the calls of each family begin, as data: marker and the reader of what follows.
+
+Sources: the families' chat templates and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable
+
+from ..parsing.fork import Branch, Fork, Nothing
+from ..parsing.gemma import GemmaCalls, GemmaSyntax
+from ..parsing.grammar import Context, Opener, Where, beginnings
+from ..parsing.harmony import HarmonyMessage, Thought
+from ..parsing.json_calls import JsonCalls, JsonCallSyntax
+from ..parsing.named import NamedCalls, NamedSyntax
+from ..parsing.pythonic import PythonicCalls, PythonicSyntax
+from ..parsing.sink import Body, Sink
+from ..parsing.tag_syntax import TaggedSyntax
+from ..parsing.tagged import TaggedCalls
+from . import reading, tags
+
+Make = Callable[[Sink], Body]
+
+
+def _opener(marker: str, make: Make, *, where: Where = Where.ANYWHERE, consume: bool = True) -> Opener:
+    return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume)
+
+
+def json_calls(**syntax: object) -> Make:
+    """A reader of JSON call objects."""
+    made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: JsonCalls(sink, made)
+
+
+def _tagged(syntax: TaggedSyntax) -> Make:
+    return lambda sink: TaggedCalls(sink, syntax)
+
+
+def _named(**syntax: object) -> Make:
+    made = NamedSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: NamedCalls(sink, made)
+
+
+def _pythonic(**syntax: object) -> Make:
+    made = PythonicSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: PythonicCalls(sink, made)
+
+
+def _markup(marker: str) -> Opener:
+    return Opener(marker=marker, body=lambda sink, _: Nothing(sink))
+
+
+def _bare_call(*parts: str) -> Opener:
+    """An object that begins with `parts`, in either kind of quotes, where calls need no marker."""
+    atoms = [re.escape(part).replace('"', "[\"']") for part in ("{", *parts)]
+    return Opener(
+        pattern=r"[ \t\r\n]{0,32}".join(atoms),
+        partial=beginnings("{", *parts).replace('"', "[\"']"),
+        consume=False,
+        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True)),
+        not_behind=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
+    )
+
+
+def _fork(*branches: tuple[str, Make], undecided: str = "") -> Make:
+    compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
+    waits = re.compile(undecided)
+    return lambda sink: Fork(sink, compiled, waits)
+
+
+# -- JSON between markers ----------------------------------------------------------------------------------------
+
+_hermes = json_calls(close=("</tool_call>",))
+HERMES = (_opener("<tool_call>", _hermes),)
+# Tags around the answer itself: markup for these families only, since others may write them in their own text.
+ERNIE45 = (*HERMES, _markup("<response>"), _markup("</response>"))
+_PIPED = _opener("<|tool_call|>", json_calls(close=("<|/tool_call|>",)))
+GRANITE = (_PIPED, _opener("<tool_call>", _hermes))
+GRANITE_20B = (_opener("<function_call>", json_calls(close=("</function_call>",))),)
+JAMBA = (_opener("<tool_calls>", json_calls(close=("</tool_calls>",))),)
+HUNYUAN = (*JAMBA, _markup("<answer>"), _markup("</answer>"))
+NEMOTRON = (
+    _opener("<TOOLCALL>", json_calls(close=("</TOOLCALL>",))),
+    _opener("<toolcall>", json_calls(close=("</toolcall>",))),  # Nemotron Mini
+)
+PHI4_MINI = (
+    _opener("functools[", json_calls(in_list=True)),
+    _PIPED,  # the tokenizer's own marker, which prompts differ about
+    _opener("<|tool_calls|>", json_calls(close=("<|/tool_calls|>",))),
+)
+INTERNLM = (
+    Opener(
+        pattern=r"<\|action_start\|>[ \t\r\n]{0,32}<\|plugin\|>",
+        partial=beginnings("<|action_start|>", "<|plugin|"),
+        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(close=("<|action_end|>",))),
+    ),
+)
+COHERE = (_opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),)
+APERTUS = (_opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),)
+# Functionary 3.1, and Llama 3.1 where a prompt asks for it.
+FUNCTIONARY_V31 = (_opener("<function=", _named(name_ends=(">",), item_close=("</function>",))),)
+LLAMA3 = (
+    _opener(
+        "<|python_tag|>",
+        _fork(
+            (r"[{\[`]", json_calls()),
+            (r"[A-Za-z_][\w.]{0,200}\(", _pythonic(brackets=False)),
+            undecided=r"(?:[A-Za-z_][\w.]{0,200})?",
+        ),
+    ),
+    _bare_call('"name"', ":"),  # no marker: text may surround it
+    _bare_call('"type"', ":", '"function"'),
+    *FUNCTIONARY_V31,
+)
+
+# -- tags ----------------------------------------------------------------------------------------------------------
+
+_functions = _tagged(tags.QWEN3_CODER)
+QWEN3_CODER = (
+    _opener("<tool_call>", _functions),
+    _opener("<function=", _functions, consume=False),  # the opening <tool_call> is often missing
+)
+SEED_OSS = (_opener("<seed:tool_call>", _tagged(tags.SEED_OSS)),)
+MINICPM5 = tuple(_opener(head, _tagged(tags.MINICPM5), consume=False) for head in ("<function name=", "<functionname="))
+MINIMAX = (_opener("<minimax:tool_call>", _tagged(tags.MINIMAX)),)
+_step3 = _tagged(tags.STEP3)
+STEP3 = (_opener("<｜tool_calls_begin｜>", _step3),)
+DEEPSEEK_V32 = (
+    *(_opener(f"<{wrapper}>", _tagged(syntax)) for wrapper, syntax in tags.DSML.items()),
+    # Without the wrapper around the calls.
+    _opener("<｜DSML｜invoke name=", _tagged(tags.DSML["｜DSML｜function_calls"]), consume=False),
+)
+_glm = _tagged(tags.GLM)
+GLM = (_opener("<tool_call>", _glm),)
+LONGCAT = (
+    _opener(
+        "<longcat_tool_call>",
+        _fork(
+            (r"[{\[`\"']", json_calls(close=("</longcat_tool_call>",))),
+            (r"\w", _tagged(tags.LONGCAT)),  # since the models of 2026
+        ),
+    ),
+)
+
+# Three families share `<tool_call>`. (Functionary's and Llama 3.1's `<function=f>{…}` the reader of tags knows too.)
+TOOL_CALL = (
+    _opener("<tool_call>", _fork((r"[{\[`\"']", _hermes), (r"<", _functions), (r"\w", _glm))),
+    QWEN3_CODER[1],
+)
+
+# -- a name, then JSON ---------------------------------------------------------------------------------------------
+
+
+_KIMI_NAME = re.compile(r"(?:functions[._]?)?(?P<name>.+?)(?:[:_]?\d+)?", re.DOTALL)
+
+
+def _kimi_name(written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
+    """`functions.f:0` is f; the whole is the call's id. Ids altered by clients come back too: `functions_f_0`."""
+    head, colon, number = written.rpartition(":")
+    name = (head if colon and number.isdigit() else written).removeprefix("functions.")
+    if not offered(name):
+        altered = _KIMI_NAME.fullmatch(written)
+        for other in (name.rpartition(".")[2], altered.group("name") if altered else ""):
+            if other and offered(other):
+                return other, written
+    return name, written
+
+
+_mistral_list = json_calls(close=())
+_mistral_named = _named(name_ends=("[ARGS]", "[CALL_ID]", "{"), call_id=("[CALL_ID]", "[ARGS]"))
+_mistral = _fork((r"[{\[]", _mistral_list), (r"[^\s{\[]", _mistral_named))
+MISTRAL = (
+    Opener(  # the marker may repeat
+        pattern=r"\[TOOL_CALLS\](?:[ \t\r\n]{0,8}\[TOOL_CALLS\]){0,3}",
+        partial=r"(?:\[TOOL_CALLS\][ \t\r\n]{0,8}){0,3}(?:" + beginnings("[TOOL_CALLS") + ")?",
+        first="[",
+        body=lambda sink, _: _mistral(sink),
+    ),
+)
+# Which of the two a model writes depends on its tokenizer's version, and some write the other one.
+MISTRAL_OLD = MISTRAL_V11 = MISTRAL
+XLAM = (*MISTRAL, *HERMES)  # besides the bare list
+_deepseek = _named(
+    item=("<｜tool▁call▁begin｜>",),
+    name_ends=("<｜tool▁sep｜>",),
+    typed=True,
+    item_missing=True,
+    item_close=("<｜tool▁call▁end｜>",),
+    close=("<｜tool▁calls▁end｜>",),
+)
+DEEPSEEK = (
+    *(
+        _opener(marker, _deepseek)
+        for marker in (
+            "<｜tool▁calls▁begin｜>",
+            # Small and distilled models' spellings of it, as llama.cpp knows them.
+            "<｜tool calls begin｜>",
+            "<｜tool\\_calls\\_begin｜>",
+            "<｜tool▁calls｜>",
+        )
+    ),
+    _opener("<｜tool▁call▁begin｜>", _deepseek, consume=False),  # the marker of all calls is sometimes missing
+    _opener("<｜tool_calls_begin｜>", _deepseek),  # Step 3's marker is one of those spellings
+)
+_KIMI_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+_kimi = _named(
+    item=("<|tool_call_begin|>",),
+    name_ends=("<|tool_call_argument_begin|>",),
+    item_close=("<|tool_call_end|>",),
+    close=_KIMI_ENDS,
+    noise=True,
+    identify=_kimi_name,
+)
+KIMI_K2 = (
+    _opener("<|tool_calls_section_begin|>", _kimi),
+    _opener("<|tool_call_section_begin|>", _kimi),
+    _opener("<|tool_call_begin|>", _kimi, consume=False),  # the section's marker is sometimes missing
+)
+_functionary = _named(name_ends=("\n", "{"))
+_FUNCTIONARY_ALL = Opener(marker=">>>all\n", body=lambda sink, _: Nothing(sink))
+_RECIPIENT = r"[A-Za-z_][\w.\-]{0,63}"
+FUNCTIONARY_V32_MARKED = (
+    _FUNCTIONARY_ALL,
+    Opener(  # with its JSON: Python's own prompt looks the same
+        pattern=rf">>>(?={_RECIPIENT}\n?[ \t]{{0,8}}\{{)",
+        partial=rf">(?:>(?:>(?:{_RECIPIENT}(?:\n?[ \t]{{0,8}})?)?)?)?",
+        body=lambda sink, _: _functionary(sink),
+    ),
+)
+FUNCTIONARY_V32 = (
+    *FUNCTIONARY_V32_MARKED,
+    # The first `>>>` may stand in the prompt.
+    Opener(marker="all\n", body=lambda sink, _: Nothing(sink), where=Where.START),
+    Opener(
+        pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
+        partial=rf"{_RECIPIENT}(?:\n[ \t]{{0,8}})?",
+        first=string.ascii_letters + "_",
+        body=lambda sink, _: NamedCalls(sink, NamedSyntax(name_ends=("\n",))),
+        where=Where.START,
+        consume=False,
+    ),
+)
+
+# -- Python, Gemma, harmony ----------------------------------------------------------------------------------------
+
+PYTHONIC = (_opener("[", _pythonic(bare=True), where=Where.START, consume=False),)
+LLAMA4 = (_opener("<|python_start|>", _pythonic(close=("<|python_end|>",))), *PYTHONIC)
+_lfm2 = _pythonic(close=("<|tool_call_end|>",))
+LFM2 = (
+    _opener(
+        "<|tool_call_start|>",
+        _fork(
+            (r"\[?[ \t\r\n]*\{", json_calls(close=("<|tool_call_end|>",))), (r"\[", _lfm2), undecided=r"\[?[ \t\r\n]*"
+        ),
+    ),
+)
+_olmo3 = _pythonic(brackets=False, close=("</function_calls>",))
+OLMO3 = (_opener("<function_calls>", _fork((r"[^<\s]", _olmo3), (r"<", _tagged(tags.UNTAGGED)))),)
+
+
+def _gemma(marker: str, syntax: GemmaSyntax) -> tuple[Opener, ...]:
+    def make(sink: Sink) -> Body:
+        return GemmaCalls(sink, syntax)
+
+    bare = Opener(  # a backend may have dropped the markers
+        pattern=r"call:[A-Za-z_][\w.\-]{0,63}\{",
+        partial=r"c(?:a(?:l(?:l(?::(?:[A-Za-z_][\w.\-]{0,63})?)?)?)?)?",
+        body=lambda sink, _: make(sink),
+        where=Where.START,
+        consume=False,
+    )
+    return (_opener(marker, make), bare)
+
+
+FUNCTIONGEMMA = _gemma("<start_function_call>", GemmaSyntax("<end_function_call>", "<escape>"))
+GEMMA4 = (
+    *_gemma("<|tool_call>", GemmaSyntax("<tool_call|>", '<|"|>', inner='"')),
+    _opener("<|channel>thought", lambda sink: Thought(sink, "<channel|>")),
+)
+
+
+def _harmony(sink: Sink, context: Context) -> Body:
+    return HarmonyMessage(sink, context.opening)
+
+
+HARMONY = (
+    Opener(marker="<|channel|>", body=_harmony),
+    Opener(marker="<|start|>assistant", body=_harmony),
+    Opener(marker="to=", body=_harmony, where=Where.START),
+)
+
+# -- all of them ---------------------------------------------------------------------------------------------------
+
+# One scanner for every family. Where two share a marker, what follows it tells them apart.
+AUTO: tuple[Opener, ...] = (
+    *TOOL_CALL,
+    *LONGCAT,
+    GRANITE[0],
+    *GRANITE_20B,
+    *JAMBA,
+    *NEMOTRON,
+    PHI4_MINI[0],
+    PHI4_MINI[2],
+    *INTERNLM,
+    *COHERE,
+    *APERTUS,
+    LLAMA3[0],
+    *SEED_OSS,
+    *MINICPM5,
+    *MINIMAX,
+    _opener(
+        "<｜tool_calls_begin｜>",
+        _fork(
+            (r"(?:function)?<｜tool▁", _deepseek),
+            (r"", _step3),
+            undecided=rf"(?:{beginnings('<｜tool')}|{beginnings('function<｜tool')})?",
+        ),
+    ),
+    *DEEPSEEK_V32,
+    *MISTRAL,
+    *DEEPSEEK[:-1],
+    *KIMI_K2,
+    *FUNCTIONARY_V32_MARKED,
+    LLAMA4[0],
+    *LFM2,
+    *OLMO3,
+    FUNCTIONGEMMA[0],
+    *GEMMA4,
+    *HARMONY,
+    reading.WRAPPED_JSON,
+    reading.BARE_JSON[0],
+    _opener(
+        "[",
+        _fork(
+            (r"\[[ \t\r\n]*\{", json_calls(bare=True)),
+            (r"\[[ \t\r\n]*[A-Za-z_]", _pythonic(bare=True)),
+            undecided=r"\[[ \t\r\n]*",
+        ),
+        where=Where.START,
+        consume=False,
+    ),
+)

@@ -1,0 +1,229 @@
+"""JSON Schemas as a prompt and a constrained decoder want them. Schemas are hostile input: nothing here follows a
+reference out of the document, and what is nested deeper than `MAX_DEPTH` is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from ..model import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+MAX_DEPTH = 64
+
+# Where a schema holds other schemas; anything else (enum, const, default, examples …) is data.
+_IN_VALUES = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+_IN_PLACE = frozenset(
+    {"items", "prefixItems", "additionalItems", "contains", "unevaluatedItems", "additionalProperties", "propertyNames",
+     "unevaluatedProperties", "contentSchema", "not", "if", "then", "else", "anyOf", "oneOf", "allOf"}
+)  # fmt: skip
+
+# JavaScript's integers: serializers write these limits where the author wrote none.
+_SAFE_INTEGER = 2**53 - 1
+
+
+def _is_void(key: str, value: Any) -> bool:
+    """Whether a keyword says nothing: an annotation for tools, or a limit that no real value reaches."""
+    if key in {"$schema", "title"}:
+        return isinstance(value, str)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if key in {"minimum", "exclusiveMinimum"}:
+        return value <= -_SAFE_INTEGER
+    if key in {"maximum", "exclusiveMaximum"}:
+        return value >= _SAFE_INTEGER
+    return False
+
+
+def compact_schema(schema: Any) -> Any:
+    """`schema` without `$schema`, titles and limits of 2^53. Properties of such names stay, as does all that a `$ref`
+    may point to. The given value is not changed.
+    """
+    return _mapped(schema, lambda node: {key: value for key, value in node.items() if not _is_void(key, value)})
+
+
+def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]], depth: int = 0) -> Any:
+    """A copy in which `change` was applied to every schema, from the outside in; data inside is shared."""
+    if depth >= MAX_DEPTH:
+        return schema
+    if isinstance(schema, list):  # anyOf, items of older drafts
+        return [_mapped(item, change, depth + 1) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = change(schema)
+    for key, value in out.items():
+        if key in _IN_PLACE:
+            out[key] = _mapped(value, change, depth + 1)
+        elif key in _IN_VALUES and isinstance(value, dict):
+            out[key] = {name: _mapped(item, change, depth + 1) for name, item in value.items()}
+    return out
+
+
+def _nodes(schema: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Every schema inside `schema`, itself included, with its depth. Needs no recursion."""
+    stack: list[tuple[Any, int]] = [(schema, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, list):
+            stack.extend((item, depth + 1) for item in node)
+        elif isinstance(node, dict):
+            yield node, depth
+            for key, value in node.items():
+                if key in _IN_PLACE:
+                    stack.append((value, depth + 1))
+                elif key in _IN_VALUES and isinstance(value, dict):
+                    stack.extend((item, depth + 1) for item in value.values())
+
+
+def resolve(root: Any, reference: Any) -> Any:
+    """What a `$ref` inside the document points to (RFC 6901 as a URI fragment), or None."""
+    if not isinstance(reference, str) or reference[:2] not in {"#", "#/"}:
+        return None
+    node = root
+    for token in _tokens(reference):
+        if isinstance(node, dict) and token in node:
+            node = node[token]
+        elif isinstance(node, list) and _INDEX.fullmatch(token) and int(token) < len(node):
+            node = node[int(token)]
+        else:
+            return None
+    return node
+
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def _tokens(reference: str) -> list[str]:
+    pointer = unquote(reference[1:])
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+_ELSEWHERE = ("$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]")
+_ANY_OBJECT = {"type": "object"}
+
+
+def calls_schema(tools: Sequence[Tool], *, parallel: bool) -> dict[str, Any]:
+    """The schema of `{"tool_calls": [{"name", "arguments"}, …]}` over `tools`: at least one call, one if not
+    `parallel`.
+
+    Definitions of all tools stand in the top `$defs` under names of their own, and references point to them there. The
+    arguments of a tool whose references cannot be carried over (anchors, other documents, nothing there) are only said
+    to be an object.
+    """
+    definitions: dict[str, Any] = {}
+    return _with_definitions(_wrapped(tools, definitions, parallel=parallel), definitions)
+
+
+def either_schema(answer: Mapping[str, Any], tools: Sequence[Tool], *, parallel: bool) -> dict[str, Any]:
+    """The schema of an answer that either has the client's own schema `answer` or calls tools, as in `calls_schema`."""
+    definitions: dict[str, Any] = {}
+    own = _moved(Tool("answer", parameters=dict(answer)), definitions)
+    return _with_definitions({"anyOf": [own, _wrapped(tools, definitions, parallel=parallel)]}, definitions)
+
+
+def _wrapped(tools: Sequence[Tool], definitions: dict[str, Any], *, parallel: bool) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"tool_calls": _calls(tools, definitions, parallel=parallel)},
+        "required": ["tool_calls"],
+        "additionalProperties": False,
+    }
+
+
+def call_list_schema(tools: Sequence[Tool], *, parallel: bool) -> dict[str, Any]:
+    """The schema of the bare list `[{"name", "arguments"}, …]`, otherwise like `calls_schema`."""
+    definitions: dict[str, Any] = {}
+    return _with_definitions(_calls(tools, definitions, parallel=parallel), definitions)
+
+
+def call_schema(tools: Sequence[Tool], *, arguments: str) -> dict[str, Any]:
+    """The schema of one bare call, whose arguments stand under the key `arguments`."""
+    definitions: dict[str, Any] = {}
+    return _with_definitions(_one_of(tools, definitions, arguments), definitions)
+
+
+def _with_definitions(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _calls(tools: Sequence[Tool], definitions: dict[str, Any], *, parallel: bool) -> dict[str, Any]:
+    most = {} if parallel else {"maxItems": 1}
+    return {"type": "array", "minItems": 1, **most, "items": _one_of(tools, definitions, "arguments")}
+
+
+def _one_of(tools: Sequence[Tool], definitions: dict[str, Any], arguments: str) -> dict[str, Any]:
+    entries = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, arguments: _moved(tool, definitions)},
+            "required": ["name", arguments],
+            "additionalProperties": False,
+        }
+        for tool in tools
+    ]
+    return entries[0] if len(entries) == 1 else {"anyOf": entries}
+
+
+def _moved(tool: Tool, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The tool's schema for use inside another document; what it defines is added to `definitions`."""
+    root: dict[str, Any] = compact_schema(tool.parameters)
+    if not _is_movable(root):
+        return dict(_ANY_OBJECT)
+    places: dict[tuple[str, str], str] = {}
+    for keyword in ("$defs", "definitions"):
+        own = root.get(keyword)
+        for name in own if isinstance(own, dict) else ():
+            places[keyword, name] = _reserve(definitions, f"{tool.name}_{name}")
+    home = ""  # where the root itself stands, once something refers to it
+
+    def repoint(node: dict[str, Any]) -> dict[str, Any]:
+        nonlocal home
+        out = dict(node)
+        if "$ref" in node:
+            tokens = _tokens(node["$ref"])
+            if len(tokens) > 1 and (tokens[0], tokens[1]) in places:
+                out["$ref"] = _pointer(["$defs", places[tokens[0], tokens[1]], *tokens[2:]])
+            else:
+                home = home or _reserve(definitions, tool.name)
+                out["$ref"] = _pointer(["$defs", home, *tokens])
+        return out
+
+    moved: dict[str, Any] = _mapped(root, repoint)
+    for (keyword, name), place in places.items():
+        definitions[place] = moved[keyword][name]
+    arguments = {key: value for key, value in moved.items() if key not in {"$defs", "definitions"}}
+    if "type" not in arguments and "$ref" not in arguments:
+        arguments = {"type": "object", **arguments}
+    if home:
+        definitions[home] = arguments
+        return {"$ref": _pointer(["$defs", home])}
+    return arguments
+
+
+def _is_movable(root: dict[str, Any]) -> bool:
+    for node, depth in _nodes(root):
+        if depth >= MAX_DEPTH or any(isinstance(node.get(key), str) for key in _ELSEWHERE):
+            return False
+        if "$ref" in node and resolve(root, node["$ref"]) is None:
+            return False
+    return True
+
+
+def _reserve(definitions: dict[str, Any], wanted: str) -> str:
+    base = name = _NO_NAME.sub("_", wanted)
+    count = 1
+    while name in definitions:
+        count += 1
+        name = f"{base}_{count}"
+    definitions[name] = {}
+    return name
+
+
+def _pointer(tokens: Sequence[str]) -> str:
+    escaped = (token.replace("~", "~0").replace("/", "~1").replace("%", "%25") for token in tokens)
+    return "#/" + "/".join(escaped)

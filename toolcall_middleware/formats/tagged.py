@@ -1,0 +1,239 @@
+"""Families that write calls as tags with a name behind `=`, in an attribute, or before its arguments.
+
+    <tool_call>
+    <function=lookup>
+    <parameter=city>
+    Paris
+    </parameter>
+    </function>
+    </tool_call>
+
+They differ in the tags, in line breaks and in the prompt. What they cannot write: tag_writing.py.
+"""
+
+from __future__ import annotations
+
+from . import openers, reading
+from .family import Family, function
+from .results import tagged
+from .tag_writing import Tags, TagWriter
+
+_glm = (*openers.GLM, *reading.ANY_JSON)
+_minicpm5 = (*openers.MINICPM5, *reading.ANY_JSON)
+_qwen3_coder = (*openers.QWEN3_CODER, *reading.ANY_JSON)
+_seed_oss = (*openers.SEED_OSS, *reading.ANY_JSON)
+
+_FUNCTION = Tags(
+    call="<tool_call>\n<function={name}>\n",
+    call_end="</function>",
+    tail="\n</tool_call>",
+    parameter="<parameter={key}>",
+    parameter_end="</parameter>",
+    lines=True,
+    key=r"[^>\n]{1,256}",
+)
+_TOOL_RESPONSE = tagged("<tool_response>\n", "\n</tool_response>")
+_TOOL_CALL = "the call within <tool_call></tool_call> tags"
+
+_QWEN_PROMPT = """\
+# Tools
+
+You have access to the following functions%s:
+
+<tools>
+{tools}
+</tools>
+
+If you choose to call a function ONLY reply in the following format with NO suffix:
+
+<tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>
+value_1
+</parameter>
+<parameter=example_parameter_2>
+This is the value for the second parameter
+that can span
+multiple lines
+</parameter>
+</function>
+</tool_call>
+
+<IMPORTANT>
+Reminder:
+- Function calls MUST follow the specified format: an inner <function=...></function> block must be nested within \
+<tool_call></tool_call> XML tags
+- Required parameters MUST be specified
+%s</IMPORTANT>"""
+
+_QWEN_MORE = """\
+- You may provide optional reasoning for your function call in natural language BEFORE the function call, but NOT after
+- If there is no function call available, answer the question like normal with your current knowledge and do not tell \
+the user about function calls
+"""
+
+# The words are those of https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct; the tools stand there as JSON, as in
+# Qwen 3.5's template: Qwen3-Coder's tags around descriptions have no way to escape one.
+QWEN3_CODER = Family(
+    name="qwen3_coder",
+    about="`<function=f>` and `<parameter=x>` within `<tool_call>`: Qwen3-Coder, Qwen 3.5 and 3.6, Nemotron 3",
+    openers=_qwen3_coder,
+    prompt=_QWEN_PROMPT % ("", _QWEN_MORE),
+    tool=function,
+    write=TagWriter(_FUNCTION, _qwen3_coder),
+    results=_TOOL_RESPONSE,
+    answer=_TOOL_CALL,
+)
+
+# https://huggingface.co/stepfun-ai/Step-3.5-Flash (llama.cpp: models/templates/StepFun3.7-Flash.jinja)
+STEP3P5 = Family(
+    name="step3p5",
+    about="as `qwen3_coder`: Step 3.5",
+    openers=_qwen3_coder,
+    prompt=_QWEN_PROMPT % (" in JSONSchema format", ""),
+    tool=function,
+    write=TagWriter(_FUNCTION, _qwen3_coder),
+    results=tagged("<tool_response>", "</tool_response>", between=""),
+    answer=_TOOL_CALL,
+)
+
+# https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
+SEED_OSS = Family(
+    name="seed_oss",
+    about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
+    openers=_seed_oss,
+    prompt="""\
+Tool List:
+You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \
+decide how to call them based on the descriptions and parameters of these tools.
+[{tools}]
+
+工具调用请遵循如下格式:
+<seed:tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>value_1</parameter>
+<parameter=example_parameter_2>This is the value for the second parameter
+that can span
+multiple lines</parameter>
+</function>
+</seed:tool_call>""",
+    tool=function,
+    between=", ",
+    write=TagWriter(
+        Tags(
+            call="<seed:tool_call>\n<function={name}>\n",
+            call_end="</function>",
+            tail="\n</seed:tool_call>",
+            parameter="<parameter={key}>",
+            parameter_end="</parameter>",
+            key=r"[^>\n]{1,256}",
+        ),
+        _seed_oss,
+    ),
+    answer="the call within <seed:tool_call></seed:tool_call> tags",
+    noun="tool",
+    special_tokens=True,
+)
+
+# https://github.com/OpenBMB/MiniCPM#with-tool-calling (the calls; the words are ours)
+MINICPM5 = Family(
+    name="minicpm5",
+    about='`<function name="f">` and `<param name="x">`: MiniCPM 5',
+    openers=_minicpm5,
+    prompt="""\
+# Tools
+
+You can call the following functions:
+<tools>
+{tools}
+</tools>
+
+To call a function, answer in this form, one <param> for each argument, values as they are, lists and objects as JSON:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            call='<function name="{name}">',
+            call_end="</function>",
+            parameter='<param name="{key}">',
+            parameter_end="</param>",
+            gap="",
+            key=r"[^\"'>\n]{1,256}",
+            xml=True,
+        ),
+        _minicpm5,
+    ),
+    answer="the call",
+)
+
+_GLM_PROMPT = """\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, output the function name and arguments within the following XML format:
+"""
+
+# https://huggingface.co/zai-org/GLM-4.6 (llama.cpp: models/templates/GLM-4.6.jinja)
+GLM45 = Family(
+    name="glm45",
+    about="the name, `<arg_key>` and `<arg_value>` within `<tool_call>`: GLM 4.5 and 4.6",
+    openers=_glm,
+    prompt=_GLM_PROMPT
+    + """\
+<tool_call>{function-name}
+<arg_key>{arg-key-1}</arg_key>
+<arg_value>{arg-value-1}</arg_value>
+<arg_key>{arg-key-2}</arg_key>
+<arg_value>{arg-value-2}</arg_value>
+...
+</tool_call>""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            call="<tool_call>{name}\n",
+            call_end="</tool_call>",
+            parameter="<arg_key>{key}</arg_key>\n<arg_value>",
+            parameter_end="</arg_value>",
+            key=r"[^<]{1,256}",
+        ),
+        _glm,
+    ),
+    results=_TOOL_RESPONSE,
+    answer=_TOOL_CALL,
+    special_tokens=True,
+)
+
+# https://huggingface.co/zai-org/GLM-4.7
+GLM47 = Family(
+    name="glm47",
+    about="as `glm45`, on one line: GLM 4.7 and 5",
+    openers=_glm,
+    prompt=_GLM_PROMPT
+    + """\
+<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\
+<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            between="",
+            call="<tool_call>{name}",
+            call_end="</tool_call>",
+            parameter="<arg_key>{key}</arg_key><arg_value>",
+            parameter_end="</arg_value>",
+            gap="",
+            key=r"[^<]{1,256}",
+        ),
+        _glm,
+    ),
+    results=tagged("<tool_response>", "</tool_response>", between=""),
+    answer=_TOOL_CALL,
+    special_tokens=True,
+)

@@ -1,0 +1,119 @@
+"""How the families that write calls as tags lay them out, as data for the reader in parsing/tagged.py.
+
+Sources: the families' chat templates, and what their models are reported to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..parsing.tag_syntax import TaggedSyntax
+from . import reading
+
+_TAILS = (*reading.ENDS, *reading.STOPS)
+_QUOTED = r"[ ]?=[ ]?[\"'](?P<{}>[^\"'>\n]{{1,256}})[\"'][ ]?"
+
+
+def _attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:
+    """A pattern of `<tag name="…">`."""
+    return re.compile(f"<{tag} ?name{_QUOTED.format(group)}{more}>")
+
+
+def _begun(*heads: str) -> re.Pattern[str]:
+    """A tag with one of these heads that has not ended."""
+    return re.compile(f"(?:{'|'.join(map(re.escape, heads))})[^>\\n]{{0,300}}")
+
+
+def function_tags(marker: str) -> TaggedSyntax:
+    """`<function=f><parameter=x>…</parameter></function>` within `<marker>`."""
+    return TaggedSyntax(
+        call=re.compile(r"<function[= ] ?(?P<name>[^>\n]{1,256})>"),
+        call_heads=("<function=", "<function "),
+        call_part=_begun("<function=", "<function "),
+        parameter=re.compile(r"<parameter[= ] ?(?P<key>[^>\n]{1,256})>"),
+        parameter_heads=("<parameter=", "<parameter "),
+        parameter_part=_begun("<parameter=", "<parameter "),
+        value_close="</parameter>",
+        call_close="</function>",
+        close=f"</{marker}>",
+        reopen=(f"<{marker}>",),
+        tails=_TAILS,
+    )
+
+
+def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), newlines: bool = True) -> TaggedSyntax:
+    """`<invoke name="f"><parameter name="x">…</parameter></invoke>`, each tag's name with `prefix` before it.
+
+    A parameter's own prefix may be missing.
+    """
+    mark = re.escape(prefix)
+    heads = tuple(dict.fromkeys((f"<{prefix}parameter name", "<parameter name")))
+    kind = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"
+    return TaggedSyntax(
+        call=_attribute(f"{mark}invoke", "name", "(?P<empty>/)?"),
+        call_heads=(f"<{prefix}invoke name",),
+        call_part=_begun(f"<{prefix}invoke name"),
+        parameter=_attribute(f"(?:{mark})?parameter", "key", kind),
+        parameter_heads=heads,
+        parameter_part=_begun(*heads),
+        value_close=f"</{prefix}parameter>",
+        call_close=f"</{prefix}invoke>",
+        close=close,
+        noise=noise,
+        tails=_TAILS,
+        newlines=newlines,
+    )
+
+
+def key_value_tags(prefix: str = "") -> TaggedSyntax:
+    """`f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`, each tag's name with `prefix` before it."""
+    key, end = f"<{prefix}arg_key>", f"</{prefix}tool_call>"
+    ws = r"[ \t\r\n]{0,64}"
+    return TaggedSyntax(
+        call=re.compile(rf"(?P<name>[^\s<>{{}}\[\]\"'`]{{1,256}}){ws}(?=<{prefix}arg_key>|{end}|\{{)"),
+        call_heads=(),
+        call_part=re.compile(rf"[^\s<>{{}}\[\]\"'`]{{1,256}}(?:{ws}|{ws}<[/a-z_]{{0,20}})"),
+        parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</{prefix}arg_key>"),
+        parameter_heads=(key,),
+        parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_]{{0,24}})?"),
+        key_close=f"</{prefix}arg_key>",
+        value_open=f"<{prefix}arg_value>",
+        value_close=f"</{prefix}arg_value>",
+        call_close=end,
+        close=end,
+        reopen=(f"<{prefix}tool_call>",),
+        tails=_TAILS,
+        bare_name=True,
+    )
+
+
+QWEN3_CODER = function_tags("tool_call")
+SEED_OSS = function_tags("seed:tool_call")
+# Spaces in tags get lost where special tokens are put together.
+MINICPM5 = TaggedSyntax(
+    call=_attribute("function", "name"),
+    call_heads=("<function name", "<functionname"),
+    call_part=_begun("<function name", "<functionname"),
+    parameter=_attribute("param", "key"),
+    parameter_heads=("<param name", "<paramname"),
+    parameter_part=_begun("<param name", "<paramname"),
+    value_close="</param>",
+    call_close="</function>",
+    noise=("<arguments>", "</arguments>"),
+    tails=_TAILS,
+    xml=True,
+)
+UNTAGGED = invoke_tags("</function_calls>")
+MINIMAX = invoke_tags("</minimax:tool_call>")
+STEP3 = invoke_tags(
+    "<｜tool_calls_end｜>",
+    "steptml:",
+    noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>"),
+)
+# Version 4 wraps in `tool_calls`, 4.1 in ` calls` with a space in every tag. Values stand as they are.
+DSML = {
+    f"{prefix}{wrapper}": invoke_tags(f"</{prefix}{wrapper}>", prefix, newlines=False)
+    for prefix, wrapper in (("｜DSML｜", "function_calls"), ("｜DSML｜", "tool_calls"), ("｜DSML｜ ", "calls"))
+}
+GLM = key_value_tags()
+LONGCAT = key_value_tags("longcat_")

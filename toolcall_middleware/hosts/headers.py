@@ -1,0 +1,114 @@
+"""Which headers go through a proxy, and how the length of a body is told. Pure functions; names leave in lower case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from starlette.types import Scope
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110, 7.6.1, and what was one connection's business before it.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# `expect` was met when the body was read; the others are written anew.
+_NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"authorization", b"x-forwarded-for"}
+# `date` is written by every ASGI server.
+_NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
+
+_LINE_END = re.compile(rb"[\r\n\0]")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+
+
+def request_headers(
+    scope: Scope, *, host: bytes, authorization: bytes | None, keep_authorization: bool, length: int | None
+) -> Headers:
+    """The headers for the upstream `host` of the request in `scope`.
+
+    `authorization` replaces the client's, which goes on only with `keep_authorization`. `length` is that of the body,
+    None where it is not known yet: then the client's word is passed on, or the body is chunked.
+    Raises ValueError for a request that could be read in two ways (RFC 9112, 11.2).
+    """
+    given = _lower(scope["headers"])
+    headers: Headers = [(b"host", host), *_end_to_end(given, _NOT_SENT_ON)]
+    if authorization is not None:
+        headers.append((b"authorization", authorization))
+    elif keep_authorization:
+        headers += [pair for pair in given if pair[0] == b"authorization"]
+    headers += _forwarded(scope, given)
+    headers += _framing(given, length)
+    return headers
+
+
+def response_headers(received: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers for the client. Raises ValueError for what would become a second header."""
+    given = _lower(received)
+    headers = _end_to_end(given, _NOT_SENT_BACK)
+    if not any(name == b"transfer-encoding" for name, _ in given):
+        # One at most, because the server frames the answer by it; differing ones have failed in the HTTP parser.
+        headers += [pair for pair in given if pair[0] == b"content-length"][:1]
+    return headers
+
+
+def raw_path(scope: Scope) -> bytes:
+    """The path's own bytes, without the prefix under which the app is mounted."""
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    root = quote(scope.get("root_path", "")).encode().rstrip(b"/")
+    if root and (path == root or path.startswith(root + b"/")):
+        path = path[len(root) :]
+    return path or b"/"
+
+
+def _lower(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    pairs = [(name.lower(), value) for name, value in headers]
+    if any(_LINE_END.search(name) or _LINE_END.search(value) for name, value in pairs):
+        raise ValueError("a header holds a line end")
+    return pairs
+
+
+def _end_to_end(headers: Headers, dropped: frozenset[bytes]) -> Headers:
+    """In order, repeated ones kept, without `dropped` and without those that `connection` names."""
+    named = {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
+    return [pair for pair in headers if pair[0] not in dropped and pair[0] not in named]
+
+
+def _forwarded(scope: Scope, given: Headers) -> Headers:
+    """Who asked, added to what proxies before us have said."""
+    names = {name for name, _ in given}
+    hops = [value for name, value in given if name == b"x-forwarded-for"]
+    if scope.get("client"):
+        hops.append(str(scope["client"][0]).encode())
+    headers: Headers = [(b"x-forwarded-for", b", ".join(hops))] if hops else []
+    if b"x-forwarded-proto" not in names:
+        headers.append((b"x-forwarded-proto", str(scope.get("scheme", "http")).encode()))
+    if b"x-forwarded-host" not in names:
+        headers += [(b"x-forwarded-host", value) for name, value in given if name == b"host"][:1]
+    return headers
+
+
+def _framing(given: Headers, length: int | None) -> Headers:
+    """One statement of the body's length, never two (RFC 9112, 6.3)."""
+    said = {value.strip() for name, value in given if name == b"content-length"}
+    chunked = any(name == b"transfer-encoding" for name, _ in given)
+    if said and not chunked:
+        one = said.pop()
+        if said or not _LENGTH.fullmatch(one):
+            raise ValueError("the content-length is no number, or two")
+        return [(b"content-length", one)]
+    if length is None:
+        return [(b"transfer-encoding", b"chunked")]
+    return [(b"content-length", b"%d" % length)] if length or chunked else []

@@ -1,0 +1,383 @@
+"""The reverse proxy: sends a request to an upstream and the answer back, both as they arrive.
+
+Nothing is decoded or collected here. An answer that the upstream breaks off never looks complete to the client.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import re
+import urllib.request
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from typing import cast
+from urllib.parse import unquote_to_bytes
+
+import anyio
+import anyio.lowlevel
+import httpx
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..errors import SettingsError, ToolCallError
+from ..settings import Settings
+from .asgi import ToolCallMiddleware
+from .gate import Gate, send_error
+from .headers import Headers, raw_path, request_headers, response_headers
+
+logger = logging.getLogger("toolcall_middleware.proxy")
+
+_CONNECT_TIMEOUT = 10.0
+# Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
+_KEEPALIVE = 3.0
+
+# What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
+_API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
+# Also escaped, because some servers unescape before they resolve.
+_DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
+# Enough to hold the last line of a stream and its end.
+_TAIL = 32
+
+
+class _ClientGoneError(Exception):
+    """The client does not wait for the answer any more."""
+
+
+class Forwarder:
+    """An ASGI app that is the upstream: same answers, other address.
+
+    `upstream_url` is the base address that a client of the upstream would use. Where it ends in `/v1`, a client's
+    `/v1/models` and `/models` both go there, and any path outside the API (`/health`) goes to its parent, where
+    inference servers have it. Without `/v1` paths are added as they are. Path and query keep their bytes.
+
+    `timeout` is the longest wait in seconds for the upstream's next byte. `key` replaces the client's authorization
+    (`Bearer KEY`), as does a login in `upstream_url`; `forward_authorization=False` drops it where there is neither.
+    `transport` is closed with the app.
+
+    Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
+    started, an event stream ends with one error event and `[DONE]`; for any other the ToolCallError is raised, so
+    that the server drops the connection. A client that leaves takes its upstream request with it.
+    """
+
+    def __init__(
+        self,
+        upstream_url: str,
+        *,
+        timeout: float,
+        key: str | None = None,
+        forward_authorization: bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        try:
+            url = httpx.URL(upstream_url)
+        except httpx.InvalidURL as error:
+            raise SettingsError(f"upstream_url: {error}.") from error
+        self._origin = url.copy_with(userinfo=b"", raw_path=b"/")
+        self._base = url.raw_path.rstrip(b"/")
+        self._has_v1 = self._base.endswith(b"/v1")
+        self._root = self._base.removesuffix(b"/v1")
+        self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
+        self._timeout = timeout
+        self._timeouts = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT), pool=None).as_dict()
+        self._authorization: bytes | None = None
+        if key is not None:
+            self._authorization = b"Bearer " + key.encode("ascii")
+        elif url.userinfo:
+            self._authorization = b"Basic " + b64encode(unquote_to_bytes(url.userinfo))
+        self._keep_authorization = forward_authorization and self._authorization is None
+        self._transport = transport
+
+    def __repr__(self) -> str:
+        return f"Forwarder({self.address!r})"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": 1011, "reason": "this proxy forwards HTTP only"})
+            case kind:
+                raise RuntimeError(f"unknown ASGI scope {kind!r}")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._pool()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                if self._transport is not None:
+                    transport, self._transport = self._transport, None
+                    await transport.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _pool(self) -> httpx.AsyncBaseTransport:
+        # The transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its
+        # mind and keep a cookie jar that all users share.
+        if self._transport is None:
+            self._transport = httpx.AsyncHTTPTransport(
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_KEEPALIVE),
+                proxy=_proxy_of_environment(self._origin),
+            )
+        return self._transport
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        first = await receive()
+        if first["type"] == "http.disconnect":
+            return
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def leave_with_client() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+
+            async def send_to_client(message: Message) -> None:
+                try:
+                    await send(message)
+                except OSError as error:
+                    # How servers since ASGI 2.4 say that the client has gone.
+                    raise _ClientGoneError from error
+
+            body = _Body(first, receive, on_end=lambda: tasks.start_soon(leave_with_client))
+            try:
+                await self._exchange(scope, body, send_to_client)
+            except _ClientGoneError:
+                pass
+            except Exception as error:  # noqa: BLE001 - raised below, where the group does not wrap it
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _exchange(self, scope: Scope, body: _Body, send: Send) -> None:
+        """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
+        try:
+            response = await self._open(self._request(scope, body))
+        except ToolCallError as error:
+            await send_error(send, error)
+            return
+        try:
+            # An upstream that refuses a request early answers before the body has ended.
+            body.stop()
+            try:
+                head = self._head(response)
+            except ToolCallError as error:
+                await send_error(send, error)
+                return
+            await send(head)
+            tail = ending = b""
+            try:
+                async for part in cast("httpx.AsyncByteStream", response.stream):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    tail = part if len(part) >= _TAIL else (tail + part)[-_TAIL:]
+            except httpx.TransportError as error:
+                ending = _ending(head["headers"], tail, self._fault(error, started=True))
+            await send({"type": "http.response.body", "body": ending, "more_body": False})
+        finally:
+            # Also when the client has gone: the upstream stops working when its connection closes.
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+
+    def _request(self, scope: Scope, body: _Body) -> httpx.Request:
+        method = scope["method"].upper()
+        if method in {"CONNECT", "TRACE"}:
+            # TRACE would show the client the upstream's key.
+            raise ToolCallError("invalid_request", f"The proxy does not forward {method} requests.", status=405)
+        try:
+            headers = request_headers(
+                scope,
+                host=self._origin.netloc,
+                authorization=self._authorization,
+                keep_authorization=self._keep_authorization,
+                length=body.length,
+            )
+        except ValueError as error:
+            raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
+        body.declare(dict(headers).get(b"content-length"))
+        extensions = {"timeout": self._timeouts}
+        request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
+        request.url = _Target(self._origin, self._target(scope))
+        return request
+
+    def _target(self, scope: Scope) -> bytes:
+        path = raw_path(scope)
+        if not path.startswith(b"/"):
+            raise ToolCallError("invalid_request", "The request's target must be a path.")
+        if self._root and _DOT_SEGMENT.search(path):
+            raise ToolCallError("invalid_request", "The path must not hold dot segments.")
+        parent = self._base if not self._has_v1 or _API_PATH.match(path) else self._root
+        query = scope.get("query_string", b"")
+        return parent + path + (b"?" + query if query else b"")
+
+    async def _open(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._pool().handle_async_request(request)
+        except httpx.LocalProtocolError as error:
+            # h11's words would quote a bad header, and that may be our key.
+            message = "The request cannot be sent on: its method, target, headers or length are not valid HTTP."
+            raise ToolCallError("invalid_request", message) from error
+        except httpx.TransportError as error:
+            raise self._fault(error, started=False) from error
+
+    def _head(self, response: httpx.Response) -> Message:
+        try:
+            headers = response_headers(response.headers.raw)
+        except ValueError:
+            headers = None
+        if headers is None or not 200 <= response.status_code <= 599:
+            raise ToolCallError("upstream_error", f"The upstream {self.address} did not answer with valid HTTP.")
+        return {"type": "http.response.start", "status": response.status_code, "headers": headers}
+
+    def _fault(self, error: httpx.TransportError, *, started: bool) -> ToolCallError:
+        """What to tell the client. Never the error's own words on what was received: an echo could hold the key."""
+        code, what = "upstream_error", "did not answer with valid HTTP"
+        match error:
+            case httpx.ConnectTimeout():
+                code, what = "upstream_timeout", f"accepted no connection for {self._timeouts['connect']:g} s"
+            case httpx.WriteTimeout():
+                code, what = "upstream_timeout", f"took nothing of the request for {self._timeout:g} s"
+            case httpx.TimeoutException():
+                code, what = "upstream_timeout", f"sent nothing for {self._timeout:g} s"
+            case httpx.ConnectError() | httpx.ProxyError():
+                what = f"cannot be reached: {_reason(error)}"
+            case _ if started:
+                what = "broke off its answer"
+            case httpx.NetworkError():
+                what = "closed the connection without an answer"
+            case httpx.RemoteProtocolError() if "disconnected" in str(error):
+                what = "closed the connection without an answer"
+        fault = ToolCallError(code, f"The upstream {self.address} {what}.")
+        logger.warning("%s", fault.message)
+        # Kept for the server's log, where the error is raised in the end.
+        fault.__cause__ = error
+        return fault
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` (a name or an address) is this machine and cannot be reached from elsewhere."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def create_proxy() -> ASGIApp:
+    """The proxy as an ASGI app, configured by `TOOLCALL_*`: `uvicorn --factory toolcall_middleware:create_proxy`.
+
+    Raises SettingsError.
+    """
+    settings = Settings.from_env()
+    if settings.upstream_url is None:
+        raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
+    for name, supported in (("upstream_api", "openai"), ("upstreams_file", None)):
+        if getattr(settings, name) != supported:
+            raise SettingsError(f"{name}={getattr(settings, name)} is not supported by this version.")
+    forwarder = Forwarder(
+        settings.upstream_url,
+        timeout=settings.upstream_timeout,
+        key=settings.upstream_key,
+        # What the client shows is then a key of this proxy and nobody else's business.
+        forward_authorization=not settings.api_keys,
+    )
+    return Gate(ToolCallMiddleware(forwarder, settings=settings), settings.api_keys)
+
+
+class _Body(httpx.AsyncByteStream):
+    """The client's request body, piece by piece. `on_end` is called once, when nothing more is to be received."""
+
+    def __init__(self, first: Message, receive: Receive, *, on_end: Callable[[], object]) -> None:
+        self._first = first
+        self._receive = receive
+        self._on_end: Callable[[], object] | None = on_end
+        self.length: int | None = None
+        """Known when the whole body came at once."""
+        self._declared: int | None = None
+        if not first.get("more_body", False):
+            self.length = len(first.get("body", b""))
+            self.stop()
+
+    def declare(self, length: bytes | None) -> None:
+        """What the upstream is told of the length. A body that turns out not to fit raises ToolCallError."""
+        self._declared = None if length is None else int(length)
+
+    def stop(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        message = self._first
+        more, size = True, 0
+        while more:
+            if message["type"] == "http.disconnect":
+                raise _ClientGoneError
+            part, more = message.get("body", b""), message.get("more_body", False)
+            if not more:
+                self.stop()
+            size += len(part)
+            if self._declared is not None and (size > self._declared or (not more and size < self._declared)):
+                raise ToolCallError("invalid_request", "The request's body does not fit its content-length.")
+            if part:
+                yield part
+            if more:
+                message = await self._receive()
+
+
+class _Target(httpx.URL):
+    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
+
+    def __init__(self, origin: httpx.URL, target: bytes) -> None:
+        super().__init__(origin)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target
+
+
+def _ending(headers: Headers, tail: bytes, fault: ToolCallError) -> bytes:
+    """What to send after `tail` to a client whose answer broke off, or raise `fault` where nothing can be said."""
+    names = dict(headers)
+    kind = names.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"text/event-stream" or b"content-encoding" in names or b"content-length" in names:
+        raise fault
+    end_of_event = b"" if not tail or tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) else b"\n\n"
+    if tail.rstrip(b"\r\n").endswith((b"data: [DONE]", b"data:[DONE]")):
+        # All was said; only the connection's end was untidy.
+        return end_of_event
+    return end_of_event + fault.sse() + b"data: [DONE]\n\n"
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed, in the system's words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, OSError) and cause.strerror:
+            # asyncio puts its own words and the address before the system's.
+            if isinstance(cause, ConnectionError) and cause.errno is not None:
+                return os.strerror(cause.errno)
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def _proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
+    """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as everywhere; never between us and this machine itself."""
+    if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
+        return None
+    proxies = urllib.request.getproxies()
+    address = proxies.get(url.scheme) or proxies.get("all")
+    if not address:
+        return None
+    return httpx.Proxy(address if "://" in address else f"http://{address}")

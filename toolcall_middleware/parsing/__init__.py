@@ -1,0 +1,1 @@
+"""Model text to events. Knows no HTTP and no OpenAI."""

@@ -1,0 +1,67 @@
+"""What a parser says about a model's text: a flat sequence of small frozen values.
+
+`CallStart` opens a call, `CallArgs` are pieces of its arguments (their concatenation is JSON), `CallEnd` closes it.
+Calls never nest and never interleave.
+"""
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True, gc=False):
+    """Text for the user, exactly as the model wrote it."""
+
+    text: str
+
+
+class Reasoning(msgspec.Struct, frozen=True, gc=False):
+    """Text of the model's reasoning. `markup` is true for the tag around it (`<think>`), false for what it thinks.
+
+    `channel` is true where the model's syntax has a channel of its own for it (harmony): it is never content.
+    """
+
+    text: str
+    markup: bool = False
+    channel: bool = False
+
+
+class CallStart(msgspec.Struct, frozen=True, gc=False):
+    """A call whose name is complete. `id` is the one that the model's syntax carries, if it does."""
+
+    name: str
+    id: str | None = None
+
+
+class CallArgs(msgspec.Struct, frozen=True, gc=False):
+    """The next piece of the open call's arguments, as JSON text."""
+
+    text: str
+
+
+class CallEnd(msgspec.Struct, frozen=True, gc=False):
+    """The open call is over.
+
+    `complete` is false when the text ended inside the call (what has left so far is then a prefix of JSON).
+    `repaired` is true when the arguments were not valid JSON as written.
+    `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
+    """
+
+    complete: bool = True
+    repaired: bool = False
+    raw: str = ""
+
+
+class Malformed(msgspec.Struct, frozen=True, gc=False):
+    """Markup that promised a call and held none. The text itself follows or has left as `Text`: nothing is lost."""
+
+    raw: str
+    reason: str
+    name: str | None = None
+
+
+class Stop(msgspec.Struct, frozen=True, gc=False):
+    """After its calls, the model began to write somebody else's turn. What follows is not part of the answer."""
+
+    marker: str
+
+
+Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | Stop

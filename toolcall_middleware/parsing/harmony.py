@@ -1,0 +1,253 @@
+"""Messages of the harmony format (gpt-oss): a header with channel and recipient, then the message's text.
+
+`<|channel|>analysis<|message|>…` is reasoning, `final` and a `commentary` without recipient are content, and a
+message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
+"""
+
+from __future__ import annotations
+
+import re
+
+from .json_stream import quoted
+from .named import ArgumentsReader
+from .sink import Sink
+
+_WS = re.compile(r"[ \t\r\n]*")
+_START = "<|start|>assistant"
+_TO = "to="
+_MESSAGE = "<|message|>"
+_RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
+_CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
+_ENDS = ("<|end|>", "<|return|>", "<|call|>")
+_OTHERS = ("<|start|>", "<|channel|>")
+_MARKER = re.compile("|".join(re.escape(marker) for marker in (*_ENDS, *_OTHERS)))
+# What stands behind a marker that is one: a model may also write about markers.
+_BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:\Z|<(?:\Z|\|))")
+_HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
+_BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
+_BEHIND_CHANNEL_PART = re.compile(rf"(?:{_HEADER})?(?:<[|a-z]{{0,12}})?\Z")
+_HEADER_END = re.compile(r"<\|(?:message|start|end|call|return)\|>|\n")
+_HEADER_ALONE = re.compile(
+    r"(?:<\|start\|>assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
+    r"(?:<\|constrain\|>)?[ ]?(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
+)
+_MAX_HEADER = 256
+_NAMESPACE = "functions."
+_NOBODY = frozenset({"assistant", "user", "all"})
+
+_HEAD, _TEXT, _THOUGHT, _BEFORE, _CALL, _PLAIN, _TAIL = range(7)
+
+
+class HarmonyMessage:
+    """Reads one message. `opening` is the marker that began it. See `Body`."""
+
+    __slots__ = ("_args", "_called", "_open", "_opening", "_sink", "_state", "done", "failed")
+
+    def __init__(self, sink: Sink, opening: str) -> None:
+        self.done = False
+        self.failed = False
+        self._sink = sink
+        self._opening = opening
+        self._state = _HEAD
+        self._args: ArgumentsReader | None = None
+        self._called = ""
+        self._open = False
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        n = len(s)
+        while i < n and not self.done and not self.failed and not self._sink.changed:
+            state = self._state
+            if state == _HEAD:
+                j = self._header(s, i, last=last)
+            elif state == _BEFORE:
+                j = self._before(s, i)
+            elif state == _CALL:
+                j = self._call(s, i)
+                if self._state == _CALL:
+                    return j
+            elif state == _TAIL:
+                j = self._tail(s, i, last=last)
+            else:
+                j = self._text(s, i, last=last)
+            if j < 0:
+                return i
+            i = j
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+        if self._state == _HEAD and (self._opening == _START or (cut and self._opening != _TO)):
+            self._sink.accept()  # the beginning of a message that never came
+        if not self._open:
+            return
+        self._open = False
+        args = self._args
+        if cut and (args is None or not args.done):
+            self._sink.args(args.release() if args is not None else "")
+            self._sink.end(complete=False)
+            return
+        if self._state == _PLAIN:
+            self._sink.args('"}')
+            self._sink.end(repaired=True)
+            return
+        self._sink.args(args.close() if args is not None else "{}")
+        self._sink.end(repaired=args is not None and args.repaired)
+
+    def _header(self, s: str, i: int, *, last: bool) -> int:
+        m = _HEADER_END.search(s, i, i + _MAX_HEADER)
+        header = self._opening + s[i : m.start() if m else i + _MAX_HEADER]
+        if m is None and len(s) - i < _MAX_HEADER and (not last or _HEADER_ALONE.fullmatch(header)):
+            return -1
+        if m is None or m.group() != _MESSAGE:
+            self.failed = True
+            return i
+        end = m.end()
+        recipient = _RECIPIENT.search(header)
+        channel = _CHANNEL.search(header)
+        name = recipient.group(1) if recipient else ""
+        if name and name not in _NOBODY:
+            # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
+            self._called = name.removeprefix(_NAMESPACE)
+            self._state = _BEFORE
+            self._open = True
+            self._sink.start(self._called)
+            return end
+        self._sink.accept()
+        self._state = _THOUGHT if channel is not None and channel.group(1) == "analysis" else _TEXT
+        return end
+
+    def _text(self, s: str, i: int, *, last: bool) -> int:
+        """A message that is text, up to a marker that ends it."""
+        at = i
+        while True:
+            m = _MARKER.search(s, at)
+            if m is None:
+                keep = len(s)
+                cut = s.rfind("<", max(i, len(s) - 12))
+                if not last and cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
+                    keep = cut
+                self._say(s[i:keep])
+                return keep if keep > i else -1
+            ends = self._ends(s, m, last=last)
+            if ends is False:
+                at = m.end()
+                continue
+            self._say(s[i : m.start()])
+            if ends is None:
+                return m.start() if m.start() > i else -1
+            stop = m.end() if m.group() in _ENDS else m.start()
+            if self._state == _PLAIN:
+                self._end_call('"}', repaired=True)
+            else:
+                self.done = True
+            return stop
+
+    def _ends(self, s: str, m: re.Match[str], *, last: bool) -> bool | None:
+        """Whether a marker in the text is one."""
+        rest = s[m.end() : m.end() + 256]
+        if m.group() in _ENDS:
+            if _BEHIND_END.match(rest) is None:
+                return False
+            return True if last or rest.lstrip().startswith("<|") else None
+        if m.group() == "<|start|>":
+            return None if not last and not rest else rest[:1].isalpha()
+        if _BEHIND_CHANNEL.match(rest):
+            return True
+        return None if not last and _BEHIND_CHANNEL_PART.match(rest) else False
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        if self._state == _THOUGHT:
+            self._sink.think(text)
+        elif self._state == _TEXT:
+            self._sink.emit_text(text)
+        elif self._state == _PLAIN:
+            self._sink.args(quoted(text))
+
+    def _before(self, s: str, i: int) -> int:
+        """Behind the header of a call."""
+        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        if j == len(s):
+            return j
+        if s[j] in "{[\"'n":
+            self._args = ArgumentsReader(s[j])
+            self._state = _CALL
+        elif _MARKER.match(s, j) or s[j] == "<":
+            self._end_call("{}", repaired=False)
+        else:
+            # No JSON: the text itself is meant, as for gpt-oss's own `python`.
+            self._sink.args(f'{{"{quoted(self._plain_key())}": "')
+            self._state = _PLAIN
+        return j
+
+    def _plain_key(self) -> str:
+        schema = self._sink.schema(self._called) or {}
+        properties = schema.get("properties")
+        return next((str(key) for key in properties), "input") if isinstance(properties, dict) else "input"
+
+    def _call(self, s: str, i: int) -> int:
+        args = self._args
+        assert args is not None  # noqa: S101 - set with the state
+        i, text = args.feed(s, i)
+        self._sink.args(text)
+        if args.stuck:
+            self._sink.args(args.close())
+        if args.done:
+            self._end_call("", repaired=args.repaired)
+        return i
+
+    def _end_call(self, args: str, *, repaired: bool) -> None:
+        self._sink.args(args)
+        self._open = False
+        self._args = None
+        self._state = _TAIL
+        self._sink.end(repaired=repaired)
+
+    def _tail(self, s: str, i: int, *, last: bool) -> int:
+        """Behind a call's arguments: its end, or the next message."""
+        j = _WS.match(s, i, i + _MAX_HEADER).end()  # type: ignore[union-attr]
+        for marker in _ENDS:
+            if s.startswith(marker, j):
+                self.done = True
+                return j + len(marker)
+        if not last and any(marker.startswith(s[j:]) for marker in _ENDS):
+            return -1
+        self.done = True
+        return i
+
+
+class Thought:
+    """Reads a thought up to its closing marker, where the opening marker is a channel's (Gemma 4). See `Body`."""
+
+    __slots__ = ("_begun", "_close", "_sink", "done", "failed")
+
+    def __init__(self, sink: Sink, close: str) -> None:
+        sink.accept()
+        self.done = False
+        self.failed = False
+        self._sink = sink
+        self._close = close
+        self._begun = False
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        if not self._begun and i < len(s):
+            self._begun = True
+            i += s[i] == "\n"
+        k = s.find(self._close, i)
+        if k >= 0:
+            self._sink.think(s[i:k])
+            self.done = True
+            return k + len(self._close)
+        keep = len(s)
+        if not last:
+            keep = next(
+                (at for at in range(max(i, keep - len(self._close) + 1), keep) if self._close.startswith(s[at:])), keep
+            )
+        self._sink.think(s[i:keep])
+        return keep
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""

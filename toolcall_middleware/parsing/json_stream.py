@@ -1,0 +1,622 @@
+"""Copies one JSON value out of a text that arrives in pieces, and mends it on the way.
+
+What is valid JSON (RFC 8259) comes out as it was written, to the character: white space, number spelling, key order
+and escapes included. What is not is mended by the rules below, so that the copy is always valid JSON once `done`:
+
+- `'…'` strings and unquoted keys or words become `"…"`; Python's and JavaScript's True, None, undefined, NaN … become
+  JSON's literals; other spellings of numbers (`+1`, `.5`, `0x10`, `1_000`) become JSON numbers;
+- a raw control character in a string is escaped, an unknown escape keeps its backslash as data, an unescaped quote
+  inside a string (the next character could not follow a string's end) is escaped;
+- a trailing, doubled or missing comma, a missing colon, value, quote or closing bracket is dropped or added.
+
+This is the only place in the package where JSON is mended. It works in linear time and never raises. Beyond what it
+must see to decide (a comma waits for the next character, a number for its end, an escape for its last digit), it
+holds nothing back.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SPACE = " \t\r\n"
+_SIMPLE = '"\\/bfnrt'  # escapes of one character
+_WS = re.compile(r"[ \t\r\n]*")
+_IN_DOUBLE = re.compile(r'[^"\\\x00-\x1f]*')
+_IN_SINGLE = re.compile(r"[^'\"\\\x00-\x1f]*")
+_IN_WORDS = re.compile(r'[^,{}\[\]"\\\x00-\x1f<]*')
+_TOKEN = re.compile(r"[^\s,:{}\[\]\"'<>;]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER_THERE = re.compile(_NUMBER.pattern + r"(?=[ \t\r\n,\]}])")
+_BEGUN = re.compile(
+    r"t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?"
+    r"|-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?)?"
+)
+_LOOSE_NUMBER = re.compile(r"([+-]?)0*([0-9][0-9_]*)?(\.[0-9_]*)?([eE][+-]?[0-9]+)?")
+_HEX = re.compile(r"[0-9a-fA-F]{0,4}")
+_LITERALS = {
+    "true": "true", "True": "true", "TRUE": "true",
+    "false": "false", "False": "false", "FALSE": "false",
+    "null": "null", "None": "null", "NULL": "null", "nil": "null", "undefined": "null",
+    "NaN": "null", "nan": "null", "Infinity": "null", "-Infinity": "null", "inf": "null", "-inf": "null",
+}  # fmt: skip
+_CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+
+# States: what is expected next.
+_VALUE = 0  # a value
+_FIRST_ITEM = 1  # after `[`: a value or `]`
+_FIRST_KEY = 2  # after `{`: a key or `}`
+_KEY = 3  # after `,` in an object
+_COLON = 4
+_AFTER = 5  # after a value in a container
+_COMMA = 6  # a comma is held until it is known not to be a trailing one
+_STRING = 7
+_ESCAPE = 8  # the start of an escape is held
+_QUOTE = 9  # a quote is held until the next character tells whether it ends the string
+_WORD = 10  # a number, a literal or an unquoted word is held until its end
+_WORDS = 11  # an unquoted string that has begun to leave
+_DONE = 12
+
+_ENDS_STRING = frozenset(",}]\"'<")
+
+
+class JsonReader:
+    """Reads one value. `feed` until `done`; `close` to end it early.
+
+    done: the value is complete, and what was put out is valid JSON.
+    repaired: something was mended.
+    settled: enough was seen to say that this is meant as JSON: a first key with its colon, or the end.
+    doubtful: a key had no colon before anything was settled.
+    """
+
+    __slots__ = (
+        "_held",
+        "_is_key",
+        "_objects",
+        "_quote",
+        "_stack",
+        "_state",
+        "done",
+        "doubtful",
+        "repaired",
+        "settled",
+        "stuck",
+    )
+
+    def __init__(self) -> None:
+        self.done = False
+        self.repaired = False
+        self.settled = False
+        self.doubtful = False
+        self.stuck = False
+        self._stack: list[str] = []
+        self._objects = 0  # how many in the stack are objects
+        self._state = _VALUE
+        self._held: list[str] = []
+        self._quote = '"'
+        self._is_key = False
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the next character is inside a string, where nothing is markup."""
+        return self._state in (_STRING, _ESCAPE)
+
+    @property
+    def wants_string(self) -> bool:
+        """Whether a quote could open a string here, or close one that a bare quote opened."""
+        return self._state in (_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COMMA, _STRING)
+
+    @property
+    def depth(self) -> int:
+        """How many containers are open."""
+        return len(self._stack)
+
+    def feed(self, s: str, i: int, out: list[str]) -> int:  # noqa: C901, PLR0912, PLR0915 - one table of states
+        """Read `s` from index `i`; append what leaves to `out`; return the index behind what was read.
+
+        The index is below `len(s)` when the value is done, or when `stuck`: at this place stands a character that
+        cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there.
+        """
+        state = self._state
+        before = 0
+        if state == _ESCAPE:  # read the escape again, with more behind it
+            held = "".join(self._held)
+            before = i - len(held)
+            s, i, state, self._held = held + s[i:], 0, _STRING, []
+        n = len(s)
+        # Only of a piece that is read from its start: a long text is offered again and again.
+        easy = not i and "\\" not in s and s.isprintable()
+        if easy and state == _STRING and '"' not in s and self._quote == '"':
+            out.append(s)
+            return n
+        mark = i  # s[mark:i] is read and leaves as it is
+        self.stuck = False
+        while i < n:
+            if state == _STRING:
+                if easy and self._quote == '"':
+                    i = s.find('"', i)
+                    if i < 0:
+                        i = n
+                elif self._quote == '"':
+                    i = _IN_DOUBLE.match(s, i).end()  # type: ignore[union-attr]
+                elif self._quote == "'":
+                    i = _IN_SINGLE.match(s, i).end()  # type: ignore[union-attr]
+                if i == n:
+                    break
+                c = s[i]
+                if c == "\\":
+                    if i + 1 < n and s[i + 1] in _SIMPLE:
+                        i += 2
+                        continue
+                    end, mended = self._escape(s, i)
+                    if mended == "":
+                        i = end
+                        continue
+                    if i > mark:
+                        out.append(s[mark:i])
+                    if mended is None:
+                        state = _ESCAPE
+                        self._held = [s[i:]]
+                        mark = i = n
+                    else:
+                        out.append(mended)
+                        mark = i = end
+                        self.repaired = True
+                elif c == self._quote:
+                    j = i + 1
+                    if not self._is_key and self._stack:
+                        if j < n and s[j] in _SPACE:
+                            j = _WS.match(s, j).end()  # type: ignore[union-attr]
+                        if j == n:
+                            if i > mark:
+                                out.append(s[mark:i])
+                            self._held = [s[i:]]
+                            mark = i = n
+                            state = _QUOTE
+                            continue
+                        if s[j] not in _ENDS_STRING and not (s[j] == "`" and "\n" in s[i:j]):
+                            out.append(s[mark:i] + ('\\"' if c == '"' else "'"))
+                            self.repaired = True
+                            i += 1
+                            mark = i
+                            continue
+                    if c != '"':
+                        out.append(s[mark:i] + '"')
+                        self.repaired = True
+                        i += 1
+                        mark = i
+                    else:
+                        i = j
+                    if self._is_key:
+                        state = _COLON
+                        if i < n and s[i] == ":":
+                            i += 1
+                            state = _VALUE
+                            self.settled = self.settled or not self.doubtful
+                    elif self._stack:
+                        state = _AFTER
+                    else:
+                        state = _DONE
+                        break
+                elif c == '"':
+                    out.append(s[mark:i] + '\\"')
+                    i += 1
+                    mark = i
+                else:
+                    out.append(s[mark:i] + (_CONTROL.get(c) or f"\\u{ord(c):04x}"))
+                    self.repaired = True
+                    i += 1
+                    mark = i
+                continue
+
+            if state > _STRING:  # something is held
+                if state == _QUOTE:
+                    j = _WS.match(s, i).end()  # type: ignore[union-attr]
+                    if j == n:
+                        self._held.append(s[i:])
+                        mark = i = n
+                        break
+                    held = "".join(self._held)
+                    if s[j] in _ENDS_STRING or (s[j] == "`" and ("\n" in held or "\n" in s[i:j])):
+                        self.repaired = self.repaired or self._quote != '"'
+                        out.append('"' + held[1:])
+                        state = _AFTER
+                    else:
+                        self.repaired = True
+                        out.append(('\\"' if self._quote == '"' else "'") + held[1:].translate(_ESCAPES))
+                        state = _STRING
+                    mark = i
+                    if state == _STRING:
+                        continue
+                    i = j
+                    continue
+
+                if state == _WORD:
+                    if s[i] not in ",]}":
+                        j = _TOKEN.match(s, i).end()  # type: ignore[union-attr]
+                        self._held.append(s[i:j])
+                        mark = i = j
+                        if j == n:
+                            break
+                    state = self._word(out, s[i])
+                    if state == _DONE:
+                        break
+                    continue
+
+                if state == _WORDS:
+                    i = _IN_WORDS.match(s, i).end()  # type: ignore[union-attr]
+                    if i > mark:
+                        out.append(s[mark:i])
+                        mark = i
+                    if i == n:
+                        break
+                    c = s[i]
+                    if c in '"\\':
+                        out.append("\\" + c)
+                        i += 1
+                        mark = i
+                    elif c < " " and c not in "\r\n":
+                        out.append(_CONTROL.get(c) or f"\\u{ord(c):04x}")
+                        i += 1
+                        mark = i
+                    else:
+                        out.append('"')
+                        state = self._after_string()
+                        if state == _DONE:
+                            break
+                    continue
+
+            # Everything below stands outside of strings and words.
+            if s[i] in _SPACE:
+                i += 1
+                if i < n and s[i] in _SPACE:
+                    i = _WS.match(s, i).end()  # type: ignore[union-attr]
+            if state == _COMMA:
+                if i == n:
+                    self._held.append(s[mark:])
+                    mark = n
+                    break
+                c = s[i]
+                if c in "}]," or c == "<":
+                    self.repaired = True  # a trailing or doubled comma is dropped
+                    mark = i
+                    state = _AFTER if c != "," else _COMMA
+                    self._held = []
+                    if c == ",":
+                        i += 1
+                        mark = i
+                        self._held = [","]
+                    continue
+                out.append("".join(self._held))
+                self._held = []
+                state = _KEY if self._stack[-1] == "{" else _VALUE
+            if i == n:
+                break
+            c = s[i]
+
+            if state == _AFTER:
+                if c == ",":
+                    j = i + 1
+                    if j < n and s[j] in _SPACE:
+                        j = _WS.match(s, j).end()  # type: ignore[union-attr]
+                    if j == n:
+                        if i > mark:
+                            out.append(s[mark:i])
+                        self._held = [s[i:]]
+                        mark = i = n
+                        state = _COMMA
+                    elif s[j] in "}],<":
+                        out.append(s[mark:i])
+                        self.repaired = True
+                        mark = i = j
+                        if s[j] == ",":
+                            self._held = []
+                            # The next comma stands for both.
+                    else:
+                        i = j
+                        state = _KEY if self._stack[-1] == "{" else _VALUE
+                elif c in "}]":
+                    wanted = "{" if c == "}" else "["
+                    objects, depth = self._objects, len(self._stack)
+                    if self._stack[-1] == wanted:
+                        i += 1
+                        self._stack.pop()
+                        if c == "}":
+                            self._objects = objects - 1
+                    elif objects if wanted == "{" else depth > objects:
+                        out.append(s[mark:i])
+                        while self._stack[-1] != wanted:
+                            out.append("}" if self._stack.pop() == "{" else "]")
+                        self._stack.pop()
+                        self._objects = objects - 1 if wanted == "{" else objects - (depth - len(self._stack) - 1)
+                        mark = i
+                        i += 1
+                        self.repaired = True
+                    else:
+                        out.append(s[mark:i])
+                        i += 1
+                        mark = i
+                        self.repaired = True
+                        continue
+                    if not self._stack:
+                        state = _DONE
+                        break
+                elif c.isalnum() or c in "\"'{[_+-.$":
+                    out.append(s[mark:i] + ",")
+                    mark = i
+                    self.repaired = True
+                    state = _KEY if self._stack[-1] == "{" else _VALUE
+                else:
+                    self.stuck = True
+                    break
+                continue
+
+            if state == _COLON:
+                if c == ":":
+                    i += 1
+                elif c == "=":
+                    out.append(s[mark:i] + ":")
+                    self._held = [c]  # `>` may follow
+                    i += 1
+                    mark = i
+                    self.repaired = True
+                elif c in ",}]":
+                    out.append(s[mark:i] + ":null")
+                    mark = i
+                    self.repaired = True
+                    self.doubtful = not self.settled
+                    state = _AFTER
+                    continue
+                elif c == "<":
+                    self.stuck = True
+                    break
+                else:
+                    out.append(s[mark:i] + ":")
+                    mark = i
+                    self.repaired = True
+                    self.doubtful = not self.settled
+                state = _VALUE
+                if not self.settled:
+                    self.settled = not self.doubtful
+                continue
+
+            if state == _KEY or state == _FIRST_KEY:
+                if c == '"' or c == "'":
+                    if c == "'":
+                        out.append(s[mark:i] + '"')
+                        mark = i + 1
+                        self.repaired = True
+                    i += 1
+                    self._quote = c
+                    self._is_key = True
+                    state = _STRING
+                elif c == "}":
+                    if state == _KEY:  # `{"a":1,:}`: the comma has left
+                        out.append(s[mark:i] + '"":null')
+                        mark = i
+                        self.repaired = True
+                    state = _AFTER
+                elif c in ",:":
+                    out.append(s[mark:i])
+                    i += 1
+                    mark = i
+                    self.repaired = True
+                elif c == "{" and state == _FIRST_KEY:
+                    out.append(s[mark:i])  # `{{`: braces doubled as for a template
+                    i += 1
+                    mark = i
+                    self.repaired = True
+                elif c in "]{[<>;":
+                    self.stuck = True
+                    break
+                else:
+                    if i > mark:
+                        out.append(s[mark:i])
+                    mark = i
+                    self._held = []
+                    self._is_key = True
+                    state = _WORD
+                continue
+
+            # A value is expected.
+            if c == '"' or c == "'":
+                if c == "'":
+                    out.append(s[mark:i] + '"')
+                    mark = i + 1
+                    self.repaired = True
+                i += 1
+                self._quote = c
+                self._is_key = False
+                state = _STRING
+            elif c not in "{[]},:<>;":
+                number = _NUMBER_THERE.match(s, i) if c in "-0123456789" and self._stack else None
+                self._held = []
+                if number is not None:
+                    i = number.end()
+                    state = _AFTER
+                    continue
+                if i > mark:
+                    out.append(s[mark:i])
+                mark = i
+                self._is_key = False
+                state = _WORD
+            elif c == "{":
+                i += 1
+                self._stack.append("{")
+                self._objects += 1
+                state = _FIRST_KEY
+            elif c == "[":
+                i += 1
+                self._stack.append("[")
+                state = _FIRST_ITEM
+            elif c == "]" and state == _FIRST_ITEM:
+                state = _AFTER
+            elif c in "}]":
+                if not self._stack:
+                    self.stuck = True
+                    break
+                out.append(s[mark:i] + "null")
+                mark = i
+                self.repaired = True
+                state = _AFTER
+            elif c in ",:":
+                if not self._stack or (c == "," and self._stack[-1] == "{"):
+                    if not self._stack:
+                        self.stuck = True
+                        break
+                    out.append(s[mark:i] + "null")
+                    mark = i
+                    state = _AFTER
+                else:
+                    out.append(s[mark:i])
+                    i += 1
+                    mark = i
+                self.repaired = True
+            elif c == ">" and self._held == ["="]:
+                out.append(s[mark:i])
+                self._held = []
+                i += 1
+                mark = i
+            else:
+                self.stuck = True
+                break
+        if i > mark:
+            out.append(s[mark:i])
+        self._state = state
+        if state == _DONE:
+            self.done = self.settled = True
+        return i + before
+
+    def close(self, out: list[str]) -> None:
+        """End the value here: what is missing is added. Nothing happens when it is done."""
+        if self.done:
+            return
+        self.repaired = True
+        state = self._state
+        held = "".join(self._held)
+        self._held = []
+        if state == _WORD:
+            state = self._end_word(out, held)
+        elif state == _QUOTE:
+            out.append('"' + held[1:])
+            state = self._after_string()
+        elif state in (_STRING, _ESCAPE, _WORDS):
+            # A half escape at the very end is dropped: there is no telling what it would have been.
+            out.append('"')
+            state = self._after_string()
+        if state == _COLON:
+            out.append(":null")
+        elif state == _VALUE:
+            out.append("null")
+        elif state == _KEY:
+            out.append('"":null')
+        while self._stack:
+            out.append("}" if self._stack.pop() == "{" else "]")
+        self._state = _DONE
+        self.done = self.settled = True
+
+    def release(self, out: list[str]) -> None:
+        """Put out what is held, as far as JSON can begin with it: the text ended here and the value stays open."""
+        held = "".join(self._held)
+        if self._state == _QUOTE:
+            out.append('"' + held[1:])
+        elif self._state == _ESCAPE or (self._state == _WORD and not self._is_key and _BEGUN.fullmatch(held)):
+            out.append(held)
+        self._held = []
+
+    def _after_string(self) -> int:
+        if self._is_key:
+            return _COLON
+        return _AFTER if self._stack else _DONE
+
+    def _escape(self, s: str, i: int) -> tuple[int, str | None]:
+        """The escape at `s[i]`: (index behind it, "" when it stays, its mended form, or None when it is cut off)."""
+        if i + 1 >= len(s):
+            return i, None
+        c = s[i + 1]
+        if c in '"\\/bfnrt':
+            return i + 2, ""
+        if c == "u":
+            digits = _HEX.match(s, i + 2).end()  # type: ignore[union-attr]
+            if digits == i + 6:
+                return digits, ""
+            return (i, None) if digits == len(s) else (i + 1, "\\\\")
+        if c == "'":
+            return i + 2, "'"
+        if c == "\n":
+            return i + 2, "\\n"
+        return i + 1, "\\\\"
+
+    def _word(self, out: list[str], c: str) -> int:
+        """A word has ended before `c`: put it out, and say what comes next."""
+        word = "".join(self._held)
+        self._held = []
+        if self._is_key:
+            return self._end_word(out, word)
+        mended = word if _NUMBER.fullmatch(word) else _LITERALS.get(word)
+        if mended is None:
+            mended = _mend_number(word)
+        if mended is not None:
+            out.append(mended)
+            if mended != word:
+                self.repaired = True
+            return _AFTER if self._stack else _DONE
+        self.repaired = True
+        if not word:
+            # A character that starts nothing: keep it as an unquoted string of its own.
+            out.append('"')
+            return _WORDS
+        out.append('"' + _quoted(word))
+        return _WORDS if c not in ",}]\n\r" else self._close_words(out)
+
+    def _close_words(self, out: list[str]) -> int:
+        out.append('"')
+        return _AFTER if self._stack else _DONE
+
+    def _end_word(self, out: list[str], word: str) -> int:
+        if self._is_key:
+            self.repaired = True
+            out.append('"' + _quoted(word) + '"')
+            return _COLON
+        mended = _LITERALS.get(word) or (word if _NUMBER.fullmatch(word) else _mend_number(word))
+        if mended is None:
+            # Half a literal (`tru`) or number (`1.`) at the end of the text.
+            begun = (name for name in ("true", "false", "null") if word and name.startswith(word))
+            mended = next(begun, None)
+        out.append(mended if mended is not None else '"' + _quoted(word) + '"')
+        return _AFTER if self._stack else _DONE
+
+
+_ESCAPES = {ord(char): text for char, text in _CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
+for _code in range(0x20):
+    _ESCAPES.setdefault(_code, f"\\u{_code:04x}")
+
+
+def _quoted(word: str) -> str:
+    return word.translate(_ESCAPES)
+
+
+def quoted(text: str) -> str:
+    """`text` as it stands between the quotes of a JSON string: quotes, backslashes and controls are escaped."""
+    return text.translate(_ESCAPES)
+
+
+def _mend_number(word: str) -> str | None:
+    """JSON's spelling of a number that JSON does not know as written, or None when `word` is none."""
+    if not word or word[0] not in "+-.0123456789":
+        return None
+    low = word.lower().lstrip("+-")
+    if low.startswith(("0x", "0o", "0b")):
+        try:
+            return str(int(word.replace("_", ""), 0)) if len(word) < 64 else None
+        except ValueError:
+            return None
+    match = _LOOSE_NUMBER.fullmatch(word)
+    if match is None:
+        return None
+    sign, whole, fraction, exponent = match.groups()
+    whole = (whole or "").replace("_", "")
+    fraction = (fraction or "").replace("_", "")
+    if not whole and len(fraction) < 2 and "0" not in word:
+        return None
+    whole = whole or "0"
+    return ("-" if sign == "-" else "") + whole + (fraction if len(fraction) > 1 else "") + (exponent or "")

@@ -1,0 +1,362 @@
+"""Calls whose name stands outside of the JSON: `f[ARGS]{…}`, `<|tool_call_begin|>functions.f:0<|…|>{…}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .json_calls import StringArguments, no_arguments
+from .json_stream import JsonReader
+from .sink import Sink
+
+_WS = re.compile(r"[ \t\r\n]*")
+_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
+_FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
+_MAX_NAME = 400
+_MAX_GAP = 256
+
+
+class ArgumentsReader:
+    """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON."""
+
+    __slots__ = ("_reader", "_whole", "done", "repaired", "stuck")
+
+    def __init__(self, first: str) -> None:
+        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader()
+        # What is neither is looked at as a whole: null and [] stand for no arguments.
+        self._whole: list[str] | None = None if first in "{\"'" else []
+        self.done = False
+        self.repaired = False
+        self.stuck = False
+
+    def feed(self, s: str, i: int) -> tuple[int, str]:
+        """(index behind what was read, what leaves)."""
+        out: list[str] = []
+        if not self._reader.done:
+            i = self._reader.feed(s, i, out)
+        if isinstance(self._reader, JsonReader):
+            self.stuck = self._reader.stuck
+        self.done = self._reader.done
+        self.repaired = self._reader.repaired
+        return i, self._leave(out)
+
+    @property
+    def streams(self) -> JsonReader | StringArguments | None:
+        """What copies the arguments as they arrive; None where they are looked at as a whole."""
+        return self._reader if self._whole is None else None
+
+    def close(self) -> str:
+        """End the arguments here; what is missing leaves."""
+        out: list[str] = []
+        if not self.done:
+            self._reader.close(out)
+            self.done = self.repaired = True
+        return self._leave(out)
+
+    def release(self) -> str:
+        """What is held, as it stands."""
+        out: list[str] = []
+        if isinstance(self._reader, JsonReader) and self._whole is None:
+            self._reader.release(out)
+        return "".join(out)
+
+    def _leave(self, out: list[str]) -> str:
+        if self._whole is None:
+            return out[0] if len(out) == 1 else "".join(out)
+        self._whole += out
+        return no_arguments("".join(self._whole)) if self.done else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSyntax:
+    """How a family writes such calls behind its opening marker.
+
+    item: what opens each call (empty: the marker itself does). name_ends: what ends a name (`{` stays for the
+    arguments). id_end: behind this name end an id stands, up to the given marker. typed: the first name may be a mere
+    `function`, and the name follows the separator on a line of its own. item_close, close: closing markers; all may
+    be missing. item_missing: what opens the first call may be missing too. noise: text before the first call is none
+    of the answer's. identify: the written name, and whether a name is offered, to (name, id).
+    """
+
+    item: tuple[str, ...] = ()
+    name_ends: tuple[str, ...] = ("{",)
+    call_id: tuple[str, str] | None = None
+    typed: bool = False
+    item_close: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
+    item_missing: bool = False
+    noise: bool = False
+    identify: Callable[[str, Callable[[str], bool]], tuple[str, str | None]] = lambda written, _: (written, None)
+
+
+_ITEM, _NAME_PART, _ID, _BEFORE, _ARGUMENTS, _TAIL, _EMPTY, _LOST = range(8)
+
+
+class NamedCalls:
+    """Reads such calls. See `Body`."""
+
+    __slots__ = ("_args", "_fresh", "_id", "_opened", "_sink", "_state", "_syntax", "_written", "done", "failed")
+
+    def __init__(self, sink: Sink, syntax: NamedSyntax) -> None:
+        self.done = False
+        self.failed = False
+        self._sink = sink
+        self._syntax = syntax
+        self._state = _ITEM if syntax.item else _NAME_PART
+        self._args: ArgumentsReader | None = None
+        self._written = ""
+        self._id: str | None = None
+        self._opened = False
+        self._fresh = True  # no name has been read yet
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        syntax = self._syntax
+        while not self.done and not self.failed:
+            if self._state == _ARGUMENTS:
+                i = self._arguments(s, i)
+                if self._state == _ARGUMENTS or self._sink.changed:
+                    return i
+                continue
+            if self._state == _ITEM:
+                j = self._item(s, i, last=last)
+            elif self._state == _NAME_PART:
+                j = self._name(s, i, last=last)
+            elif self._state == _ID:
+                j = self._call_id(s, i, last=last)
+            elif self._state == _BEFORE:
+                j = self._before(s, i, last=last)
+            elif self._state == _EMPTY:
+                self._state = _LOST if syntax.item_close else _TAIL
+                self._end(empty=True)
+                return i
+            elif self._state == _LOST:
+                j = self._find_back(s, i, last=last)
+            else:
+                j = self._tail(s, i, last=last)
+            if j < 0:
+                return i
+            i = j
+            if self._sink.changed:
+                return i
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+        if not self._opened:
+            return
+        args = self._args
+        if args is None:
+            if cut:
+                self._opened = False
+                self._sink.end(complete=False)
+            else:
+                self._end(empty=True)
+            return
+        if cut and not args.done:
+            self._sink.args(args.release())
+            self._opened = False
+            self._sink.end(complete=False)
+            return
+        self._sink.args(args.close())
+        self._end()
+
+    # -- the parts: each returns the index behind what it read, or -1 to wait for more -----------------------------
+
+    def _item(self, s: str, i: int, *, last: bool) -> int:
+        syntax = self._syntax
+        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        for marker in syntax.item:
+            if s.startswith(marker, j):
+                self._state = _NAME_PART
+                return j + len(marker)
+        for marker in syntax.close:
+            if s.startswith(marker, j):
+                self.done = True
+                if self._fresh:
+                    self._sink.accept()  # no call at all: nothing but markup
+                return j + len(marker)
+        if syntax.noise and self._fresh and j < len(s) and not _begins(s, j, (*syntax.item, *syntax.close)):
+            return self._skip_noise(s, i, last=last)
+        if j - i < _MAX_GAP and _begins(s, j, (*syntax.item, *syntax.close)):
+            if not last:
+                return -1
+            if self._sink.committed:
+                # Half a marker at the end of the text is markup too.
+                self.done = True
+                return len(s)
+        if self._sink.committed:
+            self.done = True
+        elif syntax.item_missing and _NAME.match(s, j):
+            self._state = _NAME_PART
+            return j
+        else:
+            self.failed = True
+        return i
+
+    def _skip_noise(self, s: str, i: int, *, last: bool) -> int:
+        """Something else than a call stands first: it is skipped where a call follows soon."""
+        limit = i + _MAX_GAP
+        items = [k for marker in self._syntax.item if (k := s.find(marker, i, limit)) >= 0]
+        closes = [k for marker in self._syntax.close if (k := s.find(marker, i, limit)) >= 0]
+        if items and min(items) < min(closes, default=limit):
+            return min(items)
+        if not closes and not last and len(s) < limit:
+            return -1
+        self.failed = True
+        return i
+
+    def _name(self, s: str, i: int, *, last: bool) -> int:
+        syntax = self._syntax
+        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        m = _NAME.match(s, j)
+        if m is None:
+            if j == len(s) and not last and j - i < _MAX_GAP:
+                return -1
+            self.failed = True
+            return i
+        end = m.end()
+        k = _WS.match(s, end).end()  # type: ignore[union-attr]
+        if "\n" in syntax.name_ends and "\n" in s[end:k]:
+            return self._named(m.group(), k)
+        for marker in syntax.name_ends:
+            if s.startswith(marker, k):
+                if marker == "{":
+                    return self._named(m.group(), k)
+                k += len(marker)
+                if syntax.call_id is not None and marker == syntax.call_id[0]:
+                    self._written = m.group()
+                    self._state = _ID
+                    return k
+                if syntax.typed:
+                    return self._typed(s, i, k, m.group(), last=last)
+                return self._named(m.group(), k)
+        if not last and k - j < _MAX_NAME and _begins(s, k, syntax.name_ends):
+            return -1
+        self.failed = True
+        return i
+
+    def _typed(self, s: str, i: int, k: int, written: str, *, last: bool) -> int:
+        """Behind the separator: the arguments, or a name on a line of its own."""
+        j = _WS.match(s, k).end()  # type: ignore[union-attr]
+        if j == len(s) and not last:
+            return -1
+        if j < len(s) and s[j] in '{`"':
+            return self._named(written, k)
+        m = _NAME.match(s, j)
+        if m is None:
+            return self._named(written, k)
+        if m.end() == len(s):
+            self.failed = last  # half a name
+            return i if last else -1
+        if written == "function" or s[m.end()] in "\r\n{` ":
+            return self._named(m.group(), m.end())
+        return self._named(written, k)
+
+    def _named(self, written: str, k: int) -> int:
+        name, call_id = self._syntax.identify(written, self._sink.offered)
+        if not name:
+            self.failed = True
+            return k
+        self._opened = True
+        self._fresh = False
+        self._state = _BEFORE
+        self._sink.start(name, call_id or self._id)
+        self._id = None
+        return k
+
+    def _call_id(self, s: str, i: int, *, last: bool) -> int:
+        assert self._syntax.call_id is not None  # noqa: S101 - the state says so
+        marker = self._syntax.call_id[1]
+        k = s.find(marker, i, i + _MAX_NAME)
+        if k < 0:
+            if last or len(s) - i >= _MAX_NAME:
+                self.failed = True
+            return i if self.failed else -1
+        self._id = s[i:k].strip()
+        return self._named(self._written, k + len(marker))
+
+    def _before(self, s: str, i: int, *, last: bool) -> int:
+        """Behind the name: white space, perhaps a fence, then the arguments."""
+        j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+        if j == len(s):
+            return -1
+        if s[j] == "`":
+            m = _FENCE.match(s, j)
+            if (m is None or m.end() == len(s)) and not last and len(s) - j < 32:
+                return -1
+            if m is not None:
+                return m.end()
+        if s[j] in "{[\"'n":
+            self._args = ArgumentsReader(s[j])
+            self._state = _ARGUMENTS
+            return j
+        # No arguments at all: the closing marker, the next call, or something else follows.
+        self._state = _EMPTY
+        return i
+
+    def _arguments(self, s: str, i: int) -> int:
+        args = self._args
+        assert args is not None  # noqa: S101 - set with the state
+        i, text = args.feed(s, i)
+        self._sink.args(text)
+        stuck = args.stuck
+        if stuck:
+            self._sink.args(args.close())
+        if args.done:
+            self._state = _LOST if stuck and self._syntax.item_close else _TAIL
+            self._end()
+        elif i == len(s) and args.streams is not None:
+            self._sink.flows(args.streams)
+        return i
+
+    def _end(self, *, empty: bool = False) -> None:
+        args, self._args = self._args, None
+        self._opened = False
+        if empty:
+            self._sink.args("{}")
+        self._sink.end(repaired=args is not None and args.repaired)
+
+    def _find_back(self, s: str, i: int, *, last: bool) -> int:
+        """Behind a call that broke off: the next marker, if it stands near, tells that what is between is markup."""
+        syntax = self._syntax
+        limit = i + _MAX_GAP
+        found = [k for m in (*syntax.item_close, *syntax.item, *syntax.close) if (k := s.find(m, i, limit)) >= 0]
+        if not found and not last and len(s) < limit:
+            return -1
+        self._state = _TAIL
+        return min(found, default=i)
+
+    def _tail(self, s: str, i: int, *, last: bool) -> int:
+        """Behind the arguments: a fence's end, the call's closing marker."""
+        syntax = self._syntax
+        if not syntax.item and not syntax.item_close:
+            self.done = True
+            return i
+        limit = min(len(s), i + _MAX_GAP)
+        k = i
+        while k < limit and s[k] in "}`] \t\r\n":
+            k += 1
+        for marker in syntax.item_close:
+            if s.startswith(marker, k):
+                self._state = _ITEM
+                self.done = not syntax.item
+                return k + len(marker)
+        if k < i + _MAX_GAP and _begins(s, k, (*syntax.item_close, *syntax.item, *syntax.close)):
+            if not last:
+                return -1
+            if k < len(s):
+                self.done = True
+                return len(s)
+        if not syntax.item:
+            self.done = True
+            return i
+        self._state = _ITEM
+        return k if any(s.startswith(marker, k) for marker in (*syntax.item, *syntax.close)) else i
+
+
+def _begins(s: str, k: int, markers: tuple[str, ...]) -> bool:
+    """Whether `s` ends in the middle of one of `markers`, which begins at `k`."""
+    rest = s[k : k + 64]
+    return len(s) - k < 64 and any(len(marker) > len(rest) and marker.startswith(rest) for marker in markers)

@@ -1,0 +1,238 @@
+"""Notations of arguments (Python's, Gemma's): their escapes, and what can be told in them by looking ahead.
+
+Models often forget to escape a quote, so a quote ends a string only where what follows it can follow a value: the next
+key, or closing brackets with nothing odd behind them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+WS = re.compile(r"[ \t\r\n]*")
+# A key and what stands between it and its value. Python's keywords have no spaces in them; Gemma's keys may.
+KEY = re.compile(r"([^{}\[\](),:=<>\"'`\n]{1,256}?)[ \t]{0,64}(:|=(?!=))")
+QUOTED_KEY = re.compile(r"(?:\"((?:[^\"\\\n]|\\.){0,256})\"|'((?:[^'\\\n]|\\.){0,256})')[ \t]{0,64}[:=]")
+KEY_PART = re.compile(
+    r"(?:\"(?:[^\"\\\n]|\\.){0,256}\\?\"?|'(?:[^'\\\n]|\\.){0,256}\\?'?|[^{}\[\](),:=<>\"'`\n]{0,256})"
+    r"[ \t]{0,64}[:=]?\Z"
+)
+MAX_LOOK = 512
+_NEXT_CALL = re.compile(r"([^\W\d][\w.\-]{0,255})[ \t]{0,64}\(")
+_NEXT_CALL_PART = re.compile(r"(?:[^\W\d][\w.\-]{0,255})?[ \t]{0,64}\Z")
+_HEX = re.compile(r"[0-9a-fA-F]*")
+_OCTAL = re.compile(r"[0-7]{1,3}")
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'", "a": "\a",
+           "v": "\v", "/": "/", "\n": ""}  # fmt: skip
+_LENGTHS = {"x": 2, "u": 4, "U": 8}
+_VALUES = frozenset("0123456789-.[{(TFNtfn")  # what Python's other values begin with
+_BRACKETS = {"{": "}", "[": "]", "(": ")", "*": "}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notation:
+    """How arguments are written.
+
+    quotes: what strings stand between, the longest first. verbatim: those in which a backslash is no escape.
+    inner: what such a quote stands for where it does not end the string, if not for itself.
+    keywords: as in Python, arguments may stand without a name, letters may stand before a quote, and a comma ends
+    every word. ends: what stands behind all calls, and may be missing. listed: the calls stand in a list; else one may
+    follow directly upon another.
+    """
+
+    quotes: tuple[str, ...]
+    verbatim: frozenset[str] = frozenset()
+    inner: str = ""
+    keywords: bool = False
+    ends: tuple[str, ...] = ()
+    listed: bool = False
+
+
+class Brackets(list[str]):
+    """Open brackets. Knows how many of each kind there are: looking through 100,000 each time takes hours."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[str, int] = {}
+
+    def append(self, bracket: str) -> None:
+        self._counts[bracket] = self._counts.get(bracket, 0) + 1
+        super().append(bracket)
+
+    def pop(self, index: SupportsIndex = -1) -> str:
+        bracket = super().pop(index)
+        self._counts[bracket] -= 1
+        return bracket
+
+    def __contains__(self, bracket: object) -> bool:
+        return self._counts.get(str(bracket), 0) > 0
+
+
+class Lookahead:
+    """Where a reader stands in the arguments, and what that says of what comes next.
+
+    The methods return None where more text must be seen first; `last` says that there is none.
+    """
+
+    __slots__ = ("closer", "declared", "inner", "notation", "offered", "schema", "stack")
+
+    def __init__(
+        self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
+    ) -> None:
+        self.notation = notation
+        self.closer = _BRACKETS[opening]
+        self.schema = schema
+        properties = schema.get("properties") if schema else None
+        self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
+        self.offered = offered
+        self.stack = Brackets()  # open containers; the call's own brackets are not among them
+        self.inner = False  # a quote stood inside the string at hand, so it may well hold code
+
+    def opens(self, s: str, k: int, *, last: bool) -> str | None:
+        """The quote that opens a string at `k`; "" if none does."""
+        rest = s[k : k + 8]
+        for quote in self.notation.quotes:
+            if rest.startswith(quote):
+                return quote
+            if not last and len(rest) < len(quote) and quote.startswith(rest):
+                return None
+        return ""
+
+    def is_end(self, s: str, k: int, *, last: bool) -> bool | None:
+        """Whether the marker behind all calls stands at `k`."""
+        for end in self.notation.ends:
+            if s.startswith(end, k):
+                return True
+            if not last and len(s) - k < len(end) and end.startswith(s[k:]):
+                return None
+        return False
+
+    def follows(self, s: str, k: int, *, last: bool) -> bool | None:
+        """Whether what stands at `k` can follow a string's end."""
+        depth = len(self.stack)
+        begin = k
+        while True:
+            k = self._skip(s, k)
+            if k - begin > MAX_LOOK:
+                return True
+            if k == len(s):
+                return True if last else None
+            at_end = self.is_end(s, k, last=last)
+            if at_end is not False:
+                return at_end
+            c = s[k]
+            if c == ",":
+                return True if depth and self.stack[depth - 1] in "[(" else self.key_follows(s, k + 1, last=last)
+            if c != (_BRACKETS[self.stack[depth - 1]] if depth else self.closer):
+                if c == "]" and self.notation.listed:
+                    return self._list_ends(s, k + 1, last=last)  # the call's own bracket is missing
+                # A missing comma: only before a key that we know.
+                m = None if depth else KEY.match(s, k)
+                if m is None and not depth and not last:
+                    rest = len(s) - k  # the rest of a whole answer is not worth a copy
+                    if any(rest <= len(key) + 1 and f"{key}:".startswith(s[k:]) for key in self.declared):
+                        return None
+                return m is not None and m.group(1) in self.declared
+            k += 1
+            depth -= 1
+            if depth < 0:
+                return self._call_ends(s, k, last=last)
+
+    @staticmethod
+    def _skip(s: str, k: int) -> int:
+        """Behind the white space at `k`; not farther than makes sense."""
+        return WS.match(s, k, k + MAX_LOOK).end()  # type: ignore[union-attr]
+
+    def key_follows(self, s: str, k: int, *, last: bool) -> bool | None:
+        """Whether a key stands at `k`, behind a comma."""
+        k = self._skip(s, k)
+        waits = not last
+        if k == len(s):
+            return None if waits else True
+        if s[k] in "}])," or s.startswith("**", k):
+            return True
+        quote = self.opens(s, k, last=last)
+        if quote is None:
+            return None
+        if quote and not self.inner and (self.stack or self.notation.keywords):
+            return True
+        if quote in self.notation.verbatim:
+            end = s.find(quote, k + len(quote), k + MAX_LOOK)
+            if end < 0:
+                return None if waits and len(s) < k + MAX_LOOK else False
+            j = self._skip(s, end + len(quote))
+            if j == len(s):
+                return None if waits else False
+            return s[j] in ":=" and self._known(s[k + len(quote) : end])
+        m = QUOTED_KEY.match(s, k) if quote else KEY.match(s, k)
+        if m is None:
+            if waits and KEY_PART.match(s, k):
+                return None
+            # A value without a name.
+            return self.notation.keywords and not self.stack and not self.inner and s[k] in _VALUES
+        if m.end() == len(s) and s[-1] == "=" and waits:
+            return None  # `==` may follow
+        return self._known(m.group(1) if m.group(1) is not None else m.group(2))
+
+    def _known(self, key: str) -> bool:
+        """Code in a string that has quotes holds commas and keys too: there only a key that is declared counts."""
+        return not self.inner or not self.declared or bool(self.stack) or key in self.declared
+
+    def _list_ends(self, s: str, k: int, *, last: bool) -> bool | None:
+        """Whether nothing stands at `k` but what may stand behind the list of calls."""
+        k = self._skip(s, k)
+        if k == len(s):
+            return True if last else None
+        return self.is_end(s, k, last=last) if self.notation.ends else s[k] not in "'\")]},.;:"
+
+    def _call_ends(self, s: str, k: int, *, last: bool) -> bool | None:
+        """Whether the bracket before `k` can be the call's own."""
+        k = self._skip(s, k)
+        if k == len(s):
+            return True if last else None
+        at_end = self.is_end(s, k, last=last)
+        if at_end is not False:
+            return at_end
+        c = s[k]
+        if c == "<":
+            return True
+        if c == "]" and self.notation.listed:
+            return self._list_ends(s, k + 1, last=last) if self.inner else True
+        if c in ",;" and self.notation.keywords:
+            return self._next_call(s, k + 1, last=last) if self.inner else True
+        if self.inner and (self.notation.listed or not self.notation.keywords):
+            return False
+        return self._next_call(s, k, last=last) if self.inner else c.isalnum() or c in "_*#-"
+
+    def _next_call(self, s: str, k: int, *, last: bool) -> bool | None:
+        k = self._skip(s, k)
+        m = _NEXT_CALL.match(s, k)
+        if m is None:
+            return None if not last and _NEXT_CALL_PART.match(s, k) else False
+        return self.offered(m.group(1))
+
+
+def unescape(s: str, i: int) -> tuple[int, str]:
+    """(index behind the escape at `i`, what it stands for), or (-1, "") when it is cut off."""
+    if i + 1 >= len(s):
+        return -1, ""
+    c = s[i + 1]
+    if c in _LENGTHS:
+        end = i + 2 + _LENGTHS[c]
+        digits = _HEX.match(s, i + 2, end).end()  # type: ignore[union-attr]
+        if digits == end:
+            code = int(s[i + 2 : end], 16)
+            return end, chr(code) if code < 0x110000 else "\ufffd"
+        return (-1, "") if digits == len(s) else (i + 1, "\\")
+    if c in _SIMPLE:
+        return i + 2, _SIMPLE[c]
+    octal = _OCTAL.match(s, i + 1)
+    if octal is None:
+        return i + 1, "\\"
+    if octal.end() == len(s) and octal.end() < i + 4:
+        return -1, ""
+    return octal.end(), chr(int(octal.group(), 8))

@@ -1,0 +1,190 @@
+"""Where the readers of call syntax put what they find, and what becomes of the raw text meanwhile."""
+
+from __future__ import annotations
+
+import enum
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning
+
+
+class Body(Protocol):
+    """Reads what follows an opening marker, up to the end of the call or calls.
+
+    `step` reads `s` from `i` and returns the index behind what it consumed. It returns at once after it has told the
+    sink of a start or an end. An index below `len(s)` without that, and without `done` or `failed`, means that the
+    rest is too short to decide on; it is offered again with more text behind it (or `last`: there is no more).
+    `done`: the syntax is complete (the rest is not ours). `failed`: this is no call.
+    `finish` is told of the end of the text; `cut` says that the model did not end by itself.
+    """
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def failed(self) -> bool: ...
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int: ...
+    def finish(self, *, cut: bool) -> None: ...
+
+
+class ArgumentsReader(Protocol):
+    """Copies a call's arguments out of the text: `json_stream.JsonReader` and its likes."""
+
+    done: bool
+
+    def feed(self, s: str, i: int, out: list[str], /) -> int: ...
+
+
+class Mode(enum.Enum):
+    """What becomes of the raw text that a body consumes."""
+
+    HOLD = 0  # kept until it is known whether it was markup
+    CALL = 1  # the markup of a call that is going out
+    TEXT = 2  # a call that is refused: goes out as text
+    DROP = 3  # a call that is refused and left out
+
+
+class Sink:
+    """Collects the events of one parser.
+
+    A body tells of a start or an end at the end of a step; `settle` then first accounts for the raw text of that
+    step and applies the change after it, so that the two never mix.
+    """
+
+    __slots__ = (
+        "_change",
+        "_keep_raw",
+        "_kept",
+        "_offered",
+        "_unknown",
+        "calls",
+        "changed",
+        "committed",
+        "emit_text",
+        "events",
+        "flow",
+        "held",
+        "mode",
+        "schema",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        offered: Callable[[str], bool],
+        schema: Callable[[str], Mapping[str, Any] | None],
+        emit_text: Callable[[str], None],
+        *,
+        unknown: str,
+        keep_raw: bool,
+    ) -> None:
+        self.events: list[Event] = []
+        self.mode = Mode.HOLD
+        self.held: list[str] = []
+        self.calls = 0  # calls started in this answer
+        self.committed = False  # whether the body at hand has decided on one
+        self.changed = False
+        self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
+        self.emit_text = emit_text
+        self.schema = schema  # a tool's `parameters` by its name
+        self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
+        self._offered = offered
+        self._unknown = unknown
+        self._keep_raw = keep_raw
+        self._kept = io.StringIO()
+
+    def offered(self, name: str) -> bool:
+        """Whether the request offers this name."""
+        return self._offered(name)
+
+    def start(self, name: str, id: str | None = None) -> None:  # noqa: A002 - the field's term
+        """A call's name is complete. What was consumed since the last decision belongs to it."""
+        self.changed = True
+        self._change = (name, id, [])
+
+    def args(self, text: str) -> None:
+        """A piece of the open call's arguments."""
+        if self.changed and self._change is not None and len(self._change) == 3:
+            self._change[2].append(text)
+        elif text and self.mode is Mode.CALL:
+            self.events.append(CallArgs(text))
+
+    def flows(self, reader: ArgumentsReader) -> None:
+        """All text was read, and what comes next is more of the open call's arguments.
+
+        Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
+        """
+        if self.mode is Mode.CALL and not self.changed and not self._keep_raw:
+            self.flow = reader
+
+    def end(self, *, complete: bool = True, repaired: bool = False) -> None:
+        """The open call is over."""
+        self.changed = True
+        self._change = (complete, repaired)
+
+    def accept(self) -> None:
+        """What was consumed and will be is markup, whether or not a call comes; text is told by `emit_text`."""
+        self.committed = True
+        self.held = []
+        self.mode = Mode.DROP
+
+    def think(self, text: str) -> None:
+        """Text of a reasoning channel."""
+        if text:
+            self.events.append(Reasoning(text, channel=True))
+
+    def settle(self, raw: str) -> None:
+        """A step has consumed `raw` and ended with a start, an end, or neither."""
+        self.consumed(raw)
+        if not self.changed:
+            return
+        self.changed = False
+        change, self._change = self._change, None
+        if change is None:
+            return
+        if len(change) == 3:
+            self._start(*change)
+        else:
+            self._end(*change)
+
+    def consumed(self, raw: str) -> None:
+        """Raw text that the body has consumed without deciding anything."""
+        if self.mode is Mode.CALL:
+            if self._keep_raw:
+                self._kept.write(raw)
+        elif self.mode is Mode.HOLD:
+            self.held.append(raw)
+        elif self.mode is Mode.TEXT and raw:
+            self.emit_text(raw)
+
+    def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
+        if self._offered(name) or self._unknown == "forward":
+            self.calls += 1
+            self.committed = True
+            self.mode = Mode.CALL
+            if self._keep_raw:
+                self._kept.write("".join(self.held))
+            self.held = []
+            self.events.append(CallStart(name, call_id))
+            text = "".join(args)
+            if text:
+                self.events.append(CallArgs(text))
+            return
+        raw = "".join(self.held)
+        self.held = []
+        if self._unknown == "drop":
+            self.mode = Mode.DROP
+            self.committed = True
+            return
+        if self._unknown == "error":
+            self.events.append(Malformed(raw, "unknown_tool", name))
+        self.mode = Mode.TEXT
+        if raw:
+            self.emit_text(raw)
+
+    def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
+        if self.mode is Mode.CALL:
+            self.events.append(CallEnd(complete, repaired, self._kept.getvalue()))
+            self._kept = io.StringIO()
+        self.mode = Mode.HOLD

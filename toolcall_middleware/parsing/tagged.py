@@ -1,0 +1,415 @@
+"""Calls written as tags: `<function=f><parameter=x>1</parameter></function>` and its relatives.
+
+Values are bare text. A declared string streams as it arrives; anything else leaves when its closing tag is there. A tag
+that closes a value counts as one only where what follows it fits, so that a value may speak of tags; and where it is
+missing, the next tag ends the value if it can only be one.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .json_stream import quoted
+from .named import ArgumentsReader
+from .sink import Sink
+from .tag_syntax import TaggedSyntax
+from .typed import STRING, declared_types, is_json, json_of
+
+_WS = re.compile(r"[ \t\r\n]*")
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
+_ENTITY = re.compile("|".join(_ENTITIES))
+_ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+_MAX_TAG = 512  # characters of a tag, and of white space that is looked through
+_LOOK = 64
+_OR_NULL = frozenset({"string", "null"})
+
+
+_CALL, _EMPTY, _PARAMETERS, _TAG, _VALUE, _SECTION, _JSON = range(7)
+
+
+@functools.lru_cache(maxsize=64)
+def _any_tag(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds a character that one of `tags` may begin with."""
+    return re.compile("[" + "".join(re.escape(char) for char in sorted({tag[0] for tag in (*tags, "<")})) + "]")
+
+
+class TaggedCalls:
+    """Reads such calls. See `Body`."""
+
+    __slots__ = (
+        "_args",
+        "_begun",
+        "_behind_call",
+        "_behind_value",
+        "_first",
+        "_held",
+        "_last",
+        "_lined",
+        "_parameters",
+        "_parts",
+        "_quoted",
+        "_repaired",
+        "_rest",
+        "_seen",
+        "_sink",
+        "_state",
+        "_streaming",
+        "_syntax",
+        "_tag",
+        "_types",
+        "_whole",
+        "done",
+        "failed",
+    )  # fmt: skip
+
+    def __init__(self, sink: Sink, syntax: TaggedSyntax) -> None:
+        self.done = False
+        self.failed = False
+        self._sink = sink
+        self._syntax = syntax
+        self._behind_call = syntax.behind_call
+        self._behind_value = (*syntax.parameter_heads, syntax.call_close, *syntax.noise, *self._behind_call)
+        self._tag = _any_tag(self._behind_value)
+        self._state = _CALL
+        self._rest = ""
+        self._open_call("")
+
+    def _open_call(self, name: str) -> None:
+        self._parameters: Mapping[str, Any] | None = self._sink.schema(name) if name else None
+        self._args: ArgumentsReader | None = None
+        self._whole = False  # the arguments stand as one JSON object
+        self._first = True
+        self._repaired = False
+        self._seen: set[str] = set()
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        while not self.done and not self.failed:
+            state = self._state
+            if state == _VALUE:
+                j = self._value(s, i, last=last)
+            elif state == _CALL:
+                j = self._call(s, i, last=last)
+            elif state == _PARAMETERS:
+                j = self._parameter(s, i, last=last)
+            elif state == _TAG:
+                j = self._between_key_and_value(s, i, last=last)
+            elif state == _SECTION:
+                j = self._section(s, i, last=last)
+            elif state == _JSON:
+                j = self._json(s, i)
+            else:
+                self._end_call()
+                return i
+            if j < 0 or (j == i and state == self._state and not self._sink.changed):
+                return i
+            i = j
+            if self._sink.changed:
+                return i
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+        if self._state == _CALL:
+            name = self._rest.strip()
+            if name and not cut and self._syntax.bare_name and self._sink.offered(name):
+                self._rest = ""
+                self._open_call(name)
+                self._state = _EMPTY
+                self._sink.start(name)
+            return
+        if cut and self._state != _EMPTY:
+            self._sink.args(self._args.release() if self._args is not None else "{" if self._first else "")
+            self._sink.end(complete=False, repaired=True)
+            return
+        if self._state in (_VALUE, _SECTION, _TAG):
+            self._end_value(closed=False)
+        elif self._args is not None:
+            self._sink.args(self._args.close())
+        self._repaired = self._repaired or self._state != _EMPTY
+        self._end_call()
+
+    # -- the parts: each returns the index behind what it read, or -1 to wait for more -----------------------------
+
+    def _call(self, s: str, i: int, *, last: bool) -> int:
+        syntax = self._syntax
+        j = _WS.match(s, i, i + _MAX_TAG).end()  # type: ignore[union-attr]
+        if j == len(s) and not last:
+            return -1
+        for tag in (syntax.close, *syntax.noise):
+            if tag and s.startswith(tag, j):
+                self.done = tag == syntax.close
+                return j + len(tag)
+        m = None if syntax.bare_name and self._sink.committed else syntax.call.match(s, j)
+        if m is not None and (m.end() < len(s) or last or not syntax.bare_name):
+            name = m.group("name").strip()
+            self._open_call(name)
+            self._state = _EMPTY if m.groupdict().get("empty") else _PARAMETERS
+            self._sink.start(name)
+            return m.end()
+        rest = s[j : j + _MAX_TAG]
+        begun = syntax.call_part.fullmatch(rest) is not None
+        if last and begun and syntax.bare_name:
+            self._rest = rest  # a name alone, perhaps
+            return -1
+        if not last and len(rest) < _MAX_TAG:
+            if begun or any(tag.startswith(rest) for tag in (syntax.close, *syntax.noise, *syntax.call_heads)):
+                return -1
+        self.done = self._sink.committed
+        self.failed = not self.done
+        return i
+
+    def _parameter(self, s: str, i: int, *, last: bool) -> int:
+        """Between the parts of a call: a parameter, the call's end, or its end by something else."""
+        syntax = self._syntax
+        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        if j == len(s):
+            return j if j > i else -1
+        if s.startswith(syntax.call_close, j):
+            self._end_call()
+            self.done = syntax.call_close == syntax.close
+            return j + len(syntax.call_close)
+        m = None if self._whole else syntax.parameter.match(s, j)
+        if m is not None:
+            self._open_value(m)
+            return m.end()
+        if any(s.startswith(tag, j) for tag in self._behind_call):
+            self._repaired = True
+            self._end_call()
+            return j
+        for tag in syntax.noise:
+            if s.startswith(tag, j):
+                return j + len(tag)
+        if s[j] == "{" and self._first and not self._whole and not self._repaired:
+            self._args = ArgumentsReader("{")
+            self._whole = True
+            self._first = False
+            self._state = _JSON
+            return j
+        rest = s[j : j + _MAX_TAG]
+        if not last and len(rest) < _MAX_TAG:
+            if any(tag.startswith(rest) for tag in self._behind_value) or syntax.parameter_part.fullmatch(rest):
+                return -1
+        # Text between the tags of a call is nobody's: it is passed over up to the next tag.
+        self._repaired = True
+        found = self._tag.search(s, j + 1)
+        return len(s) if found is None else found.start()
+
+    def _json(self, s: str, i: int) -> int:
+        """Arguments as one JSON object in place of tags."""
+        args = self._args
+        assert args is not None  # noqa: S101 - set with the state
+        i, text = args.feed(s, i)
+        self._sink.args(text)
+        if args.stuck:
+            self._sink.args(args.close())
+        if args.done:
+            self._repaired = self._repaired or args.repaired
+            self._args = None
+            self._state = _PARAMETERS
+        return i
+
+    def _open_value(self, m: re.Match[str]) -> None:
+        syntax = self._syntax
+        key = m.group("key").strip()
+        self._types = declared_types(self._parameters, key)
+        kind = m.groupdict().get("kind")
+        # Said to be JSON where a string is declared: its quotes are markup.
+        self._quoted = kind == "false" and self._types == STRING
+        if kind == "true":
+            self._types = STRING
+        self._streaming = self._types == STRING and not self._quoted
+        self._parts: list[str] = []
+        self._held = ""  # what is not known to belong to the value: a newline at its end, half an entity
+        self._begun = False
+        self._lined = False  # a newline has opened the value
+        self._state = _TAG if syntax.value_open else _VALUE
+        lead = "{" if self._first else ", "
+        self._first = False
+        self._seen.add(key)
+        self._sink.args(f'{lead}"{quoted(key)}": ' + ('"' if self._streaming else ""))
+
+    def _between_key_and_value(self, s: str, i: int, *, last: bool) -> int:
+        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        if i < j == len(s):
+            return j
+        syntax = self._syntax
+        if s.startswith(syntax.value_open, j):
+            self._state = _VALUE
+            return j + len(syntax.value_open)
+        if s.startswith(syntax.key_close, j):
+            self._repaired = True
+            return j + len(syntax.key_close)
+        rest = s[j : j + _LOOK]
+        if not last and any(tag.startswith(rest) for tag in (syntax.value_open, syntax.key_close)):
+            return -1
+        self._repaired = True
+        self._state = _VALUE
+        return j
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _value(self, s: str, i: int, *, last: bool) -> int:
+        """Inside a value: up to its closing tag, or to what shows that it is missing."""
+        n = len(s)
+        start = i
+        if not self._begun:
+            if i == n or (s[i] == "\r" and i + 1 == n and not last):
+                return -1
+            self._begun = True
+            if self._syntax.newlines:
+                start += 2 if s.startswith("\r\n", i) else s[i] == "\n"
+                self._lined = start > i
+            self._last = "\n" if self._lined else ""
+        at = start
+        while True:
+            k = s.find("<", at)
+            if k < 0:
+                self._take(s[start:])
+                return n
+            verdict = self._closes(s, k, last=last)
+            if verdict == -1:
+                at = k + 1
+                continue
+            self._take(s[start:k])
+            if verdict is None:
+                return k if k > i else -1
+            if self._state == _VALUE:
+                self._end_value(closed=verdict > k)
+                self._state = _PARAMETERS
+            return verdict
+
+    def _closes(self, s: str, k: int, *, last: bool) -> int | None:
+        """What the `<` at `k` is: an index to go on from if it ends the value, -1 if not, None if it may."""
+        syntax = self._syntax
+        rest = s[k : k + _MAX_TAG]
+        if rest.startswith(syntax.value_close):
+            return self._fits(s, k + len(syntax.value_close), last=last)
+        if syntax.xml and rest.startswith(_CDATA):
+            self._state = _SECTION
+            return k + len(_CDATA)
+        if not last and (syntax.value_close.startswith(rest) or (syntax.xml and _CDATA.startswith(rest))):
+            return None
+        # The closing tag may be missing.
+        own_line = (s[k - 1] if k else self._last) == "\n"
+        for tag in (syntax.call_close, syntax.close, *syntax.tails):
+            if not tag:
+                continue
+            if rest.startswith(tag):
+                ends = self._ends_there(s, k + len(tag), last=last, tail=tag in syntax.tails)
+                if ends is None:
+                    return None
+                if ends or (own_line and tag == syntax.call_close and not syntax.close):
+                    self._repaired = True
+                    return k
+            elif tag.startswith(rest) and not last:
+                return None
+        if own_line or not self._lined:
+            m = syntax.parameter.match(s, k)
+            if m is not None:
+                key = m.group("key").strip()
+                declared = (self._parameters or {}).get("properties") or {}
+                if key not in self._seen and (key in declared or (own_line and not declared)):
+                    self._repaired = True
+                    return k
+            elif not last and len(rest) < _MAX_TAG:
+                if any(head.startswith(rest) for head in syntax.parameter_heads) or syntax.parameter_part.fullmatch(
+                    rest
+                ):
+                    return None
+        return -1
+
+    def _fits(self, s: str, k: int, *, last: bool) -> int | None:
+        """Whether what stands at `k` can follow a value's closing tag: `k`, -1 or None as above."""
+        syntax = self._syntax
+        j = _WS.match(s, k, k + _MAX_TAG).end()  # type: ignore[union-attr]
+        if j == len(s):
+            return k if last else None
+        if j == k + _MAX_TAG:
+            return k
+        after = s[j : j + _LOOK]
+        if syntax.close and after.startswith(syntax.call_close) and syntax.call_close != syntax.close:
+            # In a value that explains this very syntax the value's closing tag comes once more.
+            j = _WS.match(s, j + len(syntax.call_close), k + _MAX_TAG).end()  # type: ignore[union-attr]
+            rest = s[j : j + _LOOK]
+            if not last and syntax.value_close.startswith(rest):
+                return None
+            return -1 if rest.startswith(syntax.value_close) else k
+        if any(after.startswith(tag) for tag in self._behind_value):
+            return k
+        return None if not last and any(tag.startswith(after) for tag in self._behind_value) else -1
+
+    def _ends_there(self, s: str, k: int, *, last: bool, tail: bool) -> bool | None:
+        """Whether nothing stands at `k` but what can follow a call (behind the turn's end: nothing at all)."""
+        j = _WS.match(s, k, k + _MAX_TAG).end()  # type: ignore[union-attr]
+        if j == len(s):
+            return True if last else None
+        after = s[j : j + _LOOK]
+        tags = self._syntax.tails if tail else (*self._behind_call, *self._syntax.noise)
+        if any(after.startswith(tag) for tag in tags):
+            return True
+        return None if not last and any(tag.startswith(after) for tag in tags) else False
+
+    def _section(self, s: str, i: int, *, last: bool) -> int:
+        """Inside a CDATA section: up to its end."""
+        k = s.find(_CDATA_END, i)
+        keep = k
+        if k < 0:
+            keep = len(s)
+            if not last:
+                keep -= 2 if s.endswith("]]") else s.endswith("]")
+        self._held, held = "", self._held
+        self._lined = False
+        self._say(held + s[i : max(i, keep)])
+        if k < 0:
+            return keep if keep > i else -1
+        self._state = _VALUE
+        self._lined = self._syntax.newlines
+        return k + len(_CDATA_END)
+
+    def _take(self, text: str) -> None:
+        """More of the value. A newline at its end waits: it may be markup."""
+        self._last = text[-1:] or self._last
+        text = self._held + text
+        self._held = ""
+        if self._syntax.xml and "&" in text:
+            m = _ENTITY_PART.search(text, max(0, len(text) - 5))
+            self._held = text[m.start() :] if m else ""
+            text = _ENTITY.sub(lambda found: _ENTITIES[found.group()], text[: len(text) - len(self._held)])
+        if not self._held:
+            self._held = "\r\n" if text.endswith("\r\n") else text[-1:] if text.endswith(("\n", "\r")) else ""
+            text = text[: len(text) - len(self._held)]
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        if self._streaming:
+            self._sink.args(quoted(text))
+        elif text:
+            self._parts.append(text)
+            if self._types == _OR_NULL and not self._quoted:
+                # A string as soon as it cannot be null.
+                value = "".join(self._parts)
+                if len(value) > _LOOK or not "null".startswith(value.strip()):
+                    self._streaming = True
+                    self._sink.args('"' + quoted(value))
+
+    def _end_value(self, *, closed: bool) -> None:
+        held, self._held = self._held, ""
+        if held not in ("\n", "\r\n") or (closed and not self._lined):
+            self._say(held)
+        if self._streaming:
+            self._sink.args('"')
+            return
+        text = "".join(self._parts)
+        self._parts = []
+        self._sink.args(text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types))
+
+    def _end_call(self) -> None:
+        self._sink.args("" if self._whole else "{}" if self._first else "}")
+        self._state = _CALL
+        self._args = None
+        self._sink.end(repaired=self._repaired)

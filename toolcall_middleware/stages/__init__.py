@@ -1,0 +1,1 @@
+"""The decisions about one request, one a file."""

@@ -1,0 +1,319 @@
+"""One choice of an answer: what the parser says becomes what the client gets. Stream and whole answer share it.
+
+Here is decided which call gets which index and id, what becomes of text beside calls, when generation may stop, and
+which finish_reason is true.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import secrets
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+from ..formats.base import StreamParser
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..parsing.stops import StopFinder
+from ..wire import openai
+from .native import NativeCalls
+
+_ALPHABET = string.ascii_letters + string.digits
+_MAX_SHOWN = 2000
+
+
+def new_call_id() -> str:
+    """`call_` and 24 random characters."""
+    return "call_" + "".join(secrets.choice(_ALPHABET) for _ in range(24))
+
+
+Content = Text  # what the parser says is text is what the client gets for `content`, as the same value
+
+
+class Thought(msgspec.Struct, frozen=True, gc=False):
+    """Text for the reasoning field."""
+
+    text: str
+
+
+class Opened(msgspec.Struct, frozen=True, gc=False):
+    """A call begins."""
+
+    index: int
+    id: str
+    name: str
+    custom: bool = False
+
+
+class Arguments(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the open call's arguments."""
+
+    index: int
+    text: str
+    custom: bool = False
+
+
+Op = Content | Thought | Opened | Arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPolicy:
+    """The settings and the request's wishes, as far as they rule one choice.
+
+    max_calls: after so many calls the model is stopped. hold_prose: text waits for the first call (it is lost to a
+    retry otherwise). max_held: how many characters may wait. custom: names of tools that take free text. legacy: the
+    finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with. check: what is wrong with
+    a finished call (name, arguments); warn_only: that is kept in `warnings`, else the call is refused.
+    """
+
+    max_calls: int | None = None
+    hold_prose: bool = False
+    drop_prose: bool = False
+    stream_arguments: bool = True
+    malformed: str = "repair"
+    reasoning_field: str | None = None
+    max_arguments_bytes: int | None = None
+    max_held: int | None = None
+    stop: tuple[str, ...] = ()
+    custom: frozenset[str] = frozenset()
+    legacy: bool = False
+    keep_ids: bool = False
+    check: Callable[[str, str], list[str]] | None = None
+    warn_only: bool = False
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    name: str
+    id: str | None
+    room: float  # bytes that its arguments may still take
+    parts: io.StringIO | None = None  # the arguments of a call that waits for its end
+
+
+class Verbatim:
+    """The parser of an answer in which nothing is to be found."""
+
+    def feed(self, text: str, /) -> list[Event]:
+        """All of it is text."""
+        return [Text(text)]
+
+    def finish(self, *, cut: bool = False) -> list[Event]:  # noqa: ARG002 - as a parser
+        """Nothing was held back."""
+        return []
+
+
+class ChoiceAnswer:
+    """The state of one choice. Feed it the model's text; it gives operations for the client's message.
+
+    `calls`: those that have begun. `stopped`: nothing that the model writes from here on is wanted. `fault`: why the
+    answer must not go on, the operations before it are still good; then it is stopped too.
+    """
+
+    __slots__ = (
+        "_call", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_stops", "_straight", "calls",
+        "fault", "stopped", "warnings",
+    )  # fmt: skip
+
+    def __init__(self, parser: StreamParser, policy: AnswerPolicy, native: NativeCalls | None = None) -> None:
+        self._parser = parser
+        self._native = native
+        self._policy = policy
+        self._stops = StopFinder(policy.stop) if policy.stop else None
+        self._straight = not (policy.stop or policy.hold_prose or policy.drop_prose)  # text leaves as it is
+        self._call: _OpenCall | None = None
+        self._held: list[str] = []  # text beside calls that waits for the first of them
+        self._held_size = 0
+        self._ended = False
+        self.calls = 0
+        self.stopped = False
+        self.fault: ToolCallError | None = None
+        self.warnings: list[str] = []
+
+    @property
+    def native(self) -> NativeCalls | None:
+        """The backend's own calls, where it was given the tools."""
+        return self._native
+
+    def feed_calls(self, deltas: list[Any]) -> list[Op]:
+        """The next entries of the backend's own `tool_calls`."""
+        if self.stopped or self._ended or self._native is None:
+            return []
+        return self._apply(self._native.feed(deltas))
+
+    def feed(self, text: str) -> list[Op]:
+        """The next piece of the model's text."""
+        if self.stopped or self._ended:
+            return []
+        events = self._parser.feed(text)
+        if len(events) == 1:
+            only = events[0]
+            if type(only) is Text and self._straight:
+                return [only]
+            if type(only) is CallArgs:
+                return self._arguments(only.text)
+            if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
+                return [Content(only.text)]
+        return self._apply(events)
+
+    def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
+        """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""
+        ops: list[Op] = []
+        if not self.stopped and not self._ended:
+            cut = lost or reason in {"length", "content_filter"}
+            ops = self._apply(self._parser.finish(cut=cut))
+            self._flush_stops(ops)
+            if self._native is not None and not self.stopped:
+                ops += self._apply(self._native.finish(cut=cut))
+        self._ended = True
+        if self._held and not self._policy.hold_prose:
+            # Prose is dropped beside calls, and there were none.
+            ops.append(Content("".join(self._held)))
+            self._held = []
+        return ops, self._reason(reason)
+
+    @property
+    def held_text(self) -> str:
+        """Text that waits for a call which has not come."""
+        return "".join(self._held)
+
+    def _reason(self, reason: str | None) -> str:
+        if reason in {"length", "content_filter"} and not self.stopped:
+            return str(reason)
+        if self.calls:
+            return "function_call" if self._policy.legacy else "tool_calls"
+        # The backend may have seen a call where there is none.
+        return "stop" if self.stopped or reason in {None, "tool_calls", "function_call"} else str(reason)
+
+    def _apply(self, events: list[Event]) -> list[Op]:
+        ops: list[Op] = []
+        for event in events:
+            if self.stopped:
+                break
+            match event:
+                case Text(text):
+                    self._text(text, ops)
+                case CallArgs(text):
+                    ops += self._arguments(text)
+                case CallStart(name, call_id):
+                    self._flush_stops(ops)
+                    self._start(name, call_id, ops)
+                case CallEnd():
+                    self._end(event, ops)
+                case Reasoning(text, markup, channel):
+                    if self._policy.reasoning_field is None and not channel:
+                        self._text(text, ops)
+                    elif not markup:
+                        ops.append(Thought(text))
+                case Stop():
+                    self.stopped = True
+                case Malformed(raw, _, name):
+                    # Only told where the setting makes it an error.
+                    message = f"The model called {name!r}, which is not among the tools of the request: "
+                    self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw)
+        return ops
+
+    def _refuse(self, code: str, message: str, written: str = "") -> None:
+        self.fault = ToolCallError(code, message)
+        self.fault.written = written
+        self.stopped = True
+
+    # -- text ----------------------------------------------------------------------------------------------------
+
+    def _text(self, text: str, ops: list[Op]) -> None:
+        if self._stops is not None:
+            text = self._stops.feed(text)
+            self.stopped = self._stops.found is not None
+        self._show(text, ops)
+
+    def _flush_stops(self, ops: list[Op]) -> None:
+        """A call begins, or the text ends: what could still have become a stop string is none."""
+        if self._stops is not None:
+            self._show(self._stops.flush(), ops)
+
+    def _show(self, text: str, ops: list[Op]) -> None:
+        if not text:
+            return
+        policy = self._policy
+        if not self.calls and (policy.hold_prose or policy.drop_prose):
+            self._held.append(text)
+            self._held_size += len(text)
+            if policy.max_held is not None and self._held_size > policy.max_held:
+                message = f"The text before the first call exceeds max_response_bytes ({policy.max_held})."
+                self._refuse("upstream_error", message)
+        elif not policy.drop_prose:
+            ops.append(Content(text))
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str, call_id: str | None, ops: list[Op]) -> None:
+        limit = self._policy.max_arguments_bytes
+        call = self._call = _OpenCall(
+            name, call_id if self._policy.keep_ids else None, math.inf if limit is None else limit
+        )
+        if self._policy.stream_arguments and name not in self._policy.custom:
+            self._open(call, ops)
+        else:
+            call.parts = io.StringIO()
+
+    def _open(self, call: _OpenCall, ops: list[Op]) -> None:
+        if self._held and not self._policy.drop_prose:
+            ops.append(Content("".join(self._held)))
+        self._held = []
+        ops.append(Opened(self.calls, call.id or new_call_id(), call.name, call.name in self._policy.custom))
+        self.calls += 1
+
+    def _arguments(self, text: str) -> list[Op]:
+        call = self._call
+        assert call is not None  # noqa: S101 - the parser's order of events
+        call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if call.room < 0:
+            limit = self._policy.max_arguments_bytes
+            message = f"The arguments of the model's call of {call.name!r} exceed max_arguments_bytes ({limit})."
+            self._refuse("limit_exceeded", message)
+        elif call.parts is None:
+            return [Arguments(self.calls - 1, text)]
+        else:
+            call.parts.write(text)
+        return []
+
+    def _end(self, event: CallEnd, ops: list[Op]) -> None:
+        call, self._call = self._call, None
+        assert call is not None  # noqa: S101 - the parser's order of events
+        if call.parts is not None:
+            kept = self._policy.malformed == "repair" or not event.repaired
+            if event.complete and kept:
+                self._whole_call(call, call.parts.getvalue(), event.raw, ops)
+                if self.fault is not None:
+                    return
+            elif event.complete and self._policy.malformed == "error":
+                message = f"The arguments of the model's call of {call.name!r} are not JSON: {event.raw[:_MAX_SHOWN]}"
+                self._refuse("malformed_tool_arguments", message, event.raw)
+                return
+            else:
+                self._show(event.raw, ops)
+                return
+        if event.complete and self._policy.max_calls is not None and self.calls >= self._policy.max_calls:
+            self.stopped = True
+
+    def _whole_call(self, call: _OpenCall, arguments: str, raw: str, ops: list[Op]) -> None:
+        faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []
+        if faults:
+            what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"
+            if self._policy.warn_only:
+                self.warnings.append(what)
+            else:
+                self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw)
+                return
+        self._open(call, ops)
+        if call.name in self._policy.custom:
+            # A custom tool takes free text: what the model gave as `input`.
+            given = openai.read_value(arguments.encode("utf-8", "replace"))
+            text = given.get("input") if isinstance(given, dict) else None
+            ops.append(Arguments(self.calls - 1, text if isinstance(text, str) else arguments, custom=True))
+        else:
+            ops.append(Arguments(self.calls - 1, arguments))

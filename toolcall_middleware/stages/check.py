@@ -1,0 +1,231 @@
+"""Do the arguments of a finished call fit the tool's schema. Bounded in time, whatever schema and arguments are.
+
+jsonschema says it; with the extra `fast`, jsonschema-rs is asked first, and its yes is enough (its regular
+expressions run in linear time). Nothing is fetched: references were found to be local when the request was read.
+Patterns run in the `regex` module, which can be told to give up.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from ..model import ToolSet
+
+_SECONDS = 0.025  # for one call, on the event loop
+_PATTERN_SECONDS = 0.01
+_MAX_VALUES = 20_000  # JSON values in one call's arguments
+_MAX_FAULTS = 3
+_MAX_TEXT = 300
+_TOO_LONG = "(root): checking takes too long; the schema's patterns or the arguments are too large"
+
+
+class _TookTooLongError(Exception):
+    """The time for one check is used up."""
+
+
+class ArgumentChecker:
+    """Checks calls of one tool set. Made once for a tool list and kept; validators are compiled at first use."""
+
+    def __init__(self, tools: ToolSet) -> None:
+        self._tools = tools
+        self._compiled: dict[str, tuple[Any, Any]] = {}
+        self._deadline = 0.0
+
+    def faults(self, name: str, arguments: str) -> list[str]:
+        """What is wrong, as `path: message`, at most three; empty when the arguments fit or the tool is unknown.
+
+        `arguments` is JSON text. A path is such as `items[0].city`, or `(root)`.
+        """
+        tool = self._tools.by_name.get(name)
+        if tool is None:
+            return []
+        try:
+            value = msgspec.json.decode(arguments)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return [f"(root): not JSON: {error}"]
+        if not isinstance(value, dict):
+            return ["(root): arguments must be an object"]
+        if _is_large(value):
+            return [_TOO_LONG]
+        validator, quick = self._validators(name)
+        if quick is not None and _quick_yes(quick, value):
+            return []
+        self._deadline = time.perf_counter() + _SECONDS
+        found: list[str] = []
+        try:
+            found += [
+                f"{_path(fault.absolute_path)}: {_short(fault.message)}"
+                for fault in itertools.islice(validator.iter_errors(value), _MAX_FAULTS)
+            ]
+        except (_TookTooLongError, RecursionError):
+            found.append(_TOO_LONG)
+        return found
+
+    def _validators(self, name: str) -> tuple[Any, Any]:
+        made = self._compiled.get(name)
+        if made is None:
+            schema = self._tools.by_name[name].parameters
+            made = self._compiled[name] = (self._slow(schema), _quick(schema))
+        return made
+
+    def _slow(self, schema: dict[str, Any]) -> Any:
+        import jsonschema
+        import referencing
+        import regex  # noqa: F401 - now, not within the time for a check
+
+        base = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        rules = {keyword: self._timed(_RULES.get(keyword, rule)) for keyword, rule in dict(base.VALIDATORS).items()}
+        cls: Any = jsonschema.validators.extend(base, rules)  # type: ignore[no-untyped-call]
+        return cls(schema, registry=referencing.Registry())
+
+    def _timed(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            if time.perf_counter() > self._deadline:
+                raise _TookTooLongError
+            yield from rule(validator, value, instance, schema) or ()
+
+        return check
+
+
+@functools.lru_cache(maxsize=64)
+def _checker(_key: bytes, tools: _Identity) -> ArgumentChecker:
+    return ArgumentChecker(tools.tools)
+
+
+class _Identity:
+    """A tool set as a key: the bytes it came from say what it is."""
+
+    __slots__ = ("names", "tools")
+
+    def __init__(self, tools: ToolSet) -> None:
+        self.tools = tools
+        self.names = tuple(tools.by_name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+
+def checker_for(tools_raw: bytes, tools: ToolSet) -> ArgumentChecker:
+    """The checker of a tool list, which is told apart by its bytes."""
+    return _checker(tools_raw, _Identity(tools))
+
+
+def _quick(schema: dict[str, Any]) -> Any:
+    """jsonschema-rs's validator, or None where it is not installed or does not take the schema."""
+    try:
+        import jsonschema_rs
+    except ImportError:
+        return None
+
+    def nothing(uri: str) -> Any:
+        raise ValueError(f"{uri} is not fetched")
+
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=nothing, pattern_options=jsonschema_rs.RegexOptions())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_large(value: Any) -> bool:
+    """Whether there are more values than can be checked in time."""
+    left = _MAX_VALUES
+    stack = [value]
+    while stack:
+        at = stack.pop()
+        inner = list(at.values()) if isinstance(at, dict) else at if isinstance(at, list) else ()
+        left -= len(inner)
+        if left < 0:
+            return True
+        stack += [item for item in inner if isinstance(item, (dict, list))]
+    return False
+
+
+def _quick_yes(validator: Any, value: Any) -> bool:
+    try:
+        return bool(validator.is_valid(value))
+    except (ValueError, OverflowError, RecursionError):
+        return False
+
+
+def _pattern(validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if validator.is_type(instance, "string") and not _matches(pattern, instance):
+        yield ValidationError(f"{_short(repr(instance))} does not match {_short(repr(pattern))}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, schema in patterns.items():
+        for name, value in instance.items():
+            if _matches(pattern, name):
+                yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _unique_items(validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    """Linear; jsonschema compares each item with each other."""
+    from jsonschema import ValidationError
+
+    if wanted and validator.is_type(instance, "array"):
+        seen = {msgspec.json.encode(_canonical(item), order="sorted") for item in instance}
+        if len(seen) != len(instance):
+            yield ValidationError(f"{_short(repr(instance))} has items that are not unique")
+
+
+def _canonical(value: Any) -> Any:
+    """JSON numbers are equal by value: 1 is 1.0, and not true."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _canonical(item) for name, item in value.items()}
+    return value
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "uniqueItems": _unique_items,
+}
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(pattern: str) -> Any:
+    import regex
+
+    try:
+        return regex.compile(pattern)
+    except (regex.error, OverflowError, RecursionError):
+        return None
+
+
+def _matches(pattern: str, text: str) -> bool:
+    compiled = _compiled(pattern)
+    if compiled is None:
+        return True  # JavaScript's own syntax that cannot be run here is not held against the model
+    try:
+        return compiled.search(text, timeout=_PATTERN_SECONDS) is not None
+    except TimeoutError:
+        raise _TookTooLongError from None
+
+
+def _path(path: Any) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return _short(text.removeprefix(".")) or "(root)"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"

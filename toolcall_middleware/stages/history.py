@@ -1,0 +1,227 @@
+"""A conversation as a text backend takes it: calls and results become text, and the rest what chat templates accept.
+
+One turn is a run of assistant messages and all that follows before the next one. Its results go into one message right
+after it, in the order of its calls, whatever the order they came in. Takes messages as `conversation` has checked them
+and changes none of them: what differs is a new message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..model import ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..formats.base import ToolFormat
+
+Message = dict[str, Any]
+Parts = list[dict[str, Any]]
+
+NO_RESULT = "(no result was returned for this call)"
+
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
+_REASONING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+
+def plain(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None) -> tuple[str, list[Message]]:
+    """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role."""
+    system: list[str] = []
+    rest: list[Message] = []
+    for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes):
+        role, content = message["role"], _plain_content(message)
+        if role in _SYSTEM_ROLES:
+            system.append(content if isinstance(content, str) else _only_text(content))
+        elif rest and rest[-1]["role"] == role:
+            rest[-1]["content"] = appended(rest[-1]["content"], content)
+        else:
+            rest.append({"role": role, "content": content})
+    return joined(system), rest
+
+
+def without_calls(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None) -> list[Message]:
+    """The messages with calls and results as text. The others are the same objects, in the same order."""
+    out: list[Message] = []
+    turns = _turns(messages)
+    answered = {message["tool_call_id"] for turn in turns for message in turn.results}
+    names: dict[str, str] = {}
+    for turn in turns:
+        calls: list[ToolCall] = []
+        for message in turn.assistant:
+            own = [_call(call) for call in message.get("tool_calls") or ()]
+            calls += own
+            out.append(_with_text_calls(message, fmt.render_calls(own)) if own else message)
+        names.update((call.id, call.name) for call in calls if call.id is not None)
+        # Calls at the very end are not answered yet; calls that the conversation went past never will be.
+        never = {call.id for call in calls} - answered if turn.results or turn.others else set()
+        results, media = _paired(calls, turn.results, names, never, max_result_bytes)
+        if results:
+            text = fmt.render_results(results)
+            out.append({"role": "user", "content": [_text_part(text), *media] if media else text})
+        out += turn.others
+    return out
+
+
+def joined(texts: Iterable[str]) -> str:
+    """The texts that are not blank, a blank line between two."""
+    return "\n\n".join(text for text in texts if text and not text.isspace())
+
+
+def appended(content: str | Parts, more: str | Parts) -> str | Parts:
+    """Two contents as one: strings joined by a blank line, parts put into one list."""
+    if isinstance(content, str) and isinstance(more, str):
+        return joined([content, more])
+    return [*_as_parts(content), *_as_parts(more)]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Assistant messages (none before the first), then the results and the other messages up to the next turn."""
+
+    assistant: list[Message] = field(default_factory=list)
+    results: list[Message] = field(default_factory=list)
+    others: list[Message] = field(default_factory=list)
+
+
+def _turns(messages: Sequence[Message]) -> list[_Turn]:
+    turn = _Turn()
+    turns = [turn]
+    for message in messages:
+        match message["role"]:
+            case "assistant":
+                if turn.results or turn.others:
+                    turn = _Turn()
+                    turns.append(turn)
+                turn.assistant.append(message)
+            case "tool":
+                turn.results.append(message)
+            case _:
+                turn.others.append(message)
+    return turns
+
+
+def _call(call: dict[str, Any]) -> ToolCall:
+    function = call["function"]
+    return ToolCall(function["name"], function["arguments"], call["id"])
+
+
+def _with_text_calls(message: Message, calls: str) -> Message:
+    kept = {key: value for key, value in message.items() if key not in {"tool_calls", "function_call", "content"}}
+    content = _content(message.get("content"))
+    if isinstance(content, str):
+        # One line break, as the models' own templates have it: the text and the calls were one answer.
+        return {**kept, "content": f"{content}\n{calls}" if content.strip() else calls}
+    return {**kept, "content": [*content, _text_part(calls)]}
+
+
+def _paired(
+    calls: list[ToolCall], messages: list[Message], names: dict[str, str], never: set[str | None], limit: int | None
+) -> tuple[list[ToolResult], Parts]:
+    """The turn's results in the order of its calls, then those of earlier calls; and the images and the like in them.
+
+    never: ids of calls that no result of the conversation answers; the model is told.
+    """
+    by_id: dict[str | None, deque[Message]] = {}
+    for message in messages:
+        by_id.setdefault(message["tool_call_id"], deque()).append(message)
+    results: list[ToolResult] = []
+    media: Parts = []
+
+    def add(message: Message, name: str) -> None:
+        text, other = _result_content(message.get("content"))
+        error = message.get("is_error") is True
+        results.append(ToolResult(name, _cut(text, limit), message["tool_call_id"], error))
+        media.extend(other)
+
+    for call in calls:
+        if queue := by_id.get(call.id):
+            add(queue.popleft(), call.name)
+        elif call.id in never:
+            results.append(ToolResult(call.name, NO_RESULT, call.id))
+    for id_, queue in by_id.items():
+        for message in queue:
+            add(message, names.get(id_ or "", "unknown"))
+    return results, media
+
+
+def _result_content(content: Any) -> tuple[str, Parts]:
+    """A result's text, and its parts that are no text. Any JSON value may be a result."""
+    if isinstance(content, str):
+        return content, []
+    if not isinstance(content, list) or not content:
+        return _json(content), []
+    media = [part for part in content if _is_media(part)]
+    texts = [text for part in content if (text := _part_text(part)) is not None]
+    return ("\n".join(texts), media) if len(texts) + len(media) == len(content) else (_json(content), [])
+
+
+def _is_media(value: Any) -> bool:
+    """Whether it is a part such as `{"type": "image_url", "image_url": {…}}`: its type names its field."""
+    return isinstance(value, dict) and isinstance(kind := value.get("type"), str) and isinstance(value.get(kind), dict)
+
+
+def _part_text(part: Any) -> str | None:
+    """The text of a part, None of another."""
+    match part:
+        case {"type": "refusal", "refusal": str(text)}:
+            return text
+        case {"type": str(kind), "text": str(text)} if kind in _TEXT_TYPES:
+            return text
+    return None
+
+
+def _cut(text: str, limit: int | None) -> str:
+    """At most `limit` bytes of UTF-8, cut at the end of a line where one is near, and a notice of what is missing."""
+    if limit is None or len(text) * 4 <= limit:
+        return text
+    whole = text.encode()
+    if len(whole) <= limit:
+        return text
+    head = whole[:limit].decode(errors="ignore")
+    line_end = head.rfind("\n") + 1
+    if line_end > len(head) // 2:
+        head = head[:line_end]
+    notice = f"[{len(whole) - len(head.encode())} bytes of this result were cut off here]"
+    return f"{head}{notice}" if not head or head.endswith("\n") else f"{head}\n{notice}"
+
+
+def _plain_content(message: Message) -> str | Parts:
+    content = message.get("content")
+    if message["role"] == "assistant":
+        if not content and isinstance(refusal := message.get("refusal"), str):
+            return refusal
+        if isinstance(content, list):
+            content = [part for part in content if part.get("type") not in _REASONING_TYPES]
+    return _content(content)
+
+
+def _content(content: Any) -> str | Parts:
+    """A string, or the parts where some hold more than text."""
+    if not isinstance(content, list):
+        return content or ""
+    return _only_text(content) if all(_part_text(part) is not None for part in content) else content
+
+
+def _only_text(parts: Parts) -> str:
+    texts = [text if (text := _part_text(part)) is not None else _json(part) for part in parts]
+    return "\n".join(text for text in texts if text)
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _as_parts(content: str | Parts) -> Parts:
+    if isinstance(content, str):
+        return [_text_part(content)] if content else []
+    return content
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

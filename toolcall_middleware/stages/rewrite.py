@@ -1,0 +1,464 @@
+"""A backend's stream of chunks becomes the client's: content and tool_call deltas, finish reasons, one `[DONE]`.
+
+A chunk in which nothing is to be changed leaves with its own bytes. What is changed keeps its unknown fields: those of
+the chunk stay on each chunk made from it, those of its choice (logprobs, token ids) and of its delta leave once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+from ..wire import openai
+from ..wire.openai import Fields, Shape, Shell
+from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
+from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
+from .usage import UsageMeter, usage_chunk
+
+_encode = msgspec.json.encode
+_MAX_UNLIKE = 16
+_OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
+_ASSISTANT = openai.raw("assistant")
+
+
+@dataclass(slots=True)
+class _Choice:
+    answer: ChoiceAnswer
+    has_role: bool = False  # the client knows its role
+    finished: bool = False  # ... and its finish_reason
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a chunk says of one choice. `unchanged`: the client may get it as it came."""
+
+    choice: _Choice
+    fields: Fields
+    delta: Fields
+    text: str
+    ops: list[Op]
+    reason: str | None
+    unchanged: bool
+
+
+@dataclass(slots=True)
+class _Known:
+    """A chunk that others may resemble in all but their content. `shape` is that of its whole event."""
+
+    shape: Shape
+    part: _Part
+    top: Fields
+    shell: Shell
+    met: bool = False  # there was another one like it
+    silent: bool = False  # nothing of it leaves where its text says nothing yet
+    frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
+
+
+class StreamRewriter:
+    """Bytes of the backend's event stream in, bytes for the client out. One per try.
+
+    make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
+    for. hold: nothing leaves until each of them has a call; until_end: or until the answer is over. legacy: calls leave
+    as the deprecated `function_call`. as_object: arguments are a JSON object, in the call's last delta.
+    max_bytes: of one event, and of what is held. Never raises: `failed` tells why the answer cannot go on.
+    """
+
+    def __init__(
+        self,
+        make_choice: Callable[[], ChoiceAnswer],
+        usage: UsageMeter,
+        *,
+        include_usage: bool,
+        choices: int = 1,
+        hold: bool = False,
+        until_end: bool = False,
+        legacy: bool = False,
+        as_object: bool = False,
+        reasoning_field: str | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._make_choice = make_choice
+        self._usage = usage
+        self._include_usage = include_usage
+        self._expected = choices
+        self._hold = hold
+        self._until_end = until_end
+        self._legacy = legacy
+        self._as_object = as_object
+        self._reasoning_field = reasoning_field or "reasoning"
+        self._reader = EventReader(max_bytes)
+        self._limit = max_bytes
+        self._choices: dict[int, _Choice] = {}
+        self._top: Fields = {}  # the last chunk without its choices and usage
+        self._known: _Known | None = None
+        self._unlike = 0  # chunks in a row of which none was like the one before, for there are logprobs in each
+        self._usage_event = b""  # the backend's own, if it can go to the client as it is
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._over = False  # the backend said [DONE], or failed
+        self.stopped = False  # nothing that the backend could still send is wanted
+        self.failed: ToolCallError | None = None
+
+    # -- what the exchange asks ----------------------------------------------------------------------------------
+
+    @property
+    def read_markup(self) -> bool:
+        """Whether calls were read from text, and none was the backend's own."""
+        answers = [choice.answer for choice in self._choices.values()]
+        own = any(answer.native is not None and answer.native.seen for answer in answers)
+        return not own and any(answer.calls for answer in answers)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the checks let pass."""
+        return [warning for choice in self._choices.values() for warning in choice.answer.warnings]
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether every choice has a call."""
+        return bool(self._choices) and all(choice.answer.calls for choice in self._choices.values())
+
+    @property
+    def begun(self) -> bool:
+        """Whether the backend has answered at all."""
+        return bool(self._choices)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the backend's stream came to its own end."""
+        return self.begun and self.failed is None and (self._over or self._all_finished)
+
+    @property
+    def held_text(self) -> str:
+        """What the model wrote instead of a call."""
+        return "\n".join(held for choice in self._choices.values() if (held := choice.answer.held_text))
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the backend."""
+        known = self._known
+        if known is not None and not self._reader.buffer and not self._hold:
+            # What nearly every engine sends: one event a message, and it is like the one before.
+            text = known.shape.content(data)
+            if text is not None:
+                return self._text_chunk(data, known, text)
+        out: list[bytes] = []
+        try:
+            events = self._reader.feed(data)
+        except TooLargeError:
+            message = f"An event of the backend's stream exceeds max_response_bytes ({self._limit})."
+            self._fail(ToolCallError("upstream_error", message))
+            return b""
+        for event in events:
+            if self._over:
+                break
+            self._event(event, out)
+        self._see_stop()
+        return self._let(out, all_there=len(self._choices) >= self._expected)
+
+    def finish(self, *, cut: bool = False) -> bytes:
+        """The end of the backend's stream: what is held back and missing finish reasons. `end` follows, or an error.
+
+        cut: the stream broke off. Then no choice is finished that the backend did not finish.
+        """
+        out: list[bytes] = []
+        for event in self._reader.finish():
+            if not self._over and not self.stopped:
+                # It has no blank line of its own.
+                self._event(ServerEvent(event.raw + b"\n\n", event.data, event.name), out)
+        lost = cut or not self.complete
+        for index, choice in self._choices.items():
+            if not choice.finished:
+                broken = lost and not choice.answer.stopped
+                ops, reason = choice.answer.finish(None, lost=broken)
+                self._blame(choice)
+                choice.finished = not broken and self.failed is None
+                told = reason if choice.finished else None
+                self._put(_Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False), out)
+        if self._until_end and not lost and self.failed is None:
+            self._over = True
+        return self._let(out, all_there=True)
+
+    def end(self) -> bytes:
+        """The usage chunk, if the client asked for it, and `[DONE]`. Once, and last."""
+        if not self._include_usage:
+            return DONE
+        return (self._usage_event or usage_chunk(self._top, self._usage)) + DONE
+
+    @property
+    def _all_finished(self) -> bool:
+        return all(choice.finished for choice in self._choices.values())
+
+    def _see_stop(self) -> None:
+        choices = self._choices.values()
+        if any(choice.answer.stopped for choice in choices):
+            done = all(choice.answer.stopped or choice.finished for choice in choices)
+            self.stopped = done and len(choices) >= self._expected
+
+    def _end_events(self) -> None:
+        """Whatever else the backend sends is not read."""
+        self._over = True
+        self._known = None
+
+    def _fail(self, error: ToolCallError) -> None:
+        self.failed = error
+        self._end_events()
+
+    def _blame(self, choice: _Choice) -> None:
+        """A fault of the model that a setting makes an error ends the whole answer."""
+        if choice.answer.fault is not None:
+            self._fail(choice.answer.fault)
+
+    def _let(self, out: list[bytes], *, all_there: bool) -> bytes:
+        """Let `out` go, or keep it until every choice has a call."""
+        if self._hold:
+            self._held += out
+            self._held_size += sum(map(len, out))
+            if self._limit is not None and self._held_size > self._limit:
+                message = f"What came before the first call exceeds max_response_bytes ({self._limit})."
+                self._fail(ToolCallError("upstream_error", message))
+            over = self._until_end and self._over and self.failed is None
+            if not (all_there and self.satisfied) and not over:
+                return b""
+            self._hold = False
+            out, self._held = self._held, []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    # -- events in -----------------------------------------------------------------------------------------------
+
+    def _event(self, event: ServerEvent, out: list[bytes]) -> None:
+        data = event.data
+        if data is None:
+            out.append(event.raw)
+            return
+        known = self._known
+        if known is not None and (text := known.shape.content(event.raw)) is not None:
+            out.append(self._text_chunk(event.raw, known, text))
+            return
+        if data.strip() == b"[DONE]":
+            self._end_events()
+            return
+        top = openai.read_object(data)
+        if event.name == "error" or (top is not None and not openai.is_null(top.get("error"))):
+            self._fail(openai.read_error(data))
+        elif top is None:
+            out.append(event.raw)
+        else:
+            self._chunk(event, top, out)
+
+    def _text_chunk(self, raw: bytes, known: _Known, text: str) -> bytes:
+        """What leaves for the event `raw`, which differs from an earlier one in its content alone."""
+        news = self._top is not known.top and self._turn_to(known.top)
+        part = known.part
+        choice = part.choice
+        known.met = True
+        if choice.finished:
+            return b""
+        if self._include_usage:
+            self._usage.wrote(text)
+        answer = choice.answer
+        ops = answer.feed(text)
+        if not answer.stopped:
+            if len(ops) == 1:
+                op = ops[0]
+                if type(op) is Content:
+                    if op.text == text:
+                        return raw
+                    if (frame := known.frames.get(-1)) is not None:
+                        return frame[0] + openai.encode(op.text) + frame[1]
+                elif type(op) is Arguments and (frame := known.frames.get(op.index)) is not None:
+                    return frame[0] + openai.encode(op.text) + frame[1]
+            elif not ops and text and known.silent and not news:
+                return b""
+        self._see_stop()
+        if _is_plain(ops, text):
+            return raw
+        part.text, part.ops = text, ops
+        out: list[bytes] = []
+        self._put(part, out, shell=known.shell, news=news)
+        self._expect(known, silent=not out)
+        self._blame(choice)
+        return b"".join(out)
+
+    def _expect(self, known: _Known, *, silent: bool) -> None:
+        """Prepare for more chunks like this one: with no effect, or with one piece of text or arguments."""
+        op = known.part.ops[-1] if known.part.ops else None
+        if op is None:
+            known.silent = silent
+        elif known.part.delta.keys() <= {"content", "role"}:
+            shell = known.shell
+            if type(op) is Content:
+                known.frames[-1] = (shell.before + b'{"content":', b"}" + shell.after)
+            elif type(op) is Arguments and not op.custom and not self._as_object:
+                begin, end = self._around_arguments(op)
+                known.frames = {op.index: (shell.before + begin, end + shell.after)}
+
+    def _chunk(self, event: ServerEvent, top: Fields, out: list[bytes]) -> None:
+        counted = not openai.is_null(top.get("usage"))
+        good = counted and self._usage.saw(openai.read_value(top["usage"]))
+        choices = openai.read_objects(top.get("choices"))
+        if not choices:
+            if not counted:
+                out.append(event.raw)
+                return
+            # For the end of the stream, wherever it stands here.
+            self._usage_event = event.raw if good and choices is not None else b""
+            self._top = self._top or top
+            return
+        parts = [part for fields in choices if (part := self._part(fields)) is not None]
+        news = self._turn_to(top)
+        if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
+            out.append(event.raw)
+            for part in parts:
+                part.choice.has_role = True
+        else:
+            for part in parts:
+                self._put(part, out, news=news)
+                news = False
+        if len(choices) == len(parts) == 1 and not counted:
+            self._learn(event, parts[0])
+        for part in parts:
+            self._blame(part.choice)
+
+    def _part(self, fields: Fields) -> _Part | None:
+        """A choice of a chunk, read by its parser; None after the end of that choice."""
+        index = openai.read_value(fields.get("index"))
+        unchanged = isinstance(index, int)
+        if not isinstance(index, int):
+            index, fields = 0, {"index": openai.raw(0), **fields}
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _Choice(self._make_choice())
+        if choice.finished:
+            return None
+        delta = openai.read_object(fields.get("delta"))
+        if delta is None:
+            unchanged, delta = False, {}
+        text = openai.read_text(delta.get("content")) or ""
+        ops: list[Op] = []
+        if text:
+            self._usage.wrote(text)
+            ops = choice.answer.feed(text)
+        plain = _is_plain(ops, text)
+        if choice.answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
+            calls, delta = take_calls(delta)
+            plain = plain and not calls
+            ops += choice.answer.feed_calls(calls)
+        # Some engines send an empty finish_reason until the end.
+        reason = told = openai.read_text(fields.get("finish_reason")) or None
+        if told is not None:
+            last, reason = choice.answer.finish(told)
+            ops += last
+            if choice.answer.fault is None:
+                choice.finished = True
+            else:
+                reason = None
+        unchanged = unchanged and (plain and _is_plain(ops, text)) and reason == told
+        if not choice.has_role and openai.is_null(delta.get("role")):
+            unchanged = False
+        return _Part(choice, fields, delta, text, ops, reason, unchanged)
+
+    def _turn_to(self, top: Fields) -> bool:
+        """Keep the head of this chunk. True when it holds something that the last one did not."""
+        last, self._top = self._top, top
+        return last is not top and any(
+            name not in openai.HEAD
+            and name not in {"choices", "usage"}
+            and not openai.is_null(value)
+            and last.get(name) != value
+            for name, value in top.items()
+        )
+
+    def _learn(self, event: ServerEvent, part: _Part) -> None:
+        """Remember this chunk: most of an answer looks like it."""
+        content = part.delta.get("content")
+        if self._known is not None:
+            self._unlike = 0 if self._known.met else self._unlike + 1
+        if self._unlike == _MAX_UNLIKE or not part.text:
+            return
+        if part.reason is None and content is not None and event.data is not None:
+            shape = Shape.of(event.data, content)
+            shape = None if shape is None else shape.in_event(event.raw, event.data)
+            self._known = None if shape is None else _Known(shape, part, self._top, Shell(self._top, part.fields))
+
+    # -- chunks out ----------------------------------------------------------------------------------------------
+
+    def _put(self, part: _Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
+        """Chunks for what a part has become. `shell`: of its fields. `news`: its chunk's own fields must leave."""
+        choice, fields, reason = part.choice, part.fields, part.reason
+        rest = {name: value for name, value in part.delta.items() if name != "content" or not part.text}
+        if choice.has_role:
+            rest.pop("role", None)
+        else:
+            rest["role"] = _ASSISTANT
+            choice.has_role = True
+        bare = {"index": fields["index"]}
+        if shell is None:
+            # A finish_reason has a chunk of its own, and what stands beside it goes there.
+            shell = Shell(self._top, bare if reason is not None else fields)
+        for number, op in enumerate(part.ops):
+            delta = self._delta(op)
+            if number == 0 and rest:
+                delta = _encode({**rest, **(openai.read_object(delta) or {})})
+            elif number == 1:
+                shell = Shell(self._top, bare)
+            out.append(shell.around(delta))
+        if not part.ops:
+            extras = reason is None and any(
+                name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items()
+            )
+            if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
+                out.append(shell.around(_encode(rest)))
+        if reason is not None:
+            out.append(self._finish_chunk(fields, reason))
+
+    def _finish_chunk(self, fields: Fields, reason: str) -> bytes:
+        """An empty delta with the finish_reason."""
+        choice = {**fields, "delta": {}, "finish_reason": reason}
+        body = {name: value for name, value in self._top.items() if name != "usage"}
+        return openai.event(_encode({**body, "choices": [choice]}))
+
+    def _around_arguments(self, op: Arguments) -> tuple[bytes, bytes]:
+        if self._legacy:
+            return b'{"function_call":{"arguments":', b"}}"
+        if op.custom:
+            return b'{"tool_calls":[{"index":%d,"custom":{"input":' % op.index, b"}}]}"
+        return b'{"tool_calls":[{"index":%d,"function":{"arguments":' % op.index, b"}}]}"
+
+    def _delta(self, op: Op) -> bytes:
+        match op:
+            case Arguments(_, text):
+                before, after = self._around_arguments(op)
+                if self._as_object and not op.custom:
+                    # They are complete: a call leaves at its end then. Half an emoji stays an escape.
+                    return before + text.encode("utf-8", "backslashreplace") + after
+                return before + openai.encode(text) + after
+            case Content(text):
+                return b'{"content":' + openai.encode(text) + b"}"
+            case Thought(text):
+                return openai.encode({self._reasoning_field: text})
+            case Opened(index, call_id, name, custom):
+                if self._legacy:
+                    return openai.encode({"function_call": {"name": name, "arguments": ""}})
+                kind, key = ("custom", "input") if custom else ("function", "arguments")
+                call = {"index": index, "id": call_id, "type": kind, kind: {"name": name, key: ""}}
+                return openai.encode({"tool_calls": [call]})
+
+
+def take_calls(message: Fields) -> tuple[list[Any], Fields]:
+    """The backend's own calls in a delta or message, and the rest of it."""
+    rest = {name: value for name, value in message.items() if name not in {"tool_calls", "function_call"}}
+    calls = openai.read_value(message.get("tool_calls"))
+    if isinstance(calls, list) and calls:
+        return calls, rest
+    single = openai.read_value(message.get("function_call"))
+    return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
+
+
+def _is_plain(ops: list[Op], text: str) -> bool:
+    """Whether the client gets just the text that came."""
+    return not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text

@@ -1,0 +1,187 @@
+"""A backend's whole answer becomes the client's. The text goes through the same parser as a stream's, in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..wire import openai
+from ..wire.openai import Fields
+from ..wire.sse import DONE
+from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
+from .rewrite import take_calls
+from .usage import UsageMeter
+
+_encode = msgspec.json.encode
+_ASSISTANT = openai.raw("assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """A rewritten answer. `satisfied`: every choice has a call. `text` is what was written instead of one.
+
+    read_markup: calls were read from text, and none was the backend's own. warnings: what the checks let pass.
+    """
+
+    body: bytes
+    calls: int
+    satisfied: bool
+    text: str
+    read_markup: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def rewrite_whole(
+    data: bytes,
+    make_choice: Callable[[], ChoiceAnswer],
+    usage: UsageMeter,
+    *,
+    legacy: bool = False,
+    indexed: bool = False,
+    as_object: bool = False,
+    reasoning_field: str | None = None,
+) -> WholeAnswer | None:
+    """The answer for the client, or None when `data` is no chat completion.
+
+    as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
+    calls carry their `index` as in a stream (profile gateway). Raises ToolCallError for a fault of the model that a
+    setting makes an error.
+    """
+    top = openai.read_object(data)
+    choices = _choices(top)
+    if top is None or choices is None:
+        return None
+    answers: list[ChoiceAnswer] = []
+    made: list[Fields] = []
+    for choice, given in choices:
+        message = given
+        text = _text_of(message.get("content"))
+        usage.wrote(text)
+        answer = make_choice()
+        answers.append(answer)
+        ops = answer.feed(text)
+        if answer.native is not None:
+            own, message = take_calls(message)
+            ops += answer.feed_calls(own)
+        last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
+        if answer.fault is not None:
+            raise answer.fault
+        shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
+        if as_object:
+            _open_arguments(shown)
+        made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
+    body: dict[str, Any] = {**top, "choices": made}
+    if not usage.saw(openai.read_value(top.get("usage"))) and (total := usage.total()) is not None:
+        body["usage"] = total
+    return WholeAnswer(
+        _encode(body),
+        calls=sum(answer.calls for answer in answers),
+        satisfied=all(answer.calls for answer in answers),
+        text="\n".join(held for answer in answers if (held := answer.held_text)),
+        read_markup=any(answer.calls for answer in answers)
+        and not any(answer.native is not None and answer.native.seen for answer in answers),
+        warnings=tuple(warning for answer in answers for warning in answer.warnings),
+    )
+
+
+def as_stream(data: bytes) -> bytes | None:
+    """A backend's whole answer as the stream that was asked for; None when `data` is no chat completion."""
+    top = openai.read_object(data)
+    choices = _choices(top)
+    if top is None or choices is None:
+        return None
+    head = {**top, "object": "chat.completion.chunk"}
+    usage = head.pop("usage", None)
+    events: list[dict[str, Any]] = []
+    for choice, message in choices:
+        text = _text_of(message.get("content"))
+        delta = {**message, "content": openai.raw(text)} if text else message
+        index = choice.pop("index", openai.raw(0))
+        rest = {name: value for name, value in choice.items() if name != "message"}
+        events.append({**head, "choices": [{"index": index, "delta": delta, "finish_reason": None}]})
+        events.append({**head, "choices": [{"index": index, **rest, "delta": {}}]})
+    if usage is not None:
+        events.append({**head, "choices": [], "usage": usage})
+    return b"".join(openai.event(_encode(event)) for event in events) + DONE
+
+
+def _open_arguments(message: dict[str, Any]) -> None:
+    """Arguments as the JSON that their string holds."""
+    calls = openai.read_value(message.get("tool_calls"))
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call.get("function"), dict) and isinstance(call["function"].get("arguments"), str):
+            call["function"]["arguments"] = _as_json(call["function"]["arguments"])
+    if calls:
+        message["tool_calls"] = calls
+
+
+def _as_json(text: str) -> msgspec.Raw:
+    # Half an emoji, which has no bytes, stays an escape.
+    return msgspec.Raw(text.encode("utf-8", "backslashreplace"))
+
+
+def _choices(top: Fields | None) -> list[tuple[Fields, Fields]] | None:
+    """Each choice with its message; None when it is no chat completion."""
+    choices = openai.read_objects(top.get("choices")) if top is not None else None
+    if not choices:
+        return None
+    pairs: list[tuple[Fields, Fields]] = []
+    for choice in choices:
+        message = openai.read_object(choice.get("message"))
+        if message is None:
+            return None
+        pairs.append((choice, message))
+    return pairs
+
+
+def _text_of(content: msgspec.Raw | None) -> str:
+    """A message's text: a string, or the text parts of a list."""
+    value = openai.read_value(content)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return ""
+
+
+def _fold(
+    message: Fields, ops: list[Op], text: str, *, legacy: bool, indexed: bool, reasoning: str | None
+) -> dict[str, Any]:
+    """The message with what the operations say; where that is what it said before, its bytes stay."""
+    content: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    arguments: list[list[str]] = []
+    for op in ops:
+        match op:
+            case Content(piece):
+                content.append(piece)
+            case Thought(piece):
+                thoughts.append(piece)
+            case Opened(index, call_id, name, custom):
+                kind = "custom" if custom else "function"
+                call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}}
+                calls.append({"index": index, **call} if indexed else call)
+                arguments.append([])
+            case Arguments(_, piece):
+                arguments[-1].append(piece)
+    for made_call, pieces in zip(calls, arguments, strict=True):
+        kind = made_call["type"]
+        made_call[kind]["input" if kind == "custom" else "arguments"] = "".join(pieces)
+    made: dict[str, Any] = {"role": _ASSISTANT, "content": openai.NULL, **message}
+    if openai.is_null(made["role"]):
+        made["role"] = _ASSISTANT
+    if thoughts:
+        field = reasoning or "reasoning"
+        made[field] = openai.raw((openai.read_text(message.get(field)) or "") + "".join(thoughts))
+    shown = "".join(content)
+    if shown != text or (calls and not shown):
+        made["content"] = openai.raw(shown or None if calls else shown)
+    if calls and legacy:
+        made["function_call"] = openai.raw(calls[0]["function"])
+    elif calls:
+        made["tool_calls"] = openai.raw(calls)
+    return made

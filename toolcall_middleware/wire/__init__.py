@@ -1,0 +1,1 @@
+"""Bytes to chunks and back. Knows no formats."""

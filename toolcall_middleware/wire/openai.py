@@ -1,0 +1,214 @@
+"""Chat-completion chunks and answers as bytes: read what matters, keep the rest to the byte.
+
+Values that nobody here looks at stay `msgspec.Raw`, so unknown fields survive with their spelling.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError, status_of
+
+Fields = dict[str, msgspec.Raw]
+
+_object = msgspec.json.Decoder(Fields)
+_objects = msgspec.json.Decoder(list[Fields])
+_text = msgspec.json.Decoder(str)
+_encode = msgspec.json.encode
+_SENTINEL = "\x00toolcall\x00"
+_SENTINEL_JSON = _encode(_SENTINEL)
+_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_MAX_SHOWN = 4000
+_ENVELOPE = frozenset({"message", "type", "param", "code"})
+NULL = msgspec.Raw(b"null")
+
+# What is the same in each chunk of an answer.
+HEAD = frozenset({"id", "object", "created", "model", "system_fingerprint", "service_tier"})
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_object(data: bytes | msgspec.Raw | None) -> Fields | None:
+    """A JSON object's fields, raw; None when `data` is no JSON object."""
+    if data is None:
+        return None
+    try:
+        return _object.decode(data)
+    except _FAILURES:
+        value = _lenient(data)
+        return _raw_fields(value) if isinstance(value, dict) else None
+
+
+def read_objects(data: bytes | msgspec.Raw | None) -> list[Fields] | None:
+    """A JSON array of objects; None when it is none."""
+    if data is None:
+        return None
+    try:
+        return _objects.decode(data)
+    except _FAILURES:
+        value = _lenient(data)
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            return None
+        return [_raw_fields(item) for item in value]
+
+
+def read_text(data: bytes | msgspec.Raw | None) -> str | None:
+    """A JSON string; None when it is none."""
+    if data is None:
+        return None
+    try:
+        return _text.decode(data)
+    except _FAILURES:
+        value = _lenient(data)
+        return value if isinstance(value, str) else None
+
+
+def read_value(data: bytes | msgspec.Raw | None) -> Any:
+    """Any JSON value; None when it cannot be read."""
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data)
+    except _FAILURES:
+        return _lenient(data)
+
+
+def is_null(data: msgspec.Raw | None) -> bool:
+    """Whether a field is absent or null."""
+    return data is None or bytes(data) == b"null"
+
+
+def _lenient(data: bytes | msgspec.Raw) -> Any:
+    """What engines write and msgspec does not read: NaN and -Infinity as logprobs, half an emoji, broken UTF-8."""
+    try:
+        return json.loads(bytes(data).decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _raw_fields(value: dict[str, Any]) -> Fields:
+    return {name: msgspec.Raw(json.dumps(item).encode()) for name, item in value.items()}
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """A value as raw JSON."""
+    return msgspec.Raw(encode(value))
+
+
+def encode(value: Any) -> bytes:
+    """A value as JSON. Half an emoji, which has no bytes, stays an escape."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+def with_field(body: bytes, name: str, value: Any) -> bytes:
+    """A JSON object with one field more."""
+    return _encode({**(read_object(body) or {}), name: value})
+
+
+def event(payload: bytes) -> bytes:
+    """One SSE event."""
+    return b"data: " + payload + b"\n\n"
+
+
+class Shell:
+    """A chunk of one choice around its delta, finish_reason null and without usage, as a whole SSE event."""
+
+    __slots__ = ("after", "before")
+
+    def __init__(self, top: Fields, choice: Fields) -> None:
+        inner = {**choice, "delta": msgspec.Raw(_SENTINEL_JSON), "finish_reason": NULL}
+        body: dict[str, Any] = {**top, "choices": [inner]}
+        body.pop("usage", None)
+        self.before, _, self.after = event(_encode(body)).partition(_SENTINEL_JSON)
+
+    def around(self, delta: bytes) -> bytes:
+        """A whole event."""
+        return b"".join((self.before, delta, self.after))
+
+
+class Shape:
+    """The bytes around `delta.content` in a chunk of one choice, to read its likes without parsing.
+
+    A chunk with the same bytes before and after, and one JSON string between, differs in its content only.
+    """
+
+    __slots__ = ("_after", "_before", "_begin", "_end")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self._before = before
+        self._after = after
+        self._begin = len(before)
+        self._end = -len(after)
+
+    @classmethod
+    def of(cls, data: bytes, content: msgspec.Raw) -> Shape | None:
+        """The shape of the chunk `data`, whose `delta.content` is `content`; None when it cannot be told."""
+        written = bytes(content)
+        at = data.find(b'"content"')
+        if at < 0:
+            return None
+        at = data.find(written, at + 9)
+        if at < 0:
+            return None
+        before, after = data[:at], data[at + len(written) :]
+        # The place that was found may be another one, in logprobs for instance.
+        probe = read_object(before + _SENTINEL_JSON + after)
+        choices = read_objects(probe.get("choices")) if probe else None
+        delta = read_object(choices[0].get("delta")) if choices else None
+        return cls(before, after) if delta and read_text(delta.get("content")) == _SENTINEL else None
+
+    def in_event(self, raw: bytes, data: bytes) -> Shape | None:
+        """The same with the bytes of the event `raw` around, whose data is `data`; None when it is not one line."""
+        before, _, after = raw.partition(data)
+        whole = before.endswith((b"data: ", b"data:")) and not after.strip(b"\r\n")
+        return Shape(before + self._before, self._after + after) if whole else None
+
+    def content(self, data: bytes) -> str | None:
+        """The content of a chunk (or event) of this shape, else None."""
+        if data.startswith(self._before) and data.endswith(self._after):
+            try:
+                return _text.decode(data[self._begin : self._end])
+            except _FAILURES:
+                return None
+        return None
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def read_error(data: bytes, status: int | None = None) -> ToolCallError:
+    """A backend's error, in whatever form it came, as one of ours. Its text is kept, and its code.
+
+    status: of the HTTP answer. An error in a stream has none, and its code tells.
+    """
+    value = read_value(data)
+    outer = value if isinstance(value, dict) else {}
+    inner = outer.get("error")
+    fields = inner if isinstance(inner, dict) else outer  # {"error": {"message"}}, or {"object": "error", "message"}
+    message = fields.get("message") or outer.get("detail") or inner  # FastAPI's {"detail"}, or {"error": "text"}
+    code, kind, param = fields.get("code"), fields.get("type"), fields.get("param")
+    if isinstance(code, bool) or not isinstance(code, str | int):
+        code = None
+    if status is None:
+        status = status_of(code)
+    if not isinstance(message, str | list | dict) or not message:
+        text = data.decode("utf-8", "replace").strip()[:_MAX_SHOWN]
+        message = text or f"The backend answered with status {status} and no text."
+    return ToolCallError(
+        code,
+        message if isinstance(message, str) else encode(message).decode(),
+        param=param if isinstance(param, str) else None,
+        status=status,
+        type=kind if isinstance(kind, str) and kind else None,
+        extra={name: item for name, item in fields.items() if name not in _ENVELOPE} if fields is inner else None,
+    )

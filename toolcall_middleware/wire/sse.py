@@ -1,0 +1,101 @@
+"""Server-sent events, as far as chat-completion streams use them (WHATWG HTML, 9.2.6).
+
+Bytes in, cut anywhere; events out, each with its own bytes, so that what is not changed can be forwarded as it came:
+the `raw` bytes of all events, joined, are the stream.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+# A line end and a blank line. What ends in a CR may go on with an LF: that one begins the next event, where it is an
+# empty line and says nothing. So nobody waits for it, and streams with lone CRs are as quick as others.
+_EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+
+DONE = b"data: [DONE]\n\n"
+
+
+class ServerEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event: `raw` is all its bytes with the blank line, `data` its data lines joined (None: it has none)."""
+
+    raw: bytes
+    data: bytes | None
+    name: str = ""
+
+
+class TooLargeError(Exception):
+    """An event is longer than the limit."""
+
+
+class EventReader:
+    """Splits a byte stream into events. One per response. `limit`: bytes that an unfinished event may take.
+
+    `buffer`: the bytes of the unfinished event.
+    """
+
+    __slots__ = ("_begun", "_limit", "_searched", "buffer")
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.buffer = bytearray()
+        self._limit = limit
+        self._searched = 0
+        self._begun = False
+
+    def feed(self, data: bytes) -> list[ServerEvent]:
+        """The events that are complete with `data`.
+
+        Raises TooLargeError when an unfinished one exceeds the limit and none is complete.
+        """
+        buffer = self.buffer
+        # What nearly every engine sends: one event a message, one line of data.
+        if not buffer and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n"):
+            if b"\r" not in data:
+                self._begun = True
+                return [ServerEvent(data, data[6:-2])]
+        buffer += data
+        events: list[ServerEvent] = []
+        begin = 0
+        # The last line end may have come without the blank line's.
+        found = _EVENT_END.search(buffer, max(0, self._searched - 1))
+        while found is not None:
+            end = found.end()
+            events.append(self._event(bytes(buffer[begin:end])))
+            begin = end
+            found = _EVENT_END.search(buffer, begin)
+        del buffer[:begin]
+        self._searched = len(buffer)
+        if self._limit is not None and len(buffer) > self._limit and not events:
+            raise TooLargeError
+        return events
+
+    def rest(self) -> bytes:
+        """The bytes of the unfinished event; they are no longer held."""
+        raw = bytes(self.buffer)
+        self.buffer.clear()
+        self._searched = 0
+        return raw
+
+    def finish(self) -> list[ServerEvent]:
+        """What the stream ended in the middle of: an event without its blank line counts (browsers drop it)."""
+        raw = self.rest()
+        return [self._event(raw)] if raw else []
+
+    def _event(self, raw: bytes) -> ServerEvent:
+        lines = _LINE_END.split(raw)
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        data: list[bytes] = []
+        name = ""
+        for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif line == b"data":
+                data.append(b"")
+            elif line.startswith(b"event:"):
+                name = line[6:].strip().decode("utf-8", "replace")
+        return ServerEvent(raw, b"\n".join(data) if data else None, name)
