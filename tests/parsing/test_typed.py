@@ -200,9 +200,9 @@ def test_json_of_its_own_type_comes_back(value: Any) -> None:
         assert math.isfinite(len(made))
 
 
-TYPE = st.sampled_from(["string", "integer", "x", None, 5, ["null", "string"], [None], {}])
-POINTER = st.sampled_from(["#", "#/", "#/properties/x", "#/anyOf/0", "x", "#/$defs/x", None, 5])
-SCHEMA = st.recursive(
+TYPE: st.SearchStrategy[Any] = st.sampled_from(["string", "integer", "x", None, 5, ["null", "string"], [None], {}])
+POINTER: st.SearchStrategy[Any] = st.sampled_from(["#", "#/", "#/properties/x", "#/anyOf/0", "x", "#/$defs/x", None, 5])
+SCHEMA: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from([None, True, {}, "x", {"type": "string"}]),
     lambda inner: st.fixed_dictionaries(
         {},
