@@ -17,7 +17,7 @@ from toolcall_middleware import parsing
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing import scanner as scanner_module
+from toolcall_middleware.parsing import code_marks, scan_state
 from toolcall_middleware.parsing.grammar import Grammar, compile_grammar
 
 from ..parsing.meter import CountedPattern, Meter
@@ -126,8 +126,8 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         meter.watch(patch, *ROOM)
-        patch.setattr(scanner_module, "compile_grammar", counted)
-        patch.setattr(scanner_module, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
+        patch.setattr(scan_state, "compile_grammar", counted)
+        patch.setattr(code_marks, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
         text = before + unit * max(1, size // len(unit))
         reader = registry.get("auto").parser(TOOLS, ParserOptions())
         for at in range(0, len(text), step or len(text)):

@@ -209,7 +209,9 @@ def test_work_grows_with_the_text_and_no_faster(
         meter = Meter()
         with monkeypatch.context() as patch:
             room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "notation", room + "literals", room + "gemma")
+            meter.watch(
+                patch, room + "scanner", room + "code_marks", room + "notation", room + "literals", room + "gemma"
+            )
             text = "<|tool_call>call:f{" + begin + unit * (size // len(unit))
             scanner = CALLS.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -216,7 +216,7 @@ def test_work_grows_with_the_text_and_no_faster(
         meter = Meter()
         with monkeypatch.context() as patch:
             room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "harmony")
+            meter.watch(patch, room + "scanner", room + "code_marks", room + "harmony")
             text = begin + unit * (size // len(unit))
             scanner = MESSAGES.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -308,7 +308,7 @@ def test_a_long_string_in_pieces_costs_linear_work(unit: str, monkeypatch: pytes
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            meter.watch(patch, "toolcall_middleware.parsing.json_stream")
+            meter.watch(patch, "toolcall_middleware.parsing.json_stream", "toolcall_middleware.parsing.json_words")
             reader = JsonReader()
             out: list[str] = []
             text = '{"a": "' + unit * (size // len(unit)) + '"}'

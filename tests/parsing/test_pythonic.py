@@ -263,7 +263,9 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
         meter = Meter()
         with monkeypatch.context() as patch:
             room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "notation", room + "literals", room + "pythonic")
+            meter.watch(
+                patch, room + "scanner", room + "code_marks", room + "notation", room + "literals", room + "pythonic"
+            )
             text = "<calls>[f(s='" + unit * (size // len(unit))
             scanner = LIST.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -260,7 +260,7 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
         meter = Meter()
         with monkeypatch.context() as patch:
             room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "json_stream")
+            meter.watch(patch, room + "scanner", room + "code_marks", room + "json_stream", room + "json_words")
             text = "<tool_call><function=f><parameter=s>\n" + unit * (size // len(unit))
             scanner = FUNCTION.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -13,7 +13,8 @@ from ..parsing.fork import Branch, Fork, Nothing
 from ..parsing.gemma import GemmaCalls, GemmaSyntax
 from ..parsing.grammar import Context, Opener, Where, beginnings
 from ..parsing.harmony import HarmonyMessage, Thought
-from ..parsing.json_calls import JsonCalls, JsonCallSyntax
+from ..parsing.json_calls import JsonCalls
+from ..parsing.json_syntax import JsonCallSyntax
 from ..parsing.named import NamedCalls, NamedSyntax
 from ..parsing.pythonic import PythonicCalls, PythonicSyntax
 from ..parsing.sink import Body, Sink

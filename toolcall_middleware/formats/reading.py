@@ -7,7 +7,8 @@ from typing import Any
 
 from ..model import ToolSet
 from ..parsing.grammar import Grammar, Opener, Where, beginnings
-from ..parsing.json_calls import JsonCalls, JsonCallSyntax
+from ..parsing.json_calls import JsonCalls
+from ..parsing.json_syntax import JsonCallSyntax
 from ..parsing.scanner import Scanner
 from .base import ParserOptions, StreamParser
 

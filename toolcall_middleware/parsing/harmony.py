@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .json_stream import quoted
+from .json_words import quoted
 from .named import ArgumentsReader
 from .sink import Sink
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import re
 
+from .json_words import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, NUMBER_THERE, mend_number, quoted
+
 _SPACE = " \t\r\n"
 _SIMPLE = '"\\/bfnrt'  # escapes of one character
 _WS = re.compile(r"[ \t\r\n]*")
@@ -25,21 +27,7 @@ _IN_DOUBLE = re.compile(r'[^"\\\x00-\x1f]*')
 _IN_SINGLE = re.compile(r"[^'\"\\\x00-\x1f]*")
 _IN_WORDS = re.compile(r'[^,{}\[\]"\\\x00-\x1f<]*')
 _TOKEN = re.compile(r"[^\s,:{}\[\]\"'<>;]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_NUMBER_THERE = re.compile(_NUMBER.pattern + r"(?=[ \t\r\n,\]}])")
-_BEGUN = re.compile(
-    r"t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?"
-    r"|-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?)?"
-)
-_LOOSE_NUMBER = re.compile(r"([+-]?)0*([0-9][0-9_]*)?(\.[0-9_]*)?([eE][+-]?[0-9]+)?")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
-_LITERALS = {
-    "true": "true", "True": "true", "TRUE": "true",
-    "false": "false", "False": "false", "FALSE": "false",
-    "null": "null", "None": "null", "NULL": "null", "nil": "null", "undefined": "null",
-    "NaN": "null", "nan": "null", "Infinity": "null", "-Infinity": "null", "inf": "null", "-inf": "null",
-}  # fmt: skip
-_CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 # States: what is expected next.
 _VALUE = 0  # a value
@@ -202,7 +190,7 @@ class JsonReader:
                     i += 1
                     mark = i
                 else:
-                    out.append(s[mark:i] + (_CONTROL.get(c) or f"\\u{ord(c):04x}"))
+                    out.append(s[mark:i] + (CONTROL.get(c) or f"\\u{ord(c):04x}"))
                     self.repaired = True
                     i += 1
                     mark = i
@@ -222,7 +210,7 @@ class JsonReader:
                         state = _AFTER
                     else:
                         self.repaired = True
-                        out.append(('\\"' if self._quote == '"' else "'") + held[1:].translate(_ESCAPES))
+                        out.append(('\\"' if self._quote == '"' else "'") + held[1:].translate(ESCAPES))
                         state = _STRING
                     mark = i
                     if state == _STRING:
@@ -255,7 +243,7 @@ class JsonReader:
                         i += 1
                         mark = i
                     elif c < " " and c not in "\r\n":
-                        out.append(_CONTROL.get(c) or f"\\u{ord(c):04x}")
+                        out.append(CONTROL.get(c) or f"\\u{ord(c):04x}")
                         i += 1
                         mark = i
                     else:
@@ -428,7 +416,7 @@ class JsonReader:
                 self._is_key = False
                 state = _STRING
             elif c not in "{[]},:<>;":
-                number = _NUMBER_THERE.match(s, i) if c in "-0123456789" and self._stack else None
+                number = NUMBER_THERE.match(s, i) if c in "-0123456789" and self._stack else None
                 self._held = []
                 if number is not None:
                     i = number.end()
@@ -519,7 +507,7 @@ class JsonReader:
         held = "".join(self._held)
         if self._state == _QUOTE:
             out.append('"' + held[1:])
-        elif self._state == _ESCAPE or (self._state == _WORD and not self._is_key and _BEGUN.fullmatch(held)):
+        elif self._state == _ESCAPE or (self._state == _WORD and not self._is_key and BEGUN.fullmatch(held)):
             out.append(held)
         self._held = []
 
@@ -552,9 +540,9 @@ class JsonReader:
         self._held = []
         if self._is_key:
             return self._end_word(out, word)
-        mended = word if _NUMBER.fullmatch(word) else _LITERALS.get(word)
+        mended = word if NUMBER.fullmatch(word) else LITERALS.get(word)
         if mended is None:
-            mended = _mend_number(word)
+            mended = mend_number(word)
         if mended is not None:
             out.append(mended)
             if mended != word:
@@ -565,7 +553,7 @@ class JsonReader:
             # A character that starts nothing: keep it as an unquoted string of its own.
             out.append('"')
             return _WORDS
-        out.append('"' + _quoted(word))
+        out.append('"' + quoted(word))
         return _WORDS if c not in ",}]\n\r" else self._close_words(out)
 
     def _close_words(self, out: list[str]) -> int:
@@ -575,48 +563,12 @@ class JsonReader:
     def _end_word(self, out: list[str], word: str) -> int:
         if self._is_key:
             self.repaired = True
-            out.append('"' + _quoted(word) + '"')
+            out.append('"' + quoted(word) + '"')
             return _COLON
-        mended = _LITERALS.get(word) or (word if _NUMBER.fullmatch(word) else _mend_number(word))
+        mended = LITERALS.get(word) or (word if NUMBER.fullmatch(word) else mend_number(word))
         if mended is None:
             # Half a literal (`tru`) or number (`1.`) at the end of the text.
             begun = (name for name in ("true", "false", "null") if word and name.startswith(word))
             mended = next(begun, None)
-        out.append(mended if mended is not None else '"' + _quoted(word) + '"')
+        out.append(mended if mended is not None else '"' + quoted(word) + '"')
         return _AFTER if self._stack else _DONE
-
-
-_ESCAPES = {ord(char): text for char, text in _CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
-for _code in range(0x20):
-    _ESCAPES.setdefault(_code, f"\\u{_code:04x}")
-
-
-def _quoted(word: str) -> str:
-    return word.translate(_ESCAPES)
-
-
-def quoted(text: str) -> str:
-    """`text` as it stands between the quotes of a JSON string: quotes, backslashes and controls are escaped."""
-    return text.translate(_ESCAPES)
-
-
-def _mend_number(word: str) -> str | None:
-    """JSON's spelling of a number that JSON does not know as written, or None when `word` is none."""
-    if not word or word[0] not in "+-.0123456789":
-        return None
-    low = word.lower().lstrip("+-")
-    if low.startswith(("0x", "0o", "0b")):
-        try:
-            return str(int(word.replace("_", ""), 0)) if len(word) < 64 else None
-        except ValueError:
-            return None
-    match = _LOOSE_NUMBER.fullmatch(word)
-    if match is None:
-        return None
-    sign, whole, fraction, exponent = match.groups()
-    whole = (whole or "").replace("_", "")
-    fraction = (fraction or "").replace("_", "")
-    if not whole and len(fraction) < 2 and "0" not in word:
-        return None
-    whole = whole or "0"
-    return ("-" if sign == "-" else "") + whole + (fraction if len(fraction) > 1 else "") + (exponent or "")

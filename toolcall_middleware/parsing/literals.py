@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .json_stream import quoted
+from .json_words import quoted
 from .notation import KEY, KEY_PART, QUOTED_KEY, WS, Lookahead, Notation, unescape
 from .typed import ALL, declared_types, json_of, literal
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .json_calls import StringArguments, no_arguments
 from .json_stream import JsonReader
 from .sink import Sink
+from .string_arguments import StringArguments, no_arguments
 
 _WS = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .json_stream import quoted
+from .json_words import quoted
 from .named import ArgumentsReader
 from .sink import Sink
 from .tag_syntax import TaggedSyntax

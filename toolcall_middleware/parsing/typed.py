@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from .json_stream import JsonReader, quoted
+from .json_stream import JsonReader
+from .json_words import quoted
 
 ALL = frozenset({"string", "number", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})

@@ -1,0 +1,448 @@
+"""One call written as a JSON object, `{"name": …, "arguments": …}`, or an object that wraps a list of them.
+
+Accepted everywhere: keys in any order, `parameters` and the like for `arguments`, an id, OpenAI's `function` wrapper,
+arguments as an object or as a JSON string holding one (decoded as it arrives), and what `json_stream` mends.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import msgspec
+
+from .json_stream import JsonReader
+from .json_syntax import JsonCallSyntax
+from .sink import Sink
+from .string_arguments import StringArguments, no_arguments
+
+_WS = re.compile(r"[ \t\r\n]*")
+_BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
+# Arguments that begin like a JSON Schema: behind no marker, that is how a tool is defined, not called.
+_SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
+_SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e(?:ct?)?)?)?)?)?)?\Z')
+_MAX_NAME = 512
+_MAX_EARLY_ARGS = 1 << 20
+
+# Where the reader of one call object stands.
+_OPEN, _KEY, _COLON, _VALUE, _NAME, _ID, _ARGS, _ARGS_TEXT, _SKIP, _NEXT, _LIST, _ENTRY, _LIST_NEXT, _OVER = range(14)
+_SIMPLE = frozenset({_NAME, _ID, _SKIP})
+
+
+class CallReader:
+    """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
+
+    __slots__ = (
+        "_args_ended", "_args_out", "_early", "_early_size", "_entry", "_id", "_key", "_level", "_name", "_out",
+        "_reader", "_sink", "_started", "_state", "_syntax", "_text", "_unsettled", "_wrapped", "done", "failed",
+        "lost", "repaired",
+    )  # fmt: skip
+
+    def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
+        self.done = False
+        self.failed = False
+        self.repaired = False
+        self.lost = False  # the object broke off behind its name: its markup may go on
+        self._syntax = syntax
+        self._sink = sink
+        self._state = _OPEN
+        self._level = 0
+        self._key = ""
+        self._name: str | None = None
+        self._id: str | None = None
+        self._started = False
+        self._args_ended = False
+        self._args_out: list[str] | None = None
+        self._wrapped = False
+        self._early: list[str] | None = None  # arguments that came before the name
+        self._early_size = 0
+        self._unsettled: list[str] | None = None  # a bare call's first characters of arguments
+        self._reader: JsonReader | None = None
+        self._text: StringArguments | None = None
+        self._out: list[str] = []
+        self._entry: CallReader | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether a start was told and no end yet."""
+        return self._started and not self.done
+
+    def feed(self, s: str, i: int, *, last: bool) -> int:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a table of states
+        """Read from `s[i]`; see `Body.step`."""
+        n = len(s)
+        while True:
+            state = self._state
+            if state == _ARGS or state == _ARGS_TEXT:
+                i = self._feed_arguments(s, i)
+                if self._sink.changed or self.failed or self._state == state:
+                    return i
+                continue
+            if state in _SIMPLE or state == _KEY:
+                if state == _KEY and self._reader is None:
+                    i = _WS.match(s, i).end()  # type: ignore[union-attr]
+                    if i == n:
+                        return i
+                    if s[i] == "}":
+                        self._state = _NEXT
+                        continue
+                    if s[i] == ",":
+                        i += 1
+                        continue
+                    if s[i] not in "\"'":
+                        end = _BARE_KEY.match(s, i).end()  # type: ignore[union-attr]
+                        if end == i or end - i > _MAX_NAME:
+                            self._break()
+                            return i
+                        if end == n:
+                            return i
+                        self.repaired = True
+                        self._set_key(s[i:end])
+                        if self.failed:
+                            return i
+                        i = end
+                        continue
+                    self._reader = JsonReader()
+                reader = self._reader
+                assert reader is not None  # noqa: S101 - set with the state
+                i = reader.feed(s, i, self._out)
+                if state != _SKIP and sum(map(len, self._out)) > _MAX_NAME:
+                    self._break()
+                    return i
+                if state == _SKIP:
+                    self._out.clear()
+                if not reader.done:
+                    if reader.stuck:
+                        reader.close(self._out)
+                    else:
+                        return i
+                self._simple_value(state)
+                if self._sink.changed or self.failed:
+                    return i
+                continue
+            if state == _OVER:
+                self._end(complete=True)
+                return i
+            if state == _ENTRY:
+                entry = self._entry
+                assert entry is not None  # noqa: S101 - set with the state
+                i = entry.feed(s, i, last=last)
+                if entry.failed:
+                    self.failed = True
+                    return i
+                if not entry.done:
+                    return i
+                self.repaired = self.repaired or entry.repaired
+                self._entry = None
+                self._state = _LIST_NEXT
+                if self._sink.changed:
+                    return i
+                continue
+            i = _WS.match(s, i).end()  # type: ignore[union-attr]
+            if i == n:
+                return i
+            c = s[i]
+            if state == _OPEN:
+                if c != "{":
+                    self.failed = True
+                    return i
+                i += 1
+                self._state = _KEY
+            elif state == _COLON:
+                if c in ":=":
+                    i += 1
+                elif c in "{[" and self._key in self._syntax.arguments:
+                    self.repaired = True  # the colon is missing
+                else:
+                    self._break()
+                    return i
+                self._state = _VALUE
+            elif state == _VALUE:
+                i = self._open_value(c, i)
+                if self.failed or self._sink.changed:
+                    return i
+            elif state == _NEXT:
+                i = self._next(c, i)
+                if self.done or self.failed or self._sink.changed:
+                    return i
+            elif state == _LIST:
+                if c in "[,":
+                    i += 1
+                elif c == "{":
+                    self._entry = CallReader(self._inner(), self._sink)
+                    self._state = _ENTRY
+                elif c == "]":
+                    i += 1
+                    self._state = _NEXT
+                else:
+                    self.failed = True
+                    return i
+            elif state == _LIST_NEXT:
+                if c == ",":
+                    i += 1
+                    self._state = _LIST
+                elif c == "{":
+                    self._state = _LIST
+                elif c == "]":
+                    i += 1
+                    self._state = _NEXT
+                elif c == "}":
+                    self._state = _NEXT
+                else:
+                    self.failed = True
+                    return i
+
+    def finish(self, *, cut: bool) -> None:
+        """The text is over. An open call is closed: mended when the model ended by itself, left as it is when cut."""
+        if self._entry is not None:
+            self._entry.finish(cut=cut)
+            return
+        if not self._started or self.done:
+            return
+        out: list[str] = []
+        inside = self._state in (_ARGS, _ARGS_TEXT)
+        if inside and cut:
+            if self._reader is not None:
+                self._reader.release(out)
+            self._sink.args("".join([*(self._args_out or ()), *out]))
+            self._end(complete=False)
+            return
+        if inside:
+            self._close_arguments()
+        self.repaired = True
+        self._end(complete=not cut)
+
+    def _inner(self) -> JsonCallSyntax:
+        """The entries under `tool_calls` need no further proof that they are calls."""
+        return replace(self._syntax, bare=False, wrapper=None, wrapper_only=False)
+
+    def _simple_value(self, state: int) -> None:
+        """A key, a name, an id or a skipped value is complete."""
+        text = "".join(self._out)
+        self._out.clear()
+        reader, self._reader = self._reader, None
+        if reader is not None and reader.repaired:
+            self.repaired = True
+        if state == _SKIP:
+            self._state = _NEXT
+            return
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            self._break()
+            return
+        if state == _KEY:
+            self._set_key(value if isinstance(value, str) else str(value))
+            return
+        self._state = _NEXT
+        if state == _ID:
+            if isinstance(value, (str, int)) and not isinstance(value, bool):
+                self._id = str(value)
+            return
+        if not isinstance(value, str) or not value:
+            self.failed = True
+            return
+        self._set_name(value)
+
+    def _set_key(self, key: str) -> None:
+        self._key = key
+        self._state = _COLON
+        if not self._known_key():
+            self.failed = True
+
+    def _set_name(self, value: str) -> None:
+        if self._name is not None:
+            return  # `function` after `name`: the first stands
+        self._name = value
+        definition = self._early is not None and _SCHEMA.match("".join(self._early)) is not None
+        if self._syntax.bare and (definition or not self._sink.offered(value)):
+            self.failed = True
+        elif not self._syntax.bare or self._early is not None:
+            self._start()
+
+    def _start(self) -> None:
+        assert self._name is not None  # noqa: S101 - checked by the callers
+        self._started = True
+        self._sink.start(self._name, self._id)
+        if self._early is not None:
+            self._sink.args("".join(self._early))
+            self._early = None
+
+    def _known_key(self) -> bool:
+        """A bare object stays a candidate only while its keys are those of a call."""
+        syntax = self._syntax
+        if not syntax.bare or self._started:
+            return True
+        if self._level == 0 and syntax.wrapper == self._key:
+            return True
+        if syntax.wrapper_only:
+            return False
+        known = self._key in syntax.names or self._key in syntax.arguments or self._key in syntax.ids
+        return known or self._key == "type"
+
+    def _open_value(self, c: str, i: int) -> int:
+        """The first character of a value tells how it is read."""
+        syntax, key = self._syntax, self._key
+        if self._level == 0 and syntax.wrapper is not None and key == syntax.wrapper:
+            if c not in "[{":
+                self.failed = True
+                return i
+            self._state = _LIST
+            self._wrapped = True
+            return i
+        if syntax.keyed and self._name is None:
+            self._set_name(key)
+            self._open_arguments(c)
+            return i
+        if key == "function" and c == "{" and self._level == 0:
+            self._level = 1
+            self._state = _KEY
+            return i + 1
+        if key in syntax.names and self._name is None and c in "\"'":
+            self._state = _NAME
+        elif key in syntax.ids and c in "\"'":
+            self._state = _ID
+        elif key in syntax.arguments and not self._args_ended and not (key in syntax.names and c in "\"'"):
+            self._open_arguments(c)
+            return i
+        else:
+            self._state = _SKIP
+        self._reader = JsonReader()
+        return i
+
+    def _open_arguments(self, c: str) -> None:
+        if self._syntax.bare and c not in "{\"'nN":
+            self.failed = True  # `"args": ["-v"]` is data
+            return
+        if self._name is None:
+            self._early = []
+        elif not self._started:
+            self._unsettled = []
+        if c in "\"'":
+            self._state = _ARGS_TEXT
+            self._text = StringArguments()
+            self._args_out = None
+        else:
+            self._state = _ARGS
+            self._reader = JsonReader()
+            # Anything but an object is looked at as a whole: null and [] stand for no arguments.
+            self._args_out = None if c == "{" else []
+
+    def _feed_arguments(self, s: str, i: int) -> int:
+        out: list[str] = []
+        text = self._text
+        if self._state == _ARGS_TEXT:
+            assert text is not None  # noqa: S101 - set with the state
+            if not text.done:
+                i = text.feed(s, i, out)
+            done, settled = text.done, text.settled
+            if done:
+                self.repaired = self.repaired or text.repaired
+        else:
+            reader = self._reader
+            assert reader is not None  # noqa: S101 - set with the state
+            if not reader.done:
+                i = reader.feed(s, i, out)
+            if self._unsettled is not None and (reader.doubtful or (reader.stuck and not reader.settled)):
+                self.failed = True  # `{invalid json}` behind no marker
+                return i
+            if reader.stuck:
+                reader.close(out)
+            done, settled = reader.done, reader.settled
+            if done:
+                self.repaired = self.repaired or reader.repaired
+        if self._args_out is not None:
+            self._args_out += out
+            out = [no_arguments("".join(self._args_out))] if done else []
+        if self._syntax.bare and not self._started and done:
+            # What is neither an object nor nothing is data.
+            self.failed = out != ["{}"] if self._args_out is not None else text is not None and text.is_plain
+        self._put(out, settled=settled)
+        if done:
+            self._reader = self._text = None
+            self._args_ended = True
+            self._state = _NEXT
+        elif i == len(s) and self._args_out is None and self._early is None and self._unsettled is None:
+            self._sink.flows(text or self._reader)  # type: ignore[arg-type]  # one of them is there
+        return i
+
+    def _put(self, out: list[str], *, settled: bool) -> None:
+        if self._unsettled is not None:
+            self._unsettled += out
+            if settled and not self.failed:
+                early = "".join(self._unsettled)
+                self.failed = _SCHEMA.match(early) is not None
+                if not self.failed and _SCHEMA_BEGUN.match(early) is None:
+                    self._unsettled = None
+                    self._start()
+                    self._sink.args(early)
+        elif self._early is not None:
+            self._early += out
+            self._early_size += sum(map(len, out))
+            if self._early_size > _MAX_EARLY_ARGS:
+                self.failed = True
+        elif out:
+            self._sink.args(out[0] if len(out) == 1 else "".join(out))
+
+    def _close_arguments(self) -> None:
+        out: list[str] = []
+        if self._text is not None:
+            self._text.close(out)
+        elif self._reader is not None:
+            self._reader.close(out)
+        if self._args_out is not None:
+            out = [no_arguments("".join(self._args_out + out))]
+        self._put(out, settled=True)
+        self._args_ended = True
+
+    def _next(self, c: str, i: int) -> int:
+        """Behind a value: a comma, the end of the object, or something that is neither."""
+        if c == ",":
+            self._state = _KEY
+            return i + 1
+        if c == "}":
+            if self._level == 1:
+                self._level = 0
+                return i + 1
+            return self._object_end(i + 1)
+        if c in "\"'":
+            self.repaired = True  # a comma is missing
+            self._state = _KEY
+            return i
+        if self._started:
+            # The last brace is missing: what follows is not ours, or no JSON.
+            self._break()
+            return i
+        self.failed = True
+        return i
+
+    def _object_end(self, i: int) -> int:
+        if self._name is None and self._wrapped:
+            self.done = True
+            return i
+        if self._name is None:
+            self.failed = True
+            return i
+        if not self._started:
+            # A bare call without arguments.
+            if self._syntax.bare and not self._args_ended:
+                self.failed = True
+                return i
+            self._start()
+            self._state = _OVER
+            return i
+        self._end(complete=True)
+        return i
+
+    def _break(self) -> None:
+        """The object's own syntax ends here. A call that was told is over; without one this is none."""
+        if not self._started:
+            self.failed = True
+            return
+        self.lost = self.repaired = True
+        self._end(complete=True)
+
+    def _end(self, *, complete: bool) -> None:
+        if complete and not self._args_ended:
+            self._sink.args("{}")
+        self.done = True
+        self._sink.end(complete=complete, repaired=self.repaired)

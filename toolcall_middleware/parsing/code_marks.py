@@ -1,0 +1,199 @@
+"""Code in a text: fences and spans. A marker in them is an example, save in a fence that may hold a call.
+
+CommonMark 4.5 and 6.1, as far as it matters here. A fence that opens the answer can hold a call, and so can a fence
+that a syntax names as its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .scan_state import ScanState
+
+WS = re.compile(r"[ \t\r\n]*")
+TICKS = re.compile(r"`+")
+TILDES = re.compile(r"~+")
+_INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
+_INFO_PART = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\Z")
+_MAX_FENCE_LINE = 100
+_MAX_SPAN = 4096
+
+
+class CodeScanner(ScanState):
+    """Reads runs of backticks and tildes, and what stands between them."""
+
+    __slots__ = ()
+
+    def _ticks(self, s: str, begin: int, pos: int, *, last: bool) -> int:
+        """A run of backticks or tildes at `pos`. Returns as `_marker` does."""
+        n = len(s)
+        c = s[pos]
+        end = (TICKS if c == "`" else TILDES).match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
+        count = end - pos
+        if count == _MAX_FENCE_LINE:
+            return end  # by the thousand they are no markup
+        blank = self._blank_before(s, begin, pos)
+        if end == n and not last and (c == "`" or blank or self._lead_before(s, begin, pos)):
+            self._leave(s, begin, pos)
+            self._carry = s[pos:]
+            return -n - 1
+        if self._span and self._span_is_void(s, begin, pos):
+            self._span = 0
+        if count >= 3 and not self._span and self._reasoning is None:
+            if blank or self._lead_before(s, begin, pos):
+                return self._fence_line(s, begin, pos, end, last=last)
+            if c == "`":
+                # Models open a block at the end of a sentence too: `Here it is: ```json`. A language tells.
+                if not last and _INFO_PART.match(s, end):
+                    self._leave(s, begin, pos)
+                    self._carry = s[pos:]
+                    return -n - 1
+                if _INFO_LINE.match(s, end):
+                    return self._fence_line(s, begin, pos, end, last=last)
+        if c == "`":
+            if not self._span:
+                self._span = count
+                self._span_from = end
+            elif self._span == count:
+                self._span = 0
+        return end
+
+    def _fence_line(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:
+        """A fence opens at `pos`: go into it, or into a call that it holds."""
+        n = len(s)
+        fence = (s[pos], end - pos)
+        line_end = s.find("\n", end, pos + _MAX_FENCE_LINE)
+        if line_end < 0:
+            if n - pos < _MAX_FENCE_LINE and not last:
+                self._leave(s, begin, pos)
+                self._carry = s[pos:]
+                return -n - 1
+            line_end = n - 1 if n - pos < _MAX_FENCE_LINE else pos + _MAX_FENCE_LINE - 1
+        info = s[end : line_end + 1]
+        if "`" in info and fence[0] == "`":
+            self._span = fence[1]
+            self._span_from = end
+            return end
+        opens_answer = self.at_start and not s[begin:pos].strip()
+        info = info.strip().lower()
+        limit = pos + 2 * _MAX_FENCE_LINE
+        k = WS.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
+        candidates = [
+            (group, opener) for group, opener in self._c.openers.items() if opens_answer or info in opener.fences
+        ]
+        if candidates and k < limit:
+            if not last and (k >= n or self._c.partial.match(s, k) is not None):
+                self._leave(s, begin, pos)
+                self._carry = s[pos:]
+                return -n - 1
+            m = self._c.marker_at(s, k)
+            for group, opener in candidates:
+                if m is not None and m.lastgroup == group:
+                    self._leave(s, begin, pos)
+                    self._body_fence = fence
+                    return -self._open(opener, m.group(), s[pos:k], k, m.end()) - 1
+        self._leave(s, begin, line_end + 1)
+        self._fence = fence
+        self._line_blank = True
+        return -line_end - 2
+
+    def _in_fence(self, s: str, i: int, *, last: bool) -> int:
+        """Code from `s[i]`, up to the closing fence (which is code too: it all goes out as text)."""
+        assert self._fence is not None  # noqa: S101 - checked by the caller
+        char, count = self._fence
+        n = len(s)
+        begin = i
+        while True:
+            pos = s.find(char * 3, i)
+            if pos < 0:
+                # A run may be cut: hold its beginning.
+                keep = n
+                while keep > i and s[keep - 1] == char and n - keep < 2:
+                    keep -= 1
+                if last or not (keep < n and self._blank_before(s, begin, keep)):
+                    keep = n
+                self._leave(s, begin, keep)
+                self._carry = s[keep:]
+                return n
+            end = (TICKS if char == "`" else TILDES).match(s, pos).end()  # type: ignore[union-attr]
+            blank = self._blank_before(s, begin, pos)
+            if not blank or (end < n and end - pos < count):
+                i = end
+                continue
+            line = end
+            while line < n and s[line] in " \t\r" and line - pos < _MAX_FENCE_LINE:
+                line += 1
+            if line == n and not last and line - pos < _MAX_FENCE_LINE:
+                self._leave(s, begin, pos)
+                self._carry = s[pos:]
+                return n
+            if end - pos >= count and line - pos < _MAX_FENCE_LINE and (line == n or s[line] == "\n"):
+                self._leave(s, begin, line)
+                self._fence = None
+                self._line_blank = self._line_lead = False
+                return line
+            i = end
+
+    def _after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
+        """Behind a call that stood in a fence: the closing fence is markup, another call may come first."""
+        assert self._fence_tail is not None  # noqa: S101 - checked by the caller
+        char, count = self._fence_tail
+        n = len(s)
+        k = WS.match(s, i).end()  # type: ignore[union-attr]
+        if k > i:
+            self._gap.append(s[i:k])
+            self._line_blank = True
+            i = k
+        if i == n:
+            return n
+        if s[i] == char:
+            end = (TICKS if char == "`" else TILDES).match(s, i).end()  # type: ignore[union-attr]
+            if end == n and not last and end - i < _MAX_FENCE_LINE:
+                self._carry = s[i:]
+                return n
+            if count <= end - i < _MAX_FENCE_LINE:
+                self._gap = []
+                self._fence_tail = None
+                self._line_blank = self._line_lead = False
+                return end
+        if not last and self._c.partial.match(s, i) is not None:
+            self._carry = s[i:]
+            return n
+        m = self._c.marker_at(s, i)
+        if m is not None and (m.lastgroup or "") in self._c.openers:
+            opener = self._c.openers[m.lastgroup or ""]
+            fence, self._fence_tail = self._fence_tail, None
+            at = self._open(opener, m.group(), "", i, m.end())
+            self._body_fence = fence
+            return at
+        # Other text: we are still in the fence.
+        self._fence, self._fence_tail = self._fence_tail, None
+        return i
+
+    def _span_is_void(self, s: str, begin: int, pos: int) -> bool:
+        """A code span that has not been closed on its line is none."""
+        if s.find("\n", max(begin, self._span_from), pos) >= 0:
+            return True
+        self._span_from = pos  # looked through once
+        return False
+
+    def _live(self, s: str, pos: int, *, last: bool) -> bool | None:
+        """Whether a marker behind an open backtick run counts: None while the line does not tell."""
+        if pos < self._live_at:
+            return False  # the same span as around the marker before
+        line_end = s.find("\n", pos, pos + _MAX_SPAN)
+        stop = line_end if line_end >= 0 else min(len(s), pos + _MAX_SPAN)
+        i = pos
+        while True:
+            m = TICKS.search(s, i, stop)
+            if m is None:
+                break
+            if m.end() - m.start() == self._span:
+                if m.end() == len(s) and not last:
+                    return None  # the run may go on
+                self._live_at = m.start()
+                return False
+            i = m.end()
+        if line_end >= 0 or last or len(s) - pos >= _MAX_SPAN:
+            return True
+        return None
