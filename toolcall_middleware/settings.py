@@ -355,6 +355,10 @@ class Settings:
         settings._fill(given)  # noqa: SLF001 - our own instance
         return settings
 
+    def by_hand(self, name: str) -> bool:
+        """Whether a keyword or a variable set the option, and not its default or a profile."""
+        return name in self._given
+
     def _fill(self, given: Mapping[str, tuple[Any, str]]) -> None:
         values: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
         sources = dict.fromkeys(OPTIONS, "default")

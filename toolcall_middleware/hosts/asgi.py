@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import zlib
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +16,9 @@ from ..exchange import Exchange, Plan, Reply
 from ..formats import registry
 from ..settings import Settings, refuse_missing
 from ..stages.constrain import Memory
+from .bodies import Inflate, Message, Receive, collect, replay
 
-Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 RawHeaders = list[tuple[bytes, bytes]]
@@ -76,14 +73,14 @@ class ToolCallMiddleware:
         ):
             await self.app(scope, receive, send)
             return
-        body, messages, too_large = await _collect(receive, settings.max_request_bytes)
+        body, messages, too_large = await collect(receive, settings.max_request_bytes)
         if too_large:
             limit = settings.max_request_bytes
             error = ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")
             await _answer_error(send, error)
             return
         if body is None:  # the client went away in the middle: the app is told as it would have been
-            await self.app(scope, _replay(messages, receive), send)
+            await self.app(scope, replay(messages, receive), send)
             return
         exchange = Exchange(settings, self._memory)
         try:
@@ -92,7 +89,7 @@ class ToolCallMiddleware:
             await _answer_error(send, error)
             return
         if rewritten is None:
-            await self.app(scope, _replay(messages, receive), send)
+            await self.app(scope, replay(messages, receive), send)
             return
         await _Responder(self.app, scope, receive, send, exchange).run(rewritten)
 
@@ -130,7 +127,7 @@ class _Responder:
         self._plan = Plan.PASS
         self._buffer: list[bytes] = []
         self._size = 0
-        self._inflate: _Inflate | None = None
+        self._inflate: Inflate | None = None
         self._steady = False  # the client's stream has begun, and what the app sends goes there
         self._over = False  # the app's response is complete
         self._stop = asyncio.get_running_loop().create_future()  # ... before the app knows
@@ -221,7 +218,7 @@ class _Responder:
             return
         coding = next((value for name, value in headers if name.lower() == b"content-encoding"), b"").strip().lower()
         if coding and coding != b"identity":
-            self._inflate = _Inflate(coding.decode("latin-1"), self._exchange.max_response_bytes)
+            self._inflate = Inflate(coding.decode("latin-1"), self._exchange.max_response_bytes)
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         if self._start is None:
@@ -329,62 +326,6 @@ class _Responder:
             self._started = self._ended = True
             await _answer_error(self._client_send, error)
         await self._complete()
-
-
-class _Inflate:
-    """Undoes a content coding that came in spite of `accept-encoding: identity`. Bounded."""
-
-    def __init__(self, coding: str, limit: int | None) -> None:
-        if coding not in {"gzip", "x-gzip", "deflate"}:
-            raise ToolCallError(
-                "upstream_error", f"The backend answered with content-encoding {coding!r} although identity was asked."
-            )
-        self._coding = coding
-        self._limit = limit
-        self._size = 0
-        self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32 if coding != "deflate" else zlib.MAX_WBITS)
-
-    def feed(self, data: bytes) -> bytes:
-        """Decoded bytes. Raises ToolCallError for garbage and for more than the limit."""
-        try:
-            # One byte more than may be, and no flush: a bomb must not go off before it is recognised.
-            out = self._decoder.decompress(data, 0 if self._limit is None else self._limit - self._size + 1)
-        except zlib.error as error:
-            message = f"The backend's {self._coding} body cannot be read: {error}"
-            raise ToolCallError("upstream_error", message) from None
-        self._size += len(out)
-        if self._limit is not None and self._size > self._limit:
-            raise ToolCallError("upstream_error", f"The backend's answer exceeds max_response_bytes ({self._limit}).")
-        return out
-
-
-async def _collect(receive: Receive, limit: int | None) -> tuple[bytes | None, list[Message], bool]:
-    """(the body or None when the client went away, the messages as they came, whether it is too large)."""
-    messages: list[Message] = []
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        messages.append(message)
-        if message["type"] != "http.request":
-            return None, messages, False
-        part = message.get("body", b"")
-        size += len(part)
-        if limit is not None and size > limit:
-            return None, [], True
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts), messages, False
-
-
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    """The messages that were taken, then the client's own."""
-    queue = deque(messages)
-
-    async def replay() -> Message:
-        return queue.popleft() if queue else await receive()
-
-    return replay
 
 
 async def _answer_error(send: Send, error: ToolCallError) -> None:

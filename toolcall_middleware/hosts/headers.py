@@ -27,6 +27,7 @@ _HOP_BY_HOP = frozenset(
 )
 # `expect` was met when the body was read; the others are written anew.
 _NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"authorization", b"x-forwarded-for"}
+_WHO_ASKED = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded", b"x-real-ip"})
 # `date` is written by every ASGI server.
 _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
 
@@ -35,21 +36,33 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 def request_headers(
-    scope: Scope, *, host: bytes, authorization: bytes | None, keep_authorization: bool, length: int | None
+    scope: Scope,
+    *,
+    host: bytes,
+    own: Iterable[tuple[bytes, bytes]],
+    key_header: bytes,
+    keep_key: bool,
+    length: int | None,
+    tell_client: bool = True,
 ) -> Headers:
     """The headers for the upstream `host` of the request in `scope`.
 
-    `authorization` replaces the client's, which goes on only with `keep_authorization`. `length` is that of the body,
-    None where it is not known yet: then the client's word is passed on, or the body is chunked.
+    `own` replace the client's of the same name. `key_header` is where the upstream reads its key: the client's goes on
+    only with `keep_key`, there too where it came as `Authorization: Bearer`. `length` is that of the body, None where
+    it is not known yet: then the client's word is passed on, or the body is chunked. Who asked is told only with
+    `tell_client`.
     Raises ValueError for a request that could be read in two ways (RFC 9112, 11.2).
     """
     given = _lower(scope["headers"])
-    headers: Headers = [(b"host", host), *_end_to_end(given, _NOT_SENT_ON)]
-    if authorization is not None:
-        headers.append((b"authorization", authorization))
-    elif keep_authorization:
-        headers += [pair for pair in given if pair[0] == b"authorization"]
-    headers += _forwarded(scope, given)
+    own = list(own)
+    dropped = _NOT_SENT_ON | {name for name, _ in own} | {key_header}
+    if not tell_client:
+        dropped |= _WHO_ASKED
+    headers: Headers = [(b"host", host), *_end_to_end(given, dropped), *own]
+    if keep_key and not any(name == key_header for name, _ in own):
+        headers += _shown_key(given, key_header)
+    if tell_client:
+        headers += _forwarded(scope, given)
     headers += _framing(given, length)
     return headers
 
@@ -84,6 +97,15 @@ def _end_to_end(headers: Headers, dropped: frozenset[bytes]) -> Headers:
     """In order, repeated ones kept, without `dropped` and without those that `connection` names."""
     named = {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
     return [pair for pair in headers if pair[0] not in dropped and pair[0] not in named]
+
+
+def _shown_key(given: Headers, key_header: bytes) -> Headers:
+    """The client's own key, in the header that the upstream reads."""
+    shown = [pair for pair in given if pair[0] == key_header]
+    if shown or key_header == b"authorization":
+        return shown
+    logins = [value.partition(b" ") for name, value in given if name == b"authorization"]
+    return [(key_header, key.strip()) for scheme, _, key in logins if scheme.lower() == b"bearer"][:1]
 
 
 def _forwarded(scope: Scope, given: Headers) -> Headers:

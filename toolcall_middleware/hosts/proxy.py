@@ -11,7 +11,7 @@ import os
 import re
 import urllib.request
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
@@ -53,11 +53,14 @@ class Forwarder:
 
     `timeout` is the longest wait in seconds for the upstream's next byte. `key` replaces the client's authorization
     (`Bearer KEY`), as does a login in `upstream_url`; `forward_authorization=False` drops it where there is neither.
+    `key_header` is where the key goes when that is not `authorization`: then the key alone, without `Bearer`. `headers`
+    are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
     `transport` is closed with the app.
 
     Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
-    started, an event stream ends with one error event and `[DONE]`; for any other the ToolCallError is raised, so
-    that the server drops the connection. A client that leaves takes its upstream request with it.
+    started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
+    `ends_streams=False`, the ToolCallError is raised, so that the server drops the connection. A client that leaves
+    takes its upstream request with it.
     """
 
     def __init__(
@@ -66,7 +69,11 @@ class Forwarder:
         *,
         timeout: float,
         key: str | None = None,
+        key_header: str = "authorization",
+        headers: Mapping[str, str] | None = None,
         forward_authorization: bool = True,
+        tell_client: bool = True,
+        ends_streams: bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         try:
@@ -80,12 +87,16 @@ class Forwarder:
         self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
         self._timeout = timeout
         self._timeouts = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT), pool=None).as_dict()
-        self._authorization: bytes | None = None
-        if key is not None:
-            self._authorization = b"Bearer " + key.encode("ascii")
-        elif url.userinfo:
-            self._authorization = b"Basic " + b64encode(unquote_to_bytes(url.userinfo))
-        self._keep_authorization = forward_authorization and self._authorization is None
+        self._own = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
+        self._key_header = key_header.encode()
+        if url.userinfo and key is None:
+            self._own.append((b"authorization", b"Basic " + b64encode(unquote_to_bytes(url.userinfo))))
+        elif key is not None:
+            scheme = b"Bearer " if key_header == "authorization" else b""
+            self._own.append((self._key_header, scheme + key.encode("ascii")))
+        self._keep_key = forward_authorization and key is None and not url.userinfo
+        self._tell_client = tell_client
+        self._ends_streams = ends_streams
         self._transport = transport
 
     def __repr__(self) -> str:
@@ -178,7 +189,10 @@ class Forwarder:
                     await send({"type": "http.response.body", "body": part, "more_body": True})
                     tail = part if len(part) >= _TAIL else (tail + part)[-_TAIL:]
             except httpx.TransportError as error:
-                ending = _ending(head["headers"], tail, self._fault(error, started=True))
+                fault = self._fault(error, started=True)
+                if not self._ends_streams:
+                    raise fault from error
+                ending = _ending(head["headers"], tail, fault)
             await send({"type": "http.response.body", "body": ending, "more_body": False})
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
@@ -194,8 +208,10 @@ class Forwarder:
             headers = request_headers(
                 scope,
                 host=self._origin.netloc,
-                authorization=self._authorization,
-                keep_authorization=self._keep_authorization,
+                own=self._own,
+                key_header=self._key_header,
+                keep_key=self._keep_key,
+                tell_client=self._tell_client,
                 length=body.length,
             )
         except ValueError as error:
@@ -276,19 +292,22 @@ def create_proxy() -> ASGIApp:
     Raises SettingsError.
     """
     settings = Settings.from_env()
-    if settings.upstream_url is None:
-        raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-    for name, supported in (("upstream_api", "openai"), ("upstreams_file", None)):
-        if getattr(settings, name) != supported:
-            raise SettingsError(f"{name}={getattr(settings, name)} is not supported by this version.")
-    forwarder = Forwarder(
-        settings.upstream_url,
-        timeout=settings.upstream_timeout,
+    if settings.upstreams_file is not None:
+        raise SettingsError(f"upstreams_file={settings.upstreams_file} is not supported by this version.")
+    # Here and not above, because it needs the Forwarder.
+    from .providers import upstream_app, with_mode
+
+    settings = with_mode(settings, settings.upstream_api)
+    upstream = upstream_app(
+        settings,
+        api=settings.upstream_api,
+        url=settings.upstream_url,
         key=settings.upstream_key,
+        timeout=settings.upstream_timeout,
         # What the client shows is then a key of this proxy and nobody else's business.
         forward_authorization=not settings.api_keys,
     )
-    return Gate(ToolCallMiddleware(forwarder, settings=settings), settings.api_keys)
+    return Gate(ToolCallMiddleware(upstream, settings=settings), settings.api_keys)
 
 
 class _Body(httpx.AsyncByteStream):

@@ -1,0 +1,97 @@
+"""The APIs that an upstream can speak, as one table: how each is reached, and who translates for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import httpx
+from starlette.types import ASGIApp
+
+from ..errors import SettingsError
+from ..settings import Settings
+from ..wire.translation import Translation
+from .proxy import Forwarder
+from .translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An API behind the OpenAI face.
+
+    `url` is the address used where the operator gives none. `version` is cut off the end of an address, because the
+    paths of a translation begin with it. `key_header` and `headers` are the Forwarder's. `mode` is used where the
+    operator set none. `make` gives the translation of one request.
+    """
+
+    url: str | None
+    version: str
+    key_header: str
+    make: Callable[[Settings], Translation]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    mode: str = "native"
+
+
+PROVIDERS: Mapping[str, Provider] = {}
+
+
+def with_mode(settings: Settings, api: str) -> Settings:
+    """`settings` with the mode that fits an upstream of this api, unless the operator set one."""
+    if api not in PROVIDERS or settings.by_hand("mode"):
+        return settings
+    return settings.replace(mode=PROVIDERS[api].mode)
+
+
+def upstream_app(
+    settings: Settings,
+    *,
+    api: str,
+    url: str | None,
+    key: str | None,
+    timeout: float,
+    forward_authorization: bool,
+    headers: Mapping[str, str] | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> ASGIApp:
+    """An app that is one upstream and speaks OpenAI's API, whatever the upstream speaks. Raises SettingsError.
+
+    The arguments are the Forwarder's; `headers` are the operator's, added to what the api wants.
+    """
+    given = dict(headers or {})
+    if api == "openai":
+        if url is None:
+            raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
+        return Forwarder(
+            url,
+            timeout=timeout,
+            key=key,
+            forward_authorization=forward_authorization,
+            headers=given,
+            transport=transport,
+        )
+    if api not in PROVIDERS:
+        raise SettingsError(f"upstream_api={api} is not supported by this version.")
+    provider = PROVIDERS[api]
+    address = url or provider.url
+    if address is None:
+        raise SettingsError(f"There is no upstream: upstream_api={api} needs TOOLCALL_UPSTREAM_URL.")
+    forwarder = Forwarder(
+        address.rstrip("/").removesuffix(provider.version),
+        timeout=timeout,
+        key=key,
+        key_header=provider.key_header,
+        headers={**provider.headers, **given},
+        forward_authorization=forward_authorization,
+        # A public service: what it need not know of the client it is not told.
+        tell_client=False,
+        # A stream that breaks off is the translation's to end.
+        ends_streams=False,
+        transport=transport,
+    )
+    return Translator(
+        forwarder,
+        partial(provider.make, settings),
+        max_request_bytes=settings.max_request_bytes,
+        max_response_bytes=settings.max_response_bytes,
+    )
