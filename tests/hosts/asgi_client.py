@@ -108,6 +108,9 @@ class Client:
             assert self.got, "the response starts first"
             assert not self.complete, "nothing comes after the end"
         self.got.append(message)
+        if self.complete:
+            # As servers do: there is nothing more to be received.
+            self.leave()
         if self._leave_after is not None and len(self.got) >= self._leave_after:
             self.leave()
 

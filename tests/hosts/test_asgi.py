@@ -625,7 +625,6 @@ class Passing(BaseHTTPMiddleware):
 
 
 def _session(app: Any) -> Any:
-    pytest.importorskip("itsdangerous")
     from starlette.middleware.sessions import SessionMiddleware
 
     return SessionMiddleware(app, secret_key="x")

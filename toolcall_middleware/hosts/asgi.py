@@ -130,7 +130,8 @@ class _Responder:
         self._inflate: Inflate | None = None
         self._steady = False  # the client's stream has begun, and what the app sends goes there
         self._over = False  # the app's response is complete
-        self._stop = asyncio.get_running_loop().create_future()  # ... before the app knows
+        self._cut = False  # ... before the app knows
+        self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
         try:
             await self._app(self._request_scope(len(body)), self._receive, self._send)
         except Exception as error:
@@ -198,7 +199,7 @@ class _Responder:
                 if self._exchange.stopped:
                     await self._complete()
                 return
-            if self._stop.done():
+            if self._cut:
                 raise GenerationEndedError("the answer is complete: the middleware ended its generation")
             if kind == "http.response.start":
                 await self._on_start(message)
@@ -270,6 +271,7 @@ class _Responder:
                     await self._reply(reply)
         except ToolCallError as error:
             await self._fail(error)
+        self._release()
 
     # -- what the client gets ------------------------------------------------------------------------------------
 
@@ -295,7 +297,15 @@ class _Responder:
         self._over = True
         self._steady = False
         await self._close()
+        self._cut = True
         # Last: an app that learns of a disconnect may cancel the very task that is sending here.
+        self._release()
+
+    def _release(self) -> None:
+        """What waits to receive gets a disconnect, as from a server after the end of a response.
+
+        Some frameworks wait for it before they return (Litestar does), and another try may have to follow.
+        """
         if not self._stop.done():
             self._stop.set_result(None)
 
