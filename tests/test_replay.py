@@ -80,7 +80,7 @@ def test_a_person_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     file.write_text(TEXT)
     assert main(["replay", str(file)]) == 1
     shown = capsys.readouterr().out
-    assert 'call 0 at 12-61: f {"x": 1}' in shown
+    assert 'call 0 at 12-74: f {"x": 1}' in shown
     assert "! the arguments of f were mended" in shown
 
 

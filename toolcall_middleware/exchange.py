@@ -414,11 +414,11 @@ class Exchange:
     def _make_choice(self) -> ChoiceAnswer:
         chat, settings = self._request, self._settings
         offered = offered_now(chat)
-        # A custom tool's input leaves when it is complete, and as text when it never is.
+        # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
         options = ParserOptions(
             unknown_tool=settings.unknown_tool,
             parse_reasoning=settings.reasoning == "parse",
-            keep_raw=bool(chat.custom) or not settings.stream_arguments,
+            keep_raw=bool(chat.custom) or not settings.stream_arguments or settings.unknown_tool == "error",
         )
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
         syntax = self._format if offered.tools else registry.plain()

@@ -123,7 +123,10 @@ def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | No
     at = 0
     for position, char in enumerate(captured.text, 1):
         at = _apply(read, parser.feed(char), captured.text, at, position)
-    _apply(read, parser.finish(cut=cut), captured.text, at, len(captured.text))
+    last = parser.finish(cut=cut)
+    if read.calls and last and isinstance(last[-1], Text) and last[-1].text.isspace():
+        last.pop()  # white space behind a call is none of the answer's text
+    _apply(read, last, captured.text, at, len(captured.text))
     native = NativeCalls(tools or ToolSet())
     for calls in captured.native:
         _apply(read, native.feed(calls), "", 0, 0)
@@ -152,8 +155,9 @@ def _apply(read: Read, events: list[Event], text: str, at: int, position: int) -
                 read.calls.append({"name": name, "arguments": "", "id": call_id, "named_at": position})
             case CallArgs(piece):
                 read.calls[-1]["arguments"] += piece
-            case CallEnd(complete, repaired, raw):
+            case CallEnd(complete, repaired, written):
                 call = read.calls[-1]
+                raw = written.strip()  # the white space between calls is none of them
                 begin = text.find(raw, at) if raw else -1
                 if begin >= 0:
                     call["begin"], call["end"] = begin, begin + len(raw)

@@ -152,6 +152,8 @@ class CodeScanner(ScanState):
                 self._carry = s[i:]
                 return n
             if count <= end - i < _MAX_FENCE_LINE:
+                self._sink.ends_with("".join(self._gap) + s[i:end])
+                self._sink.tell_end()
                 self._gap = []
                 self._fence_tail = None
                 self._line_blank = self._line_lead = False

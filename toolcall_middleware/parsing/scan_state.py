@@ -145,6 +145,7 @@ class ScanState:
 
     def _call_began(self) -> None:
         self._recent.clear()
+        self._sink.begins_with("".join(self._gap))
         self._gap = []
         self._in_gap = True
         if self.at_start:
@@ -166,6 +167,9 @@ class ScanState:
         sink.held = []
         fence, self._body_fence = self._body_fence, None
         committed, sink.committed = sink.committed, False
+        sink.ends_with("" if failed else held)
+        if fence is None:
+            sink.tell_end()
         sink.mode = Mode.HOLD
         opening, self._opening = self._opening, 0
         self._body = None

@@ -69,11 +69,13 @@ class Scanner(CodeScanner):
         elif self.stopped:
             return events
         sink.events = events
+        sink.resume()
         self._budget += 4 * len(text)
         if self._carry:
             text = self._carry + text
             self._carry = ""
         self._scan(text, last=False)
+        sink.tell_end(others=True)
         self._watch = self._watched()
         return events
 
@@ -92,6 +94,7 @@ class Scanner(CodeScanner):
     def finish(self, *, cut: bool = False) -> list[Event]:
         """The end of the text; `cut` when the model did not end it itself (`length`, a lost connection)."""
         events = self._sink.events = []
+        self._sink.resume()
         if self.stopped:
             return events
         if self._passed:
@@ -111,7 +114,8 @@ class Scanner(CodeScanner):
             text = self._close_body(failed=not self._sink.committed)
             self._scan(text, last=True)
             body = self._body
-        if self._gap and not self._sink.calls:
+        self._sink.tell_end()
+        if self._gap and (self._sink.keep_raw or not self._sink.calls):
             events.append(Text("".join(self._gap)))
         self._gap = []
         return events

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning
+from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
 
 
 class Body(Protocol):
@@ -44,6 +44,7 @@ class Mode(enum.Enum):
     CALL = 1  # the markup of a call that is going out
     TEXT = 2  # a call that is refused: goes out as text
     DROP = 3  # a call that is refused and left out
+    REFUSED = 4  # a call that is refused, and told of when it is whole
 
 
 class Sink:
@@ -55,7 +56,8 @@ class Sink:
 
     __slots__ = (
         "_change",
-        "_keep_raw",
+        "_ended",
+        "_ended_at",
         "_kept",
         "_offered",
         "_unknown",
@@ -66,6 +68,7 @@ class Sink:
         "events",
         "flow",
         "held",
+        "keep_raw",
         "mode",
         "schema",
     )  # fmt: skip
@@ -91,8 +94,12 @@ class Sink:
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
         self._offered = offered
         self._unknown = unknown
-        self._keep_raw = keep_raw
+        self.keep_raw = keep_raw
         self._kept = io.StringIO()
+        # Where raw text is kept, a call's end waits until it is known what else belongs to the call: its closing
+        # marker stands behind its arguments.
+        self._ended: tuple[bool, bool] | str | None = None  # (complete, repaired), or the name that is not offered
+        self._ended_at = 0  # where it belongs in `events`
 
     def offered(self, name: str) -> bool:
         """Whether the request offers this name."""
@@ -115,7 +122,7 @@ class Sink:
 
         Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
         """
-        if self.mode is Mode.CALL and not self.changed and not self._keep_raw:
+        if self.mode is Mode.CALL and not self.changed and not self.keep_raw:
             self.flow = reader
 
     def end(self, *, complete: bool = True, repaired: bool = False) -> None:
@@ -150,8 +157,8 @@ class Sink:
 
     def consumed(self, raw: str) -> None:
         """Raw text that the body has consumed without deciding anything."""
-        if self.mode is Mode.CALL:
-            if self._keep_raw:
+        if self.mode is Mode.CALL or self.mode is Mode.REFUSED:
+            if self.keep_raw:
                 self._kept.write(raw)
         elif self.mode is Mode.HOLD:
             self.held.append(raw)
@@ -159,25 +166,31 @@ class Sink:
             self.emit_text(raw)
 
     def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
+        self.tell_end()
+        raw = "".join(self.held)
+        self.held = []
         if self._offered(name) or self._unknown == "forward":
             self.calls += 1
             self.committed = True
             self.mode = Mode.CALL
-            if self._keep_raw:
-                self._kept.write("".join(self.held))
-            self.held = []
+            if self.keep_raw:
+                self._kept.write(raw)
             self.events.append(CallStart(name, call_id))
             text = "".join(args)
             if text:
                 self.events.append(CallArgs(text))
             return
-        raw = "".join(self.held)
-        self.held = []
         if self._unknown == "drop":
             self.mode = Mode.DROP
             self.committed = True
             return
         if self._unknown == "error":
+            if self.keep_raw:
+                self.mode = Mode.REFUSED
+                self.committed = True
+                self._kept.write(raw)
+                self._ended = name
+                return
             self.events.append(Malformed(raw, "unknown_tool", name))
         self.mode = Mode.TEXT
         if raw:
@@ -185,6 +198,43 @@ class Sink:
 
     def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
         if self.mode is Mode.CALL:
-            self.events.append(CallEnd(complete, repaired, self._kept.getvalue()))
-            self._kept = io.StringIO()
+            if self.keep_raw:
+                self._ended = (complete, repaired)
+            else:
+                self.events.append(CallEnd(complete, repaired))
+        self._ended_at = len(self.events)
         self.mode = Mode.HOLD
+
+    # -- the raw text of a call, where it is kept ------------------------------------------------------------------
+
+    def begins_with(self, text: str) -> None:
+        """White space that stands before the call that has just begun."""
+        if self.keep_raw and text:
+            kept = self._kept.getvalue()
+            self._kept = io.StringIO()
+            self._kept.write(text + kept)
+
+    def ends_with(self, text: str) -> None:
+        """More markup of the call whose end waits."""
+        if self._ended is not None:
+            if self.mode is Mode.REFUSED:
+                self._ended_at = len(self.events)  # it has broken off
+            self._kept.write(text)
+
+    def resume(self) -> None:
+        """The parser has handed out its events: a new list takes the next ones."""
+        self._ended_at = 0
+
+    def tell_end(self, *, others: bool = False) -> None:
+        """Tell of the end that waits, if one does; `others`: only if something was told since."""
+        ended = self._ended
+        if ended is None or (others and (len(self.events) == self._ended_at or self.mode is Mode.REFUSED)):
+            return
+        self._ended = None
+        raw = self._kept.getvalue()
+        self._kept = io.StringIO()
+        if isinstance(ended, tuple):
+            self.events.insert(self._ended_at, CallEnd(*ended, raw))
+        else:
+            self.events.insert(self._ended_at, Malformed(raw, "unknown_tool", ended))
+            self.events.insert(self._ended_at + 1, Text(raw))

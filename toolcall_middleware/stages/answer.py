@@ -115,8 +115,8 @@ class ChoiceAnswer:
     """
 
     __slots__ = (
-        "_call", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_stops", "_straight", "calls",
-        "fault", "stopped", "warnings",
+        "_call", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_refused", "_stops", "_straight",
+        "calls", "fault", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, parser: StreamParser, policy: AnswerPolicy, native: NativeCalls | None = None) -> None:
@@ -129,6 +129,7 @@ class ChoiceAnswer:
         self._held: list[str] = []  # text beside calls that waits for the first of them
         self._held_size = 0
         self._ended = False
+        self._refused = False  # the last call went out as text
         self.calls = 0
         self.stopped = False
         self.fault: ToolCallError | None = None
@@ -165,7 +166,10 @@ class ChoiceAnswer:
         ops: list[Op] = []
         if not self.stopped and not self._ended:
             cut = lost or reason in {"length", "content_filter"}
-            ops = self._apply(self._parser.finish(cut=cut))
+            events = self._parser.finish(cut=cut)
+            if self.calls and not self._refused and events and _is_blank(events[-1]):
+                events.pop()  # white space behind a call is none of the answer's text
+            ops = self._apply(events)
             self._flush_stops(ops)
             if self._native is not None and not self.stopped:
                 ops += self._apply(self._native.finish(cut=cut))
@@ -295,8 +299,10 @@ class ChoiceAnswer:
                 self._refuse("malformed_tool_arguments", message, event.raw)
                 return
             else:
+                self._refused = True
                 self._show(event.raw, ops)
                 return
+        self._refused = False
         if event.complete and self._policy.max_calls is not None and self.calls >= self._policy.max_calls:
             self.stopped = True
 
@@ -317,3 +323,7 @@ class ChoiceAnswer:
             ops.append(Arguments(self.calls - 1, text if isinstance(text, str) else arguments, custom=True))
         else:
             ops.append(Arguments(self.calls - 1, arguments))
+
+
+def _is_blank(event: Event) -> bool:
+    return type(event) is Text and event.text.isspace()
