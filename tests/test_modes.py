@@ -91,6 +91,21 @@ async def test_a_native_call_is_mended_and_keeps_its_id(stream: bool) -> None:
     assert answered(own, tools={"f"}).calls[0].id != "call_abcdefghijklmnopqrstuvwx"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_native_call_keeps_the_fields_that_nobody_knows(stream: bool) -> None:
+    """Google's OpenAI layer puts a signature there that has to come back (ai.google.dev/gemini-api/docs/openai)."""
+    extra = {"google": {"thought_signature": "AbC="}}
+    call = {"index": 0, "id": "call_1", "type": "function", "extra_content": extra}
+    backend = NativeBackend({"tool_calls": [{**call, "function": {"name": "f", "arguments": '{"x": 3}'}}]})
+    response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream)
+    if stream:
+        chunks = [json.loads(line[6:]) for line in response.text.split("\n\n") if line.startswith("data: {")]
+        deltas = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
+        assert [delta.get("extra_content") for delta in deltas] == [extra, *[None] * (len(deltas) - 1)]
+    else:
+        assert response.json()["choices"][0]["message"]["tool_calls"][0]["extra_content"] == extra
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_finish_reason_of_calls_without_a_call_is_corrected(stream: bool) -> None:
     backend = NativeBackend({"content": "No call."}, finish="tool_calls")

@@ -4,6 +4,8 @@
 Calls never nest and never interleave.
 """
 
+from typing import Any
+
 import msgspec
 
 
@@ -25,10 +27,14 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallStart(msgspec.Struct, frozen=True, gc=False):
-    """A call whose name is complete. `id` is the one that the model's syntax carries, if it does."""
+    """A call whose name is complete. `id` is the one that the model's syntax carries, if it does.
+
+    `extra` are fields of a backend's own call that nobody here knows (a provider's signature, say).
+    """
 
     name: str
     id: str | None = None
+    extra: dict[str, Any] | None = None
 
 
 class CallArgs(msgspec.Struct, frozen=True, gc=False):

@@ -42,12 +42,13 @@ class Thought(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
-    """A call begins."""
+    """A call begins. `extra` are fields that the backend gave it and nobody here knows."""
 
     index: int
     id: str
     name: str
     custom: bool = False
+    extra: dict[str, Any] | None = None
 
 
 class Arguments(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +94,7 @@ class _OpenCall:
     id: str | None
     room: float  # bytes that its arguments may still take
     parts: io.StringIO | None = None  # the arguments of a call that waits for its end
+    extra: dict[str, Any] | None = None
 
 
 class Verbatim:
@@ -203,9 +205,9 @@ class ChoiceAnswer:
                     self._text(text, ops)
                 case CallArgs(text):
                     ops += self._arguments(text)
-                case CallStart(name, call_id):
+                case CallStart(name, call_id, extra):
                     self._flush_stops(ops)
-                    self._start(name, call_id, ops)
+                    self._start(name, call_id, extra, ops)
                 case CallEnd():
                     self._end(event, ops)
                 case Reasoning(text, markup, channel):
@@ -254,10 +256,10 @@ class ChoiceAnswer:
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, call_id: str | None, ops: list[Op]) -> None:
+    def _start(self, name: str, call_id: str | None, extra: dict[str, Any] | None, ops: list[Op]) -> None:
         limit = self._policy.max_arguments_bytes
         call = self._call = _OpenCall(
-            name, call_id if self._policy.keep_ids else None, math.inf if limit is None else limit
+            name, call_id if self._policy.keep_ids else None, math.inf if limit is None else limit, extra=extra
         )
         if self._policy.stream_arguments and name not in self._policy.custom:
             self._open(call, ops)
@@ -268,7 +270,8 @@ class ChoiceAnswer:
         if self._held and not self._policy.drop_prose:
             ops.append(Content("".join(self._held)))
         self._held = []
-        ops.append(Opened(self.calls, call.id or new_call_id(), call.name, call.name in self._policy.custom))
+        custom = call.name in self._policy.custom
+        ops.append(Opened(self.calls, call.id or new_call_id(), call.name, custom, call.extra))
         self.calls += 1
 
     def _arguments(self, text: str) -> list[Op]:

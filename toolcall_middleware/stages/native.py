@@ -16,6 +16,7 @@ from ..model import ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
 from ..parsing.named import ArgumentsReader
 
+_OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
 _MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by chance
 
 
@@ -32,6 +33,7 @@ class _Call:
     arguments: str = ""
     waiting: list[str] = field(default_factory=list)
     reader: ArgumentsReader | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class NativeCalls:
@@ -79,6 +81,8 @@ class NativeCalls:
         call = self._find(delta.get("index"), call_id, name)
         if call.id is None:
             call.id = call_id
+        if not call.started and not delta.keys() <= _OWN_FIELDS:
+            call.extra |= {key: value for key, value in delta.items() if key not in _OWN_FIELDS and value is not None}
         if name and not call.started:
             self._name(call, name)
         arguments = function.get("arguments")
@@ -160,7 +164,7 @@ class NativeCalls:
         call.started = True
         call.refused = bool(self._tools.by_name) and self._unknown != "forward" and call.name not in self._tools.by_name
         if not call.refused:
-            events.append(CallStart(call.name, call.id))
+            events.append(CallStart(call.name, call.id, call.extra or None))
 
     def _pass(self, call: _Call, events: list[Event]) -> None:
         for text in call.waiting:

@@ -441,11 +441,11 @@ class StreamRewriter:
                 return b'{"content":' + openai.encode(text) + b"}"
             case Thought(text):
                 return openai.encode({self._reasoning_field: text})
-            case Opened(index, call_id, name, custom):
+            case Opened(index, call_id, name, custom, extra):
                 if self._legacy:
                     return openai.encode({"function_call": {"name": name, "arguments": ""}})
                 kind, key = ("custom", "input") if custom else ("function", "arguments")
-                call = {"index": index, "id": call_id, "type": kind, kind: {"name": name, key: ""}}
+                call = {"index": index, "id": call_id, "type": kind, kind: {"name": name, key: ""}, **(extra or {})}
                 return openai.encode({"tool_calls": [call]})
 
 

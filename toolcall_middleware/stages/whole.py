@@ -161,9 +161,9 @@ def _fold(
                 content.append(piece)
             case Thought(piece):
                 thoughts.append(piece)
-            case Opened(index, call_id, name, custom):
+            case Opened(index, call_id, name, custom, extra):
                 kind = "custom" if custom else "function"
-                call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}}
+                call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}, **(extra or {})}
                 calls.append({"index": index, **call} if indexed else call)
                 arguments.append([])
             case Arguments(_, piece):
