@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.stages.ids import read_id
 
 from .fakes import TextBackend, write_calls
 from .stream_rules import check_stream, check_whole
@@ -88,7 +90,36 @@ async def test_a_native_call_is_mended_and_keeps_its_id(stream: bool) -> None:
     assert response.headers["x-toolcall"].startswith("mode=native")
     assert backend.bodies[0]["tools"] == [TOOL]
     own = await post(ToolCallMiddleware(backend, mode="native", rewrite_ids=True), stream=stream)
-    assert answered(own, tools={"f"}).calls[0].id != "call_abcdefghijklmnopqrstuvwx"
+    written = answered(own, tools={"f"}, own_ids=False).calls[0].id
+    assert re.fullmatch("call_[a-zA-Z0-9]+", written)
+    assert written != "call_abcdefghijklmnopqrstuvwx"
+    assert read_id(written) == "call_abcdefghijklmnopqrstuvwx"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_rewritten_id_finds_its_way_back_without_memory(stream: bool) -> None:
+    backend = NativeBackend({"tool_calls": [{"id": "functions.f:0", "function": {"name": "f", "arguments": {"x": 1}}}]})
+    first = await post(ToolCallMiddleware(backend, mode="native", rewrite_ids=True), stream=stream)
+    call = answered(first, tools={"f"}, own_ids=False).calls[0]
+    history = [
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": call.id, "type": "function", "function": {"name": "f", "arguments": call.arguments}}],
+        },
+        {"role": "tool", "tool_call_id": call.id, "content": {"json": True}, "is_error": True},
+    ]
+    # Another process, which has never seen the call; in the strict dialect, which refuses the backend's own form.
+    tool = {"type": "function", "function": {"name": "f", "description": "F."}}
+    again = ToolCallMiddleware(backend, mode="native", profile="strict")
+    assert (await post(again, stream=stream, messages=history, tools=[tool])).status_code == 200
+    sent = backend.bodies[-1]["messages"]
+    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "functions.f:0"
+    assert (sent[2]["content"], sent[2]["is_error"]) == ('{"json":true}', True)
+    foreign = json.loads(json.dumps(history).replace(call.id, "functions.f:0"))
+    refused = await post(again, stream=stream, messages=foreign, tools=[tool])
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_tool_call_id")
 
 
 @pytest.mark.parametrize("stream", [True, False])

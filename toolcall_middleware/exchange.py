@@ -16,6 +16,7 @@ A host runs this for each request (hosts/asgi.py); a test can with plain bytes.
 from __future__ import annotations
 
 import enum
+import functools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +31,11 @@ from .stages import inject
 from .stages.answer import AnswerPolicy, ChoiceAnswer, Verbatim
 from .stages.check import checker_for
 from .stages.constrain import Asking, Memory, answer_schema, askings, offered_now
+from .stages.extension import Extension
 from .stages.guard import check_request
 from .stages.native import NativeCalls
+from .stages.order import admits
+from .stages.results import for_backend, result_warnings
 from .stages.rewrite import StreamRewriter
 from .stages.usage import UsageMeter, UsageTap
 from .stages.validate import ChatRequest, UsageOnly, read_request
@@ -90,6 +94,8 @@ class Exchange:
         self._status = 200
         self._is_stream = False  # by its content type
         self._left = False  # something has left for the client
+        self._calls = 0  # in the whole answer that has left
+        self._extension: Extension | None = None
         self._next_body: bytes | None = None
         self.stopped = False
 
@@ -105,9 +111,12 @@ class Exchange:
             self._tap = UsageTap(self._usage, self._settings.max_response_bytes)
             return body
         if chat.overrides:
-            self._settings = self._settings.replace(**chat.overrides)
+            self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings
-        check_request(chat, settings)
+        warnings = check_request(chat, settings)
+        if settings.extension_field is not None:
+            warnings += result_warnings(chat.messages, settings.max_result_bytes)
+            self._extension = Extension(settings.extension_field, tuple(warnings))
         self._usage = UsageMeter(known=settings.usage != "count", count=settings.usage in {"auto", "count"})
         self._chat = chat
         self._format = registry.for_model(settings.format, chat.model)
@@ -118,7 +127,10 @@ class Exchange:
         self._native = settings.mode == "native" or (
             settings.mode == "auto" and not self._memory.refuses(chat.model, _TOOLS)
         )
-        return self._body() if self._native else self._by_prompt()
+        if not self._native:
+            return self._by_prompt()
+        self._messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
+        return self._body()
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
@@ -180,6 +192,17 @@ class Exchange:
         name = "auto" if self._native else getattr(self._format, "prompt_name", self._format.name)
         note = {"x-toolcall": f"mode={mode}; format={name}"}
         return note if self._is_stream else {**note, "content-type": "text/event-stream"}
+
+    @property
+    def calls_left(self) -> int:
+        """How many calls have left for the client."""
+        rewriter = self._rewriter
+        return rewriter.calls if rewriter is not None and self._left else self._calls
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the answer may hold calls."""
+        return self._tap is None and self._offers
 
     def take_next(self) -> bytes | None:
         """The body to ask the backend again with, once; None when the answer has been given."""
@@ -287,7 +310,7 @@ class Exchange:
                 self._make_choice,
                 self._usage,
                 legacy=chat.legacy,
-                indexed=settings.profile == "gateway",
+                indexed=settings.call_index,
                 as_object=settings.arguments_as_object,
                 reasoning_field=settings.reasoning_field,
             )
@@ -302,8 +325,9 @@ class Exchange:
         self._learn(read_markup=answer.read_markup)
         self._warn(answer.warnings)
         body = answer.body
-        if settings.extension_field is not None and answer.warnings:
-            body = openai.with_field(body, settings.extension_field, {"warning": "; ".join(answer.warnings)})
+        if self._extension is not None and answer.calls:
+            body = openai.with_fields(body, self._extension.of(answer.warnings))
+        self._calls = answer.calls
         return self._json(body, f"; calls={answer.calls}")
 
     def _as_stream(self, data: bytes) -> Reply | None:
@@ -425,9 +449,14 @@ class Exchange:
         native = None
         if self._native:
             syntax = registry.get("auto") if offered.tools else syntax
-            native = NativeCalls(offered if offered.tools else ToolSet(), unknown=settings.unknown_tool)
+            native = NativeCalls(
+                offered if offered.tools else ToolSet(),
+                unknown=settings.unknown_tool,
+                max_arguments_bytes=settings.max_arguments_bytes,
+            )
         policy = AnswerPolicy(
             max_calls=settings.max_tool_calls if chat.choice.parallel else 1,
+            limited=chat.choice.parallel and settings.max_tool_calls is not None,
             hold_prose=chat.choice.must_call,
             drop_prose=settings.prose == "drop",
             stream_arguments=settings.stream_arguments,
@@ -439,8 +468,12 @@ class Exchange:
             custom=chat.custom,
             legacy=chat.legacy,
             keep_ids=self._native and not settings.rewrite_ids,
+            write_ids=self._native,
             check=None if settings.validate_arguments == "off" else checker_for(chat.tools_raw, chat.tools).faults,
             warn_only=settings.validate_arguments == "warn",
+            admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
+            admit_only_warns=settings.allowlist_mode == "warn",
+            extension=self._extension,
         )
         parsing = len(offered) > 0 or settings.reasoning_field is not None
         return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, native)

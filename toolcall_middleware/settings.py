@@ -155,6 +155,19 @@ def _keys(value: Any) -> tuple[str, ...]:
     return keys
 
 
+_RATE = re.compile(r"[1-9]\d{0,8} ?(?:/|per) ?(?:[1-9]\d{0,5} )?(?:second|minute|hour|day|month|year)s?")
+
+
+def _rate(value: Any) -> str | None:
+    text = _text(value)
+    if text is None:
+        return None
+    text = " ".join(text.lower().split())
+    if not _RATE.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _header(value: Any) -> str:
     name = _word(value).lower()
     if not re.fullmatch(r"[a-z0-9!#$%&'*+.^_`|~-]+", name):
@@ -210,19 +223,29 @@ def _options() -> dict[str, Option]:
         ("guard", "max_arguments_bytes", 4 * _MIB, _integer(2, optional=True), "Bytes of one call's arguments."),
         ("guard", "max_tool_calls", 128, _integer(1, optional=True), "Calls in an answer; generation stops there."),
         ("guard", "max_tool_rounds", None, _integer(1, optional=True), "Assistant turns with calls in the history."),
+        ("guard", "max_messages", None, _integer(1, optional=True), "Messages in a request."),
         ("guard", "max_result_bytes", None, _integer(1, optional=True), "Longer tool results are truncated."),
         ("guard", "max_request_bytes", 32 * _MIB, _integer(1, optional=True), "Bytes of a request."),
         ("guard", "max_response_bytes", 64 * _MIB, _integer(1, optional=True), "Bytes of a whole answer."),
         ("guard", "allowlist", (), ("names or globs, comma separated, or none", _names), "Tools that may be used."),
         ("guard", "allowlist_mode", "off", _choice("enforce", "warn", "off"), "What the allowlist does."),
-        ("guard", "rate_limit", None, ("a rate such as 60/minute, or none", _text), "Tool calls a tenant."),
-        ("guard", "rate_limit_storage", "memory://", ("a storage URI of the limits library", _word),
-         "Where rates are counted."),
+        ("guard", "rate_limit", None, ("a rate such as 60/minute or 10 per 30 seconds, or none", _rate),
+         "Tool calls of a tenant in a time; an answer with five calls counts five."),
+        ("guard", "rate_limit_storage", "memory://", ("a storage URI of the limits library: redis://host", _word),
+         "Where they are counted; several workers or machines share a Redis."),
+        ("guard", "rate_limit_failure", "open", _choice("open", "closed"),
+         "When the storage is down: requests pass uncounted, or are refused."),
         ("guard", "tenant_header", "authorization", ("a header's name", _header), "What tells tenants apart."),
         ("guard", "tenants_file", None, ("a path, or none", _text), "TOML with settings by tenant."),
         ("strict", "arguments_as_object", False, _flag(), "Arguments as a JSON object, not a string."),
         ("strict", "rewrite_ids", False, _flag(), "Own call ids in native mode too."),
         ("strict", "require_descriptions", False, _flag(), "Tools and parameters must be described."),
+        ("strict", "refuse_deprecated", False, _flag(), "`functions` and `function_call` are refused."),
+        ("strict", "strict_names", False, _flag(), "Names of tools must match `^[a-zA-Z0-9_]+$`."),
+        ("strict", "strict_schemas", False, _flag(), "A tool with `strict: true` is held to OpenAI's rules for it."),
+        ("strict", "strict_ids", False, _flag(), "Call ids in the history must match `^call_[a-zA-Z0-9]+$`."),
+        ("strict", "strict_results", False, _flag(), "Every call in the history has one result, right behind it."),
+        ("guard", "call_index", False, _flag(), "Calls of whole answers have an `index`, as those of streams."),
         ("guard", "extension_field", None, ("a field's name, or none", _text),
          "Warnings are added to answers under this key."),
         ("proxy", "upstream_url", None, ("an http:// or https:// address without a query, or none", _url),
@@ -258,14 +281,30 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "max_arguments_bytes": 64 * _KIB,
         "max_tool_calls": 20,
         "extension_field": "_toolcall",
+        "call_index": True,
     },
     "strict": {
         "arguments_as_object": True,
         "rewrite_ids": True,
         "require_descriptions": True,
         "malformed_arguments": "error",
+        "refuse_deprecated": True,
+        "strict_names": True,
+        "strict_schemas": True,
+        "strict_ids": True,
+        "strict_results": True,
     },
 }
+
+MAXIMA: Mapping[str, Mapping[str, int]] = {
+    "gateway": {
+        "max_description_length": 4096,
+        "max_schema_depth": 10,
+        "max_arguments_bytes": 256 * _KIB,
+        "max_tool_calls": 50,
+    },
+}
+"""The most that a tenant may be given under a profile, whatever its table says."""
 
 
 class Settings:
@@ -301,6 +340,7 @@ class Settings:
     max_arguments_bytes: int | None
     max_tool_calls: int | None
     max_tool_rounds: int | None
+    max_messages: int | None
     max_result_bytes: int | None
     max_request_bytes: int | None
     max_response_bytes: int | None
@@ -308,11 +348,18 @@ class Settings:
     allowlist_mode: str
     rate_limit: str | None
     rate_limit_storage: str
+    rate_limit_failure: str
     tenant_header: str
     tenants_file: str | None
     arguments_as_object: bool
     rewrite_ids: bool
     require_descriptions: bool
+    refuse_deprecated: bool
+    strict_names: bool
+    strict_schemas: bool
+    strict_ids: bool
+    strict_results: bool
+    call_index: bool
     extension_field: str | None
     upstream_url: str | None
     upstream_api: str
@@ -350,7 +397,11 @@ class Settings:
 
     def replace(self, **values: Any) -> Settings:
         """A copy with other values; profile presets apply to what nobody set by hand."""
-        given = self._given | {name: (value, "keyword") for name, value in values.items()}
+        return self.layer(values, "keyword")
+
+    def layer(self, values: Mapping[str, Any], source: str) -> Settings:
+        """The same, with `source` (a tenant, the request) as where the values come from."""
+        given = self._given | {name: (value, source) for name, value in values.items()}
         settings = type(self).__new__(type(self))
         settings._fill(given)  # noqa: SLF001 - our own instance
         return settings
@@ -396,6 +447,10 @@ class Settings:
     def __repr__(self) -> str:
         changed = ", ".join(f"{name}={shown}" for name, shown, source in self.explain() if source != "default")
         return f"Settings({changed})"
+
+    def source(self, name: str) -> str:
+        """Where the value of the setting `name` came from."""
+        return self._sources[name]
 
     def explain(self) -> list[tuple[str, str, str]]:
         """Rows of (name, value as text with secrets hidden, source), in the order of the documentation."""

@@ -19,8 +19,8 @@ from toolcall_middleware.stages.answer import (
     Op,
     Opened,
     Thought,
-    new_call_id,
 )
+from toolcall_middleware.stages.ids import new_call_id
 
 from .streams import ScriptParser, pieces
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import OPTIONS, Settings
+from toolcall_middleware.stages.order import ORDER, Order, admits
 from toolcall_middleware.stages.validate import ChatRequest, read_request
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look", "description": "0123456789"}}
@@ -123,27 +124,137 @@ def test_lower_limits_hold_for_the_request_itself() -> None:
     assert not read(Settings(), toolcall={"parallel": "never"}).choice.parallel
 
 
-VALUES = (
-    st.none()
-    | st.booleans()
-    | st.integers(-1, 200)
-    | st.sampled_from(
-        ["off", "warn", "retry", "error", "client", "never", "text", "forward", "repair", "native", "none"]
-    )
-)
+def test_a_list_of_tools_of_its_own_is_enforced() -> None:
+    assert read(Settings(), toolcall={"allowlist": ["look"]}).overrides == {
+        "allowlist": ("look",),
+        "allowlist_mode": "enforce",
+    }
+    assert read(Settings(), toolcall={"allowlist": None}).overrides == {}
+    narrow = Settings(allowlist="look,get_*", allowlist_mode="warn")
+    for names in (["look"], ["get_x", "get_*"], "look, get_*"):
+        assert read(narrow, toolcall={"allowlist": names}).overrides["allowlist_mode"] == "enforce"
+    for names in (["*"], ["look", "other"], ["get_?"], ["loo*"]):
+        assert refusal(narrow, toolcall={"allowlist": names}) == ("invalid_request", "toolcall.allowlist")
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from(sorted(OPTIONS)), VALUES, max_size=2))
-def test_no_limit_ever_rises(toolcall: dict[str, Any]) -> None:
-    before = Settings(max_tool_rounds=7, max_tool_calls=20, max_result_bytes=100, retries=1)
+def test_the_order_of_every_setting_is_defined() -> None:
+    assert list(ORDER) == [name for name in OPTIONS if name in ORDER]
+    assert set(ORDER) == set(OPTIONS)
+    for name, order in ORDER.items():
+        if isinstance(order, tuple):
+            values = [value for level in order for value in level]
+            assert len(values) == len(set(values))
+            assert all(OPTIONS[name].read(value) == value for value in values)
+            if all(isinstance(value, str) for value in values):
+                assert set(values) == set(OPTIONS[name].allowed.split(", "))
+        elif order is Order.FEWER:
+            assert OPTIONS[name].allowed.startswith("an integer")
+
+
+# What the operator may have set, for every setting there is.
+SAMPLES: dict[str, list[Any]] = {
+    "format": ["auto", "hermes", "json"],
+    "paths": ["/chat/completions", "/x"],
+    "reasoning_field": [None, "reasoning"],
+    "tokenizer": ["approximate", "upstream"],
+    "drop_params": [(), ("top_k",)],
+    "allowlist": [(), ("look",), ("look", "o*"), ("*",)],
+    "rate_limit": [None, "5/minute"],
+    "rate_limit_storage": ["memory://", "redis://x"],
+    "tenant_header": ["authorization", "x-tenant"],
+    "tenants_file": [None, "tenants.toml"],
+    "extension_field": [None, "_note"],
+    "upstream_url": [None, "http://x/v1"],
+    "upstream_key": [None, "k"],
+    "upstreams_file": [None, "x.toml"],
+    "upstream_timeout": [300.0, 5.0],
+    "api_keys": [(), ("k",)],
+}
+
+
+def samples(name: str) -> list[Any]:
+    allowed = OPTIONS[name].allowed
+    if name in SAMPLES:
+        return SAMPLES[name]
+    if allowed.startswith("an integer"):
+        return [None, 2, 3, 7] if "none" in allowed else [0, 1, 3]
+    return [True, False] if allowed == "true or false" else allowed.split(", ")
+
+
+OPERATORS = st.fixed_dictionaries({}, optional={name: st.sampled_from(samples(name)) for name in OPTIONS})
+"""Any of the settings, each with any of its values."""
+
+
+@st.composite
+def asked_for(draw: st.DrawFn) -> dict[str, Any]:
+    """What a request says: any settings, with good values, those of other settings, and nonsense."""
+    names = draw(st.lists(st.sampled_from(sorted(OPTIONS)), max_size=4, unique=True))
+    odd = st.none() | st.booleans() | st.integers(-1, 200) | st.sampled_from(["off", "none", "*", "native", "look"])
+    return {name: draw(st.sampled_from(samples(name)) | odd) for name in names}
+
+
+NAMES = ("look", "other", "x", "o", "*", "look2", "")
+
+
+def admitted(options: Settings) -> set[str]:
+    return {name for name in NAMES if options.allowlist_mode == "off" or admits(options.allowlist, name)}
+
+
+def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
+    """Said again and in another way than in the code: by hand for each kind of setting."""
+    old, new = getattr(before, name), getattr(after, name)
+    if old == new:
+        return True
+    if name.startswith("max_") or name == "retries":
+        return old is None or bool(new is not None and new < old)
+    strictest: dict[str, list[Any]] = {
+        "validate_arguments": ["off", "warn", "retry", "error"],
+        "stream_arguments": [True, False],
+        "malformed_arguments": ["repair", "text", "error"],
+        "parallel": ["client", "never"],
+        "allowlist_mode": ["off", "warn", "enforce"],
+    }
+    if name == "unknown_tool":
+        return bool(new == "error" or (old != "error" and new != "forward"))
+    if name in strictest:
+        return strictest[name].index(new) > strictest[name].index(old)
+    if name == "allowlist":
+        return before.allowlist_mode == "off" or admitted(after) <= admitted(before)
+    if OPTIONS[name].room == "strict" or name == "call_index":
+        return bool(new)
+    if name == "mode":
+        return bool(new != "off")
+    return name in {"format", "constrain", "reasoning", "reasoning_field", "prose", "messages", "system_role"}
+
+
+@settings(max_examples=600, deadline=None)
+@given(OPERATORS, asked_for(), st.booleans())
+def test_no_request_loosens_any_setting(operator: dict[str, Any], toolcall: dict[str, Any], checked: bool) -> None:
+    before = Settings(**{**operator, "mode": operator.get("mode", "prompt").replace("off", "prompt")})
+    options = {"validate_tool_arguments": checked}
+    plain = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL][: before.max_tools]}
+    body = {**plain, "toolcall": toolcall, "request_options": options}
     try:
-        after = before.replace(**read(before, toolcall=toolcall).overrides)
+        chat = read_request(json.dumps(body).encode(), before)
     except ToolCallError:
         return
-    for name in OPTIONS:
-        if name.startswith("max_") or name == "retries":
-            old, new = getattr(before, name), getattr(after, name)
-            assert old is None or (new is not None and new <= old)
-    for name in ("allowlist", "allowlist_mode", "rate_limit", "api_keys", "upstream_url", "upstream_key", "tokenizer"):
-        assert getattr(before, name) == getattr(after, name)
+    assert isinstance(chat, ChatRequest)
+    after = before.layer(chat.overrides, "request")
+    assert [name for name in OPTIONS if not stricter_or_same(name, before, after)] == []
+    assert {name for name in OPTIONS if after.source(name) == "request"} <= {*toolcall, *chat.overrides}
+    assert not checked or after.validate_arguments in {"error", "retry"}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_each_setting_by_itself_is_not_loosened(name: str) -> None:
+    for value in samples(name):
+        before = Settings(**({} if (name, value) == ("mode", "off") else {name: value}))
+        for other in samples(name):
+            body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+            try:
+                chat = read_request(json.dumps({**body, "toolcall": {name: other}}).encode(), before)
+            except ToolCallError:
+                continue
+            assert isinstance(chat, ChatRequest)
+            after = before.layer(chat.overrides, "request")
+            assert all(stricter_or_same(each, before, after) for each in OPTIONS)

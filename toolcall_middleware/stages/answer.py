@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import math
-import secrets
-import string
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,15 +19,11 @@ from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.stops import StopFinder
 from ..wire import openai
+from .extension import Extension
+from .ids import new_call_id, write_id
 from .native import NativeCalls
 
-_ALPHABET = string.ascii_letters + string.digits
 _MAX_SHOWN = 2000
-
-
-def new_call_id() -> str:
-    """`call_` and 24 random characters."""
-    return "call_" + "".join(secrets.choice(_ALPHABET) for _ in range(24))
 
 
 Content = Text  # what the parser says is text is what the client gets for `content`, as the same value
@@ -68,11 +62,14 @@ class AnswerPolicy:
 
     max_calls: after so many calls the model is stopped. hold_prose: text waits for the first call (it is lost to a
     retry otherwise). max_held: how many characters may wait. custom: names of tools that take free text. legacy: the
-    finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with. check: what is wrong with
-    a finished call (name, arguments); warn_only: that is kept in `warnings`, else the call is refused.
+    finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with; write_ids: it gets one
+    that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
+    `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
+    limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told.
     """
 
     max_calls: int | None = None
+    limited: bool = False
     hold_prose: bool = False
     drop_prose: bool = False
     stream_arguments: bool = True
@@ -84,8 +81,12 @@ class AnswerPolicy:
     custom: frozenset[str] = frozenset()
     legacy: bool = False
     keep_ids: bool = False
+    write_ids: bool = False
     check: Callable[[str, str], list[str]] | None = None
     warn_only: bool = False
+    admits: Callable[[str], bool] | None = None
+    admit_only_warns: bool = False
+    extension: Extension | None = None
 
 
 @dataclass(slots=True)
@@ -146,7 +147,10 @@ class ChoiceAnswer:
         """The next entries of the backend's own `tool_calls`."""
         if self.stopped or self._ended or self._native is None:
             return []
-        return self._apply(self._native.feed(deltas))
+        ops = self._apply(self._native.feed(deltas))
+        if self._native.oversized is not None and not self.stopped:
+            self._refuse_size(self._native.oversized)
+        return ops
 
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
@@ -181,6 +185,12 @@ class ChoiceAnswer:
             ops.append(Content("".join(self._held)))
             self._held = []
         return ops, self._reason(reason)
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What stands beside the choices of an answer with calls: the operator's extension field."""
+        extension = self._policy.extension
+        return {} if extension is None or not self.calls else extension.of(self.warnings)
 
     @property
     def held_text(self) -> str:
@@ -223,6 +233,11 @@ class ChoiceAnswer:
                     self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw)
         return ops
 
+    def _refuse_size(self, name: str) -> None:
+        limit = self._policy.max_arguments_bytes
+        message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
+        self._refuse("limit_exceeded", message)
+
     def _refuse(self, code: str, message: str, written: str = "") -> None:
         self.fault = ToolCallError(code, message)
         self.fault.written = written
@@ -257,10 +272,17 @@ class ChoiceAnswer:
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def _start(self, name: str, call_id: str | None, extra: dict[str, Any] | None, ops: list[Op]) -> None:
-        limit = self._policy.max_arguments_bytes
-        call = self._call = _OpenCall(
-            name, call_id if self._policy.keep_ids else None, math.inf if limit is None else limit, extra=extra
-        )
+        policy, limit = self._policy, self._policy.max_arguments_bytes
+        own = None
+        if call_id is not None and (policy.keep_ids or policy.write_ids):
+            own = call_id if policy.keep_ids else write_id(call_id)
+        call = self._call = _OpenCall(name, own, math.inf if limit is None else limit, extra=extra)
+        if policy.admits is not None and not policy.admits(name):
+            message = f"The model called the tool {name!r}, which is not on the allowlist."
+            if not policy.admit_only_warns:
+                self._refuse("tool_not_allowed", message)
+                return
+            self.warnings.append(message)
         if self._policy.stream_arguments and name not in self._policy.custom:
             self._open(call, ops)
         else:
@@ -279,9 +301,7 @@ class ChoiceAnswer:
         assert call is not None  # noqa: S101 - the parser's order of events
         call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if call.room < 0:
-            limit = self._policy.max_arguments_bytes
-            message = f"The arguments of the model's call of {call.name!r} exceed max_arguments_bytes ({limit})."
-            self._refuse("limit_exceeded", message)
+            self._refuse_size(call.name)
         elif call.parts is None:
             return [Arguments(self.calls - 1, text)]
         else:
@@ -306,8 +326,11 @@ class ChoiceAnswer:
                 self._show(event.raw, ops)
                 return
         self._refused = False
-        if event.complete and self._policy.max_calls is not None and self.calls >= self._policy.max_calls:
+        most = self._policy.max_calls
+        if event.complete and most is not None and self.calls >= most:
             self.stopped = True
+            if self._policy.limited:
+                self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
 
     def _whole_call(self, call: _OpenCall, arguments: str, raw: str, ops: list[Op]) -> None:
         faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []

@@ -25,9 +25,14 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def read_messages(raw: bytes, max_rounds: int | None = None) -> list[dict[str, Any]]:
+    """The messages that `read_history` reads."""
+    return read_history(raw, max_rounds=max_rounds).messages
+
+
+def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int | None = None) -> History:
     """The value of `messages`, decoded and checked. Raises ToolCallError with a `param` such as `messages[2].content`.
 
-    `max_rounds` is the largest number of assistant turns with calls.
+    `max_rounds` is the largest number of assistant turns with calls, `max_messages` that of messages.
     """
     if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _nesting(raw) > MAX_NESTING:
         message = f"The messages are nested deeper than {MAX_NESTING} levels."
@@ -37,13 +42,19 @@ def read_messages(raw: bytes, max_rounds: int | None = None) -> list[dict[str, A
         raise _refusal("messages", f"'messages' must be an array, got {kind(messages)}.")
     if not messages:
         raise _refusal("messages", "'messages' must hold at least one message.")
-    history = _History()
+    if max_messages is not None and len(messages) > max_messages:
+        text = f"max_messages is {max_messages}: the request has {len(messages)} messages."
+        raise ToolCallError("limit_exceeded", text, param="messages")
+    history = History()
     for index, message in enumerate(messages):
         history.add(message, f"messages[{index}]", index)
     if max_rounds is not None and history.rounds > max_rounds:
-        text = f"max_tool_rounds is {max_rounds}: the conversation has {history.rounds} turns with tool calls."
+        text = (
+            f"max_tool_rounds is {max_rounds}: the conversation has {history.rounds} turns with tool calls, the last of"
+            f" them of {shown(history.last_name)}."
+        )
         raise ToolCallError("limit_exceeded", text, param="messages")
-    return history.messages
+    return history
 
 
 def _nesting(raw: bytes) -> int:
@@ -52,14 +63,26 @@ def _nesting(raw: bytes) -> int:
     return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
-class _History:
-    """Takes the messages in turn."""
+class History:
+    """Takes the messages in turn.
+
+    `messages`: as the later stages see them. `rounds`: assistant turns with calls. `deprecated`: the path of the first
+    message of the deprecated functions API, or empty.
+    """
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.rounds = 0
+        self.deprecated = ""
         self._ids: set[str] = set()
         self._legacy: list[tuple[str, str]] = []  # (name, id) of each function_call without a result yet
+
+    @property
+    def last_name(self) -> str:
+        """The tool of the last call."""
+        calls = (message["tool_calls"] for message in reversed(self.messages) if message.get("tool_calls"))
+        name: str = next(calls)[-1]["function"]["name"]
+        return name
 
     def add(self, message: Any, param: str, index: int) -> None:
         if not isinstance(message, dict):
@@ -98,6 +121,7 @@ class _History:
             raise _refusal(f"{param}.is_error", f"'is_error' must be a boolean, got {kind(message['is_error'])}.")
 
     def _function(self, message: dict[str, Any], param: str, index: int) -> dict[str, Any]:
+        self.deprecated = self.deprecated or f"{param}.role"
         name = _name_of(message, param)
         call_id = next((open_id for open_name, open_id in self._legacy if open_name == name), None)
         if call_id is None:
@@ -123,6 +147,7 @@ class _History:
         where = f"{param}.function_call"
         if not isinstance(legacy, dict):
             raise _refusal(where, f"'function_call' must be an object, got {kind(legacy)}.")
+        self.deprecated = self.deprecated or where
         name, arguments = _name_of(legacy, where), _arguments_of(legacy, where)
         call_id = self._new_id(f"call_function{index}")
         self._legacy.append((name, call_id))

@@ -1,12 +1,10 @@
-"""What an operator allows beyond what is well formed: the allowlist, and the rules of the strict dialect.
+"""What an operator allows beyond what is well formed: the allowlist, and the parts of the strict dialect.
 
 Limits of size and number are checked where the request is read (validate) and where the answer is made (answer).
 """
 
 from __future__ import annotations
 
-import fnmatch
-import functools
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -15,6 +13,7 @@ from typing import Any
 from ..errors import ToolCallError
 from ..model import Tool
 from ..settings import Settings
+from .order import admits
 from .validate import ChatRequest
 
 _log = logging.getLogger("toolcall_middleware")
@@ -24,32 +23,50 @@ _MAX_PROPERTIES = 100
 _MAX_LEVELS = 5
 
 
-def check_request(chat: ChatRequest, settings: Settings) -> None:
-    """Raises ToolCallError for what the operator does not allow."""
-    _check_allowlist(chat, settings)
-    if settings.require_descriptions:
-        for number, tool in enumerate(chat.tools.tools):
-            _check_descriptions(tool, f"tools[{number}].function")
-    if settings.profile == "strict":
-        _check_strict(chat)
-
-
-def _check_allowlist(chat: ChatRequest, settings: Settings) -> None:
-    if settings.allowlist_mode == "off":
-        return
+def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
+    """What is to be warned of. Raises ToolCallError for what the operator does not allow."""
+    warnings = _check_allowlist(chat, settings)
+    if settings.refuse_deprecated and chat.deprecated:
+        raise ToolCallError(
+            "invalid_request",
+            "'functions' and 'function_call' are deprecated and refused here; use 'tools', 'tool_choice', 'tool_calls'"
+            " and messages with role 'tool'.",
+            param=chat.deprecated,
+        )
     for number, tool in enumerate(chat.tools.tools):
-        if allowed(tool.name, settings.allowlist):
+        path = f"tools[{number}].function"
+        if settings.strict_names and not _STRICT_NAME.fullmatch(tool.name):
+            message = f"The tool name {tool.name!r} must match ^[a-zA-Z0-9_]+$."
+            raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
+        if settings.require_descriptions:
+            _check_descriptions(tool, path)
+        if settings.strict_schemas and tool.strict:
+            if chat.choice.parallel:
+                message = f"The tool {tool.name!r} has strict: true; set 'parallel_tool_calls' to false."
+                raise ToolCallError("invalid_tool_schema", message, param="parallel_tool_calls")
+            _check_strict_schema(tool, f"{path}.parameters")
+    if settings.strict_ids:
+        _check_ids(chat.messages)
+    if settings.strict_results:
+        _check_results(chat.messages)
+    return warnings
+
+
+def _check_allowlist(chat: ChatRequest, settings: Settings) -> list[str]:
+    warnings: list[str] = []
+    if settings.allowlist_mode == "off":
+        return warnings
+    for number, tool in enumerate(chat.tools.tools):
+        if admits(settings.allowlist, tool.name):
             continue
         message = f"The tool {tool.name!r} is not on the allowlist."
         if settings.allowlist_mode == "enforce":
-            raise ToolCallError("tool_not_allowed", message, param=f"tools[{number}].function.name")
+            field = "functions" if chat.legacy else "tools"
+            inner = "custom." if tool.name in chat.custom else "" if chat.legacy else "function."
+            raise ToolCallError("tool_not_allowed", message, param=f"{field}[{number}].{inner}name")
         _log.warning("%s", message)
-
-
-@functools.lru_cache(maxsize=4096)
-def allowed(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a tool's name is one of `patterns`: names, or globs with `*`, `?` and `[...]`."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        warnings.append(message)
+    return warnings
 
 
 def _check_descriptions(tool: Tool, path: str) -> None:
@@ -57,13 +74,50 @@ def _check_descriptions(tool: Tool, path: str) -> None:
         message = f"The tool {tool.name!r} has no description."
         raise ToolCallError("invalid_tool_schema", message, param=f"{path}.description")
     for inner, name, schema in _properties(tool.parameters, f"{path}.parameters"):
-        if not isinstance(schema, Mapping) or not str(schema.get("description") or "").strip():
+        if not _is_described(schema, tool.parameters):
             message = f"The parameter {name!r} of the tool {tool.name!r} has no description."
             raise ToolCallError("invalid_tool_schema", message, param=inner)
 
 
+def _is_described(schema: Any, root: Mapping[str, Any]) -> bool:
+    """Whether a property has a description: its own, or that of the definition which it refers to."""
+    if not isinstance(schema, Mapping):
+        return False
+    if isinstance(said := schema.get("description"), str) and said.strip():
+        return True
+    kind, _, name = str(schema.get("$ref", "")).removeprefix("#/").partition("/")
+    definitions = root.get(kind) if kind in _DEFINITIONS else None
+    target = definitions.get(name) if isinstance(definitions, Mapping) else None
+    said = target.get("description") if isinstance(target, Mapping) else None
+    return isinstance(said, str) and bool(said.strip())
+
+
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_SCHEMAS = (
+    "items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains",
+    "propertyNames", "not", "if", "then", "else",
+)  # fmt: skip
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+
+
+def _inside(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, Any]]:
+    """(keyword, path, schema) of the schemas that stand right in this one."""
+    for key in _SCHEMAS:
+        if isinstance(inner := schema.get(key), Mapping):
+            yield key, f"{path}.{key}", inner
+    for key in _LISTS:
+        inner = schema.get(key)
+        for number, option in enumerate(inner if isinstance(inner, list) else ()):
+            yield key, f"{path}.{key}[{number}]", option
+    for key in _MAPS:
+        inner = schema.get(key)
+        for name, option in inner.items() if isinstance(inner, Mapping) else ():
+            yield key, f"{path}.{key}.{name}", option
+
+
 def _properties(schema: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    """(path, name, schema) of each property of an object schema and of what stands in it."""
+    """(path, name, schema) of each property, wherever in the schema it stands."""
     stack: list[tuple[Any, str]] = [(schema, path)]
     while stack:
         at, where = stack.pop()
@@ -72,28 +126,7 @@ def _properties(schema: Any, path: str) -> Iterator[tuple[str, str, Any]]:
         properties = at.get("properties")
         for name, inner in properties.items() if isinstance(properties, Mapping) else ():
             yield f"{where}.properties.{name}", name, inner
-            stack.append((inner, f"{where}.properties.{name}"))
-        stack.append((at.get("items"), f"{where}.items"))
-
-
-def _check_strict(chat: ChatRequest) -> None:
-    if chat.legacy or "functions" in chat.fields or "function_call" in chat.fields:
-        raise ToolCallError(
-            "invalid_request",
-            "'functions' and 'function_call' are deprecated and refused here; use 'tools' and 'tool_choice'.",
-            param="functions" if "functions" in chat.fields else "function_call",
-        )
-    for number, tool in enumerate(chat.tools.tools):
-        path = f"tools[{number}].function"
-        if not _STRICT_NAME.fullmatch(tool.name):
-            message = f"The tool name {tool.name!r} must match ^[a-zA-Z0-9_]+$."
-            raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
-        if tool.strict:
-            if chat.choice.parallel:
-                message = f"The tool {tool.name!r} has strict: true; set 'parallel_tool_calls' to false."
-                raise ToolCallError("invalid_tool_schema", message, param="parallel_tool_calls")
-            _check_strict_schema(tool, f"{path}.parameters")
-    _check_results(chat.messages)
+        stack += [(inner, place) for _, place, inner in _inside(at, where)]
 
 
 def _check_strict_schema(tool: Tool, path: str) -> None:
@@ -105,61 +138,66 @@ def _check_strict_schema(tool: Tool, path: str) -> None:
         if not isinstance(schema, Mapping):
             continue
         properties = schema.get("properties")
-        if isinstance(properties, Mapping) or schema.get("type") == "object":
+        if isinstance(properties, Mapping) or _may_be_object(schema):
             names = set(properties) if isinstance(properties, Mapping) else set()
             count += len(names)
             if schema.get("additionalProperties") is not False:
                 raise _broken(tool, "additionalProperties must be false on all levels", f"{where}.additionalProperties")
-            required = schema.get("required") or []
+            required = schema.get("required")
             missing = sorted(names - set(required if isinstance(required, list) else ()))
             if missing:
                 raise _broken(tool, f"all properties must be required, {missing[0]!r} is not", f"{where}.required")
             if level > _MAX_LEVELS:
                 raise _broken(tool, f"the schema is deeper than {_MAX_LEVELS} levels", where)
-            inside = properties if isinstance(properties, Mapping) else {}
-            stack += [(inner, f"{where}.properties.{name}", level + 1) for name, inner in inside.items()]
-        stack.append((schema.get("items"), f"{where}.items", level))
-        for key in ("anyOf", "oneOf", "allOf"):
-            options = schema.get(key)
-            for number, option in enumerate(options if isinstance(options, list) else ()):
-                stack.append((option, f"{where}.{key}[{number}]", level))
-        for key in ("$defs", "definitions"):
-            inner = schema.get(key)
-            for name, definition in inner.items() if isinstance(inner, Mapping) else ():
-                stack.append((definition, f"{where}.{key}.{name}", level))
+        stack += [
+            (inner, place, level + 1 if key == "properties" else level) for key, place, inner in _inside(schema, where)
+        ]
     if count > _MAX_PROPERTIES:
-        raise _broken(tool, f"the schema has more than {_MAX_PROPERTIES} properties", path)
+        raise _broken(tool, f"the schema has {count} properties, more than {_MAX_PROPERTIES}", path)
+
+
+def _may_be_object(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)
 
 
 def _broken(tool: Tool, what: str, path: str) -> ToolCallError:
     return ToolCallError("invalid_tool_schema", f"The tool {tool.name!r} has strict: true: {what}.", param=path)
 
 
+def _check_ids(messages: list[dict[str, Any]]) -> None:
+    """Only ids of our own form. Results need no look: each has the id of a call."""
+    for number, message in enumerate(messages):
+        for position, call in enumerate(message.get("tool_calls") or ()):
+            if not _OWN_ID.fullmatch(call["id"]):
+                text = f"The id {call['id'][:80]!r} does not have the form call_[a-zA-Z0-9]+."
+                where = f"messages[{number}].tool_calls[{position}].id"
+                raise ToolCallError("invalid_tool_call_id", text, param=where)
+
+
 def _check_results(messages: list[dict[str, Any]]) -> None:
-    """Own ids, and exactly one result for each call before the conversation goes on."""
+    """Exactly one result for each call before the conversation goes on."""
     open_calls: dict[str, str] = {}
     for number, message in enumerate(messages):
-        role = message.get("role")
-        if role == "tool":
-            call_id = message.get("tool_call_id")
+        if message.get("role") == "tool":
+            call_id = message["tool_call_id"]
             if call_id not in open_calls:
-                text = f"The call {call_id!r} has been answered already, or is not one of the turn before."
+                text = f"The call {call_id[:80]!r} has been answered already, or is not one of the turn before."
                 raise ToolCallError("invalid_tool_call_id", text, param=f"messages[{number}].tool_call_id")
             del open_calls[call_id]
             continue
         if open_calls:
             raise _unanswered(open_calls)
         for position, call in enumerate(message.get("tool_calls") or ()):
-            path = f"messages[{number}].tool_calls[{position}].id"
-            call_id = call.get("id")
-            if not isinstance(call_id, str) or not _OWN_ID.fullmatch(call_id):
-                text = f"The id {call_id!r} does not have the form call_[a-zA-Z0-9]+."
-                raise ToolCallError("invalid_tool_call_id", text, param=path)
-            open_calls[call_id] = path
+            where = f"messages[{number}].tool_calls[{position}].id"
+            if call["id"] in open_calls:
+                text = f"Two calls of one message have the id {call['id'][:80]!r}."
+                raise ToolCallError("invalid_tool_call_id", text, param=where)
+            open_calls[call["id"]] = where
     if open_calls:
         raise _unanswered(open_calls)
 
 
 def _unanswered(open_calls: Mapping[str, str]) -> ToolCallError:
     call_id, path = next(iter(open_calls.items()))
-    return ToolCallError("invalid_message_order", f"The call {call_id!r} has no result.", param=path)
+    return ToolCallError("invalid_message_order", f"The call {call_id[:80]!r} has no result.", param=path)

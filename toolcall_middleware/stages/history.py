@@ -134,9 +134,9 @@ def _paired(
     media: Parts = []
 
     def add(message: Message, name: str) -> None:
-        text, other = _result_content(message.get("content"))
+        text, other = result_content(message.get("content"))
         error = message.get("is_error") is True
-        results.append(ToolResult(name, _cut(text, limit), message["tool_call_id"], error))
+        results.append(ToolResult(name, cut_result(text, limit), message["tool_call_id"], error))
         media.extend(other)
 
     for call in calls:
@@ -150,7 +150,7 @@ def _paired(
     return results, media
 
 
-def _result_content(content: Any) -> tuple[str, Parts]:
+def result_content(content: Any) -> tuple[str, Parts]:
     """A result's text, and its parts that are no text. Any JSON value may be a result."""
     if isinstance(content, str):
         return content, []
@@ -176,7 +176,7 @@ def _part_text(part: Any) -> str | None:
     return None
 
 
-def _cut(text: str, limit: int | None) -> str:
+def cut_result(text: str, limit: int | None) -> str:
     """At most `limit` bytes of UTF-8, cut at the end of a line where one is near, and a notice of what is missing."""
     if limit is None or len(text) * 4 <= limit:
         return text

@@ -31,6 +31,7 @@ class _Call:
     refused: bool = False
     ended: bool = False
     arguments: str = ""
+    size: int = 0  # bytes of them
     waiting: list[str] = field(default_factory=list)
     reader: ArgumentsReader | None = None
     extra: dict[str, Any] = field(default_factory=dict)
@@ -39,9 +40,11 @@ class _Call:
 class NativeCalls:
     """The calls of one choice, in the order of their first delta; one leaves at a time."""
 
-    __slots__ = ("_calls", "_current", "_tools", "_unknown")
+    __slots__ = ("_calls", "_current", "_most", "_tools", "_unknown", "oversized")
 
-    def __init__(self, tools: ToolSet, *, unknown: str = "forward") -> None:
+    def __init__(self, tools: ToolSet, *, unknown: str = "forward", max_arguments_bytes: int | None = None) -> None:
+        self._most = max_arguments_bytes
+        self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
         self._tools = tools
         self._unknown = unknown  # what becomes of a call of a name that is not among `tools`
         self._calls: list[_Call] = []
@@ -125,7 +128,11 @@ class NativeCalls:
         if len(sofar) >= _MIN_REPEATED and text.startswith(sofar):
             text = text[len(sofar) :]  # all arguments so far again, with what is new
         call.arguments = sofar + text if len(sofar) < 4096 else sofar
-        if text:
+        call.size += len(text.encode("utf-8", "surrogatepass"))
+        if self._most is not None and call.size > self._most * 8 and self.oversized is None:
+            # They may come as a string in a string, with escapes; what leaves is counted exactly.
+            self.oversized = call.name
+        elif text:
             call.waiting.append(text)
 
     def _leave(self, *, over: bool) -> list[Event]:

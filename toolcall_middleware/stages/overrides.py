@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,35 +9,8 @@ import msgspec
 from ..errors import ToolCallError
 from ..formats import registry
 from ..settings import OPTIONS, Settings, show
+from .order import ORDER, is_looser, of_request
 from .reading import decode, kind, shown
-
-_FREE = frozenset({"mode", "format", "constrain", "reasoning", "reasoning_field", "prose", "messages", "system_role"})
-"""These say how, not how much: every value is as safe as any other."""
-
-_RANKS: Mapping[str, Mapping[Any, int]] = {
-    "validate_arguments": {"off": 0, "warn": 1, "retry": 2, "error": 3},
-    "stream_arguments": {True: 0, False: 1},
-    "unknown_tool": {"forward": 0, "text": 1, "drop": 1, "error": 2},
-    "malformed_arguments": {"repair": 0, "text": 1, "error": 2},
-    "parallel": {"client": 0, "never": 1},
-}
-"""The higher, the stricter: a request may only go up from what the operator set."""
-
-_LIMITS = frozenset(
-    {
-        "retries",
-        "max_tools",
-        "max_tool_name_length",
-        "max_description_length",
-        "max_schema_depth",
-        "max_arguments_bytes",
-        "max_tool_calls",
-        "max_tool_rounds",
-        "max_result_bytes",
-        "max_response_bytes",
-    }
-)
-"""A request may only go down."""
 
 
 def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, settings: Settings) -> dict[str, Any]:
@@ -50,11 +22,16 @@ def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, se
     changed: dict[str, Any] = {}
     for name, value in _object(toolcall, "toolcall").items():
         changed[name] = _read(name, value, settings)
+    if changed.get("allowlist"):
+        # A list that is given is meant to hold.
+        changed.setdefault("allowlist_mode", "enforce")
+    else:
+        changed.pop("allowlist", None)
     wanted, param = _object(options, "request_options").get("validate_tool_arguments"), "validate_tool_arguments"
     if not isinstance(wanted, bool | None):
         message = f"'{param}' must be a boolean, got {kind(wanted)}."
         raise ToolCallError("invalid_request", message, param=f"request_options.{param}")
-    if wanted:
+    if wanted and changed.get("validate_arguments", settings.validate_arguments) != "retry":
         changed["validate_arguments"] = "error"
     return changed
 
@@ -68,8 +45,8 @@ def _object(raw: msgspec.Raw | None, field: str) -> dict[str, Any]:
 
 def _read(name: str, value: Any, settings: Settings) -> Any:
     param = f"toolcall.{name[:64]}"
-    if name not in _FREE and name not in _RANKS and name not in _LIMITS:
-        known = ", ".join(sorted({*_FREE, *_RANKS, *_LIMITS}))
+    if not of_request(name):
+        known = ", ".join(sorted(filter(of_request, ORDER)))
         raise ToolCallError("invalid_request", f"{shown(name)} cannot be set by a request; use {known}.", param=param)
     option = OPTIONS[name]
     try:
@@ -80,16 +57,7 @@ def _read(name: str, value: Any, settings: Settings) -> Any:
     if name == "format" and read not in (formats := registry.names()):
         message = f"{param}: {shown(read)} is not a format; use {', '.join(formats)}."
         raise ToolCallError("invalid_request", message, param=param)
-    if _looser(name, read, getattr(settings, name)):
+    if is_looser(name, read, settings):
         message = f"{param}: {show(read)} would loosen what is set here, {show(getattr(settings, name))}."
         raise ToolCallError("invalid_request", message, param=param)
     return read
-
-
-def _looser(name: str, value: Any, current: Any) -> bool:
-    if name in _RANKS:
-        return _RANKS[name][value] < _RANKS[name][current]
-    if name in _LIMITS:
-        return current is not None and (value is None or value > current)
-    # A request that turns everything off would slip past the checks of the answer.
-    return name == "mode" and value == "off"

@@ -64,7 +64,8 @@ class StreamRewriter:
 
     make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
     for. hold: nothing leaves until each of them has a call; until_end: or until the answer is over. legacy: calls leave
-    as the deprecated `function_call`. as_object: arguments are a JSON object, in the call's last delta.
+    as the deprecated `function_call`. as_object: arguments are a JSON object, whole, in the call's last delta;
+    its first has an empty string there, as ever: `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
     max_bytes: of one event, and of what is held. Never raises: `failed` tells why the answer cannot go on.
     """
 
@@ -117,6 +118,11 @@ class StreamRewriter:
     def warnings(self) -> list[str]:
         """What the checks let pass."""
         return [warning for choice in self._choices.values() for warning in choice.answer.warnings]
+
+    @property
+    def calls(self) -> int:
+        """The calls of all choices so far."""
+        return sum(choice.answer.calls for choice in self._choices.values())
 
     @property
     def satisfied(self) -> bool:
@@ -358,6 +364,8 @@ class StreamRewriter:
             else:
                 reason = None
         unchanged = unchanged and (plain and _is_plain(ops, text)) and reason == told
+        if reason is not None and choice.answer.extras:
+            unchanged = False
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
         return _Part(choice, fields, delta, text, ops, reason, unchanged)
@@ -414,13 +422,13 @@ class StreamRewriter:
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
                 out.append(shell.around(_encode(rest)))
         if reason is not None:
-            out.append(self._finish_chunk(fields, reason))
+            out.append(self._finish_chunk(fields, reason, choice.answer))
 
-    def _finish_chunk(self, fields: Fields, reason: str) -> bytes:
+    def _finish_chunk(self, fields: Fields, reason: str, answer: ChoiceAnswer) -> bytes:
         """An empty delta with the finish_reason."""
         choice = {**fields, "delta": {}, "finish_reason": reason}
         body = {name: value for name, value in self._top.items() if name != "usage"}
-        return openai.event(_encode({**body, "choices": [choice]}))
+        return openai.event(_encode({**body, "choices": [choice], **answer.extras}))
 
     def _around_arguments(self, op: Arguments) -> tuple[bytes, bytes]:
         if self._legacy:

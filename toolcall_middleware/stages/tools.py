@@ -87,7 +87,7 @@ def read_tools(raw: bytes, limits: ToolLimits, *, legacy: bool = False) -> Offer
 def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
     entries = _entries(raw, field)
     if limits.max_tools is not None and len(entries) > limits.max_tools:
-        message = f"The request offers {len(entries)} tools; at most {limits.max_tools} may be."
+        message = f"max_tools is {limits.max_tools}: the request offers {len(entries)} tools."
         raise ToolCallError("too_many_tools", message, param=field)
     if raw.count(b",") + raw.count(b"{") + raw.count(b"[") > 10 * MAX_VALUES:  # text has some of these, too
         message = f"The tools cannot be checked: their schemas hold more than {MAX_VALUES} values."

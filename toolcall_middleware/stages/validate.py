@@ -15,7 +15,7 @@ from ..errors import ToolCallError
 from ..model import ToolChoice, ToolSet
 from ..settings import Settings
 from .choice import read_choice
-from .conversation import read_messages
+from .conversation import read_history
 from .overrides import read_overrides
 from .reading import DECODE_ERRORS, decode, kind, not_json, shown
 from .tools import OfferedTools, ToolLimits, read_tools
@@ -34,6 +34,7 @@ class ChatRequest:
     `overrides` are the Settings that this request changes, by name.
     `legacy` is true when tools came in the deprecated `functions`: the answer goes back as `function_call`.
     `custom` are the names of tools of `type: custom`: in `tools`, functions with one required string `input`.
+    `deprecated` is the path of the first field of the deprecated functions API, empty where there is none.
     """
 
     fields: dict[str, msgspec.Raw]
@@ -49,6 +50,7 @@ class ChatRequest:
     overrides: dict[str, Any] = field(default_factory=dict)
     legacy: bool = False
     custom: frozenset[str] = frozenset()
+    deprecated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,11 @@ class _Reader:
         model = self._value("model")
         if not isinstance(model, str) or not model:
             raise _refusal("model", f"'model' must be a string that is not empty, got {shown(model)}.")
-        messages = read_messages(bytes(self._fields.get("messages", _NULL)), self._setting("max_tool_rounds"))
+        history = read_history(
+            bytes(self._fields.get("messages", _NULL)),
+            max_rounds=self._setting("max_tool_rounds"),
+            max_messages=self._setting("max_messages"),
+        )
         self._number("temperature", 0, None)
         self._number("top_p", 0, 1)
         self._count("max_tokens")
@@ -194,7 +200,7 @@ class _Reader:
         return ChatRequest(
             fields=self._fields,
             model=model,
-            messages=messages,
+            messages=history.messages,
             tools=offered.tools,
             tools_raw=tools_raw,
             choice=self._choice(offered.tools, legacy=legacy),
@@ -205,7 +211,12 @@ class _Reader:
             overrides=self._overrides,
             legacy=legacy,
             custom=offered.custom,
+            deprecated=self._deprecated() or history.deprecated,
         )
+
+    def _deprecated(self) -> str:
+        given = (name for name in ("functions", "function_call") if self._value(name) is not None)
+        return next(given, "")
 
     def _value(self, name: str) -> Any:
         raw = self._fields.get(name)

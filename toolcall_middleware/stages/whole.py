@@ -110,6 +110,9 @@ def as_stream(data: bytes) -> bytes | None:
 
 def _open_arguments(message: dict[str, Any]) -> None:
     """Arguments as the JSON that their string holds."""
+    single = openai.read_value(message.get("function_call"))
+    if isinstance(single, dict) and isinstance(single.get("arguments"), str):
+        message["function_call"] = {**single, "arguments": _as_json(single["arguments"])}
     calls = openai.read_value(message.get("tool_calls"))
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call.get("function"), dict) and isinstance(call["function"].get("arguments"), str):

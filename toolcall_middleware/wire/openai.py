@@ -110,9 +110,9 @@ def encode(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def with_field(body: bytes, name: str, value: Any) -> bytes:
-    """A JSON object with one field more."""
-    return _encode({**(read_object(body) or {}), name: value})
+def with_fields(body: bytes, fields: dict[str, Any]) -> bytes:
+    """A JSON object with more fields."""
+    return _encode({**(read_object(body) or {}), **fields})
 
 
 def event(payload: bytes) -> bytes:
