@@ -66,6 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "upstream_key": None,
     "upstreams_file": None,
     "upstream_timeout": 300.0,
+    "default_max_tokens": 8192,
     "api_keys": (),
 }
 

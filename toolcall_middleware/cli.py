@@ -113,6 +113,7 @@ def _serve(args: argparse.Namespace) -> int:
     import uvicorn
 
     from .formats import registry
+    from .hosts.providers import with_mode
     from .hosts.proxy import create_proxy, is_loopback
 
     # By the environment, because worker processes build the app anew.
@@ -121,6 +122,7 @@ def _serve(args: argparse.Namespace) -> int:
     registry.get(settings.format)
     create_proxy()
 
+    settings = with_mode(settings, settings.upstream_api)
     host = f"[{args.host}]" if ":" in args.host else args.host
     print(
         f"{_PROG} {__version__}: http://{host}:{args.port}/v1 -> {_upstream(settings)}, "
@@ -152,6 +154,10 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _upstream(settings: Settings) -> str:
+    from .hosts.providers import PROVIDERS
+
+    if settings.upstream_url is None and settings.upstream_api in PROVIDERS:
+        return str(PROVIDERS[settings.upstream_api].url)
     return next(shown for name, shown, _ in settings.explain() if name == "upstream_url")
 
 

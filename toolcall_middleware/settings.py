@@ -254,6 +254,8 @@ def _options() -> dict[str, Option]:
         ("proxy", "upstream_key", None, ("a key, or none", _key), "Sent to the upstream instead of the client's."),
         ("proxy", "upstreams_file", None, ("a path, or none", _text), "TOML with several upstreams."),
         ("proxy", "upstream_timeout", 300.0, ("seconds, more than 0", _seconds), "Longest wait for a next byte."),
+        ("proxy", "default_max_tokens", 8192, _integer(1, optional=False),
+         "Length of an answer where the client gives none and the upstream's API wants one (Anthropic's)."),
         ("proxy", "api_keys", (), ("keys, comma separated, or none", _keys),
          "Keys, one of which clients of the proxy must show."),
     ]  # fmt: skip
@@ -366,6 +368,7 @@ class Settings:
     upstream_key: str | None
     upstreams_file: str | None
     upstream_timeout: float
+    default_max_tokens: int
     api_keys: tuple[str, ...]
     _given: dict[str, tuple[Any, str]]
     _values: dict[str, Any]

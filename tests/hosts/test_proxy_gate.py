@@ -138,7 +138,7 @@ def test_a_missing_upstream_says_how_to_give_one() -> None:
         create_proxy()
 
 
-@pytest.mark.parametrize(("name", "value"), [("UPSTREAM_API", "anthropic"), ("UPSTREAMS_FILE", "upstreams.toml")])
+@pytest.mark.parametrize(("name", "value"), [("UPSTREAM_API", "google"), ("UPSTREAMS_FILE", "upstreams.toml")])
 def test_what_cannot_be_done_yet_is_not_passed_over(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://up.example/v1")
     monkeypatch.setenv(f"TOOLCALL_{name}", value)

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from ..errors import SettingsError
 from ..settings import Settings
+from ..wire.anthropic import AnthropicTranslation
 from ..wire.translation import Translation
 from .proxy import Forwarder
 from .translator import Translator
@@ -33,7 +34,22 @@ class Provider:
     mode: str = "native"
 
 
-PROVIDERS: Mapping[str, Provider] = {}
+def _anthropic(settings: Settings) -> Translation:
+    return AnthropicTranslation(
+        default_max_tokens=settings.default_max_tokens,
+        limit=settings.max_response_bytes,
+    )
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "anthropic": Provider(
+        url="https://api.anthropic.com",
+        version="/v1",
+        key_header="x-api-key",
+        headers={"anthropic-version": "2023-06-01"},
+        make=_anthropic,
+    ),
+}
 
 
 def with_mode(settings: Settings, api: str) -> Settings:
