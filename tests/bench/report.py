@@ -75,10 +75,10 @@ def figures(tables: Iterable[Table]) -> str:
     return f"Measured on: {machine()}.\n\n" + "\n".join(table.markdown() for table in tables)
 
 
-def write(text: str, path: Path = README) -> None:
+def write(text: str, path: Path = README, *, begin: str = _BEGIN, end: str = _END) -> None:
     """Put `text` between the marks. Raises ValueError where there are none."""
-    before, begin, rest = path.read_text("utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
+    before, found, rest = path.read_text("utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
         raise ValueError(f"{path} has no marks for the figures")
     path.write_text(f"{before}{begin}\n\n{text}\n{end}{after}", "utf-8")

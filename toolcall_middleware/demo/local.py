@@ -60,10 +60,11 @@ def weights() -> Path | None:
 
 
 @contextlib.contextmanager
-def llama_server(path: Path) -> Iterator[str]:
+def llama_server(path: Path, *, threads: int | None = None, cache_prompt: bool = False) -> Iterator[str]:
     """llama.cpp's server with the weights at `path`, on a free port of loopback; gives its base URL.
 
-    Raises RuntimeError where llama.cpp cannot load the weights. Nothing is logged.
+    cache_prompt: a prefix that was seen before is not computed again. It was computed in other batches, so the same
+    request could be answered in another way. Raises RuntimeError where llama.cpp cannot load the weights. Nothing is logged.
     """
     import xllamacpp
 
@@ -77,8 +78,9 @@ def llama_server(path: Path) -> Iterator[str]:
     params.use_jinja = True
     # llama.cpp's threads wait for each other at every step, spinning: as many as cores, and any other work on the
     # machine makes them twenty times slower.
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, min(2, (os.cpu_count() or 1) // 2))
-    params.cache_prompt = False  # a cached prefix is computed in other batches: the same request could differ
+    threads = threads or max(1, min(2, (os.cpu_count() or 1) // 2))
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.cache_prompt = cache_prompt
     params.ui = False
     params.verbosity = -1  # not even to stderr
     # The constructor keeps the GIL until the weights are loaded; the server's own threads then run without it.
