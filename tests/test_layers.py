@@ -18,7 +18,7 @@ ROOT = Path(toolcall_middleware.__file__).parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"demo", "replay"},
+    {"check", "demo", "replay"},
     {"__init__"},
     {"hosts"},
     {"exchange"},
@@ -113,10 +113,10 @@ def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_only_hosts_and_commands_know_servers_and_clients() -> None:
-    """The only httpx and uvicorn is in hosts; demo and cli run them."""
+    """The only httpx and uvicorn is in hosts; check, demo and cli run them."""
     for path in FILES:
         roots = {name.partition(".")[0] for name, _ in imports_of(path)}
-        if room_of(module_of(path)) not in {"hosts", "cli", "demo"}:
+        if room_of(module_of(path)) not in {"hosts", "cli", "check", "demo"}:
             assert not roots & {"httpx", "uvicorn", "starlette", "asyncio", "anyio"}, path
 
 

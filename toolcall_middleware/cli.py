@@ -84,6 +84,33 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent")
     replay.add_argument("--json", action="store_true", help="as JSON")
 
+    check = commands.add_parser(
+        "check",
+        help="ask a backend what it can do, and print the settings that fit",
+        description="Asks a backend some dozens of small questions, one at a time, and prints what it can do, how many"
+        " calls come out right by which mode and format, and the settings to use. Its key is TOOLCALL_UPSTREAM_KEY.",
+        epilog="Exit code: 0 when calls come out right in some way, 1 when in none, 2 when nothing could be checked.",
+    )
+    check.set_defaults(command=_check)
+    check.add_argument("--upstream", metavar="URL", help="the backend's base address, /v1 included")
+    check.add_argument("--model", metavar="NAME", help="the model to ask (default: the first that is listed)")
+    check.add_argument("--format", metavar="NAME", action="append", default=[], help="try this one; repeatable")
+    check.add_argument(
+        "--seconds",
+        metavar="N",
+        type=_number(1, 86400),
+        default=300,
+        help="the longest it may take (default: %(default)s)",
+    )
+    check.add_argument(
+        "--tokens",
+        metavar="N",
+        type=_number(1, 10**7),
+        default=20_000,
+        help="the most that the model may write (default: %(default)s)",
+    )
+    check.add_argument("--json", action="store_true", help="as JSON")
+
     # What follows it is the demo's own business.
     demo = commands.add_parser("demo", help="show the main job at work", add_help=False)
     demo.set_defaults(command=_demo)
@@ -197,6 +224,20 @@ def _replay(args: argparse.Namespace) -> int:
     try:
         return run(args)
     except ReplayError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return _USAGE_ERROR
+
+
+def _check(args: argparse.Namespace) -> int:
+    given = {} if args.upstream is None else {"upstream_url": args.upstream}
+    settings = Settings.from_env(**given)
+
+    from .check import CheckError, Options, run
+
+    options = Options(model=args.model, formats=args.format, seconds=args.seconds, tokens=args.tokens)
+    try:
+        return run(options, settings, as_json=args.json)
+    except CheckError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return _USAGE_ERROR
 

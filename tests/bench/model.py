@@ -33,7 +33,7 @@ _END = "<!-- /model -->"
 _MOST_TOKENS = 160
 _SECONDS = 120.0
 
-# (format, tool_choice, constrain)
+# The format, `tool_choice` and `constrain` of each run.
 RUNS = [
     (fmt, choice, constrain)
     for fmt in ("json", "hermes")

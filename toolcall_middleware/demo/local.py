@@ -64,7 +64,8 @@ def llama_server(path: Path, *, threads: int | None = None, cache_prompt: bool =
     """llama.cpp's server with the weights at `path`, on a free port of loopback; gives its base URL.
 
     cache_prompt: a prefix that was seen before is not computed again. It was computed in other batches, so the same
-    request could be answered in another way. Raises RuntimeError where llama.cpp cannot load the weights. Nothing is logged.
+    request could be answered in another way.
+    Raises RuntimeError where llama.cpp cannot load the weights. Nothing is logged.
     """
     import xllamacpp
 

@@ -1,0 +1,88 @@
+"""What a check finds out. Values only; how they are shown is table.py's business."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+class Verdict(enum.Enum):
+    """The answer to one question about a backend."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line. `key` is stable, for programs; `detail` is for people and may quote the backend."""
+
+    key: str
+    what: str
+    verdict: Verdict
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the calls of one mode, format and `tool_choice` came out.
+
+    asked: prompts that were answered for at all. valid: an offered tool was called, with arguments that fit. right: it
+    was the tool that was meant.
+    """
+
+    mode: str
+    format: str
+    tool_choice: str
+    constrain: str = "off"
+    asked: int = 0
+    valid: int = 0
+    right: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Report:
+    """All of it. `complete` is false where time or tokens were used up before everything was asked."""
+
+    upstream: str
+    model: str
+    models: list[str]
+    findings: list[Finding] = field(default_factory=list)
+    tallies: list[Tally] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    requests: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    complete: bool = True
+
+    def verdict(self, key: str) -> Verdict:
+        """The verdict of a finding; UNKNOWN where it was not asked."""
+        return next((finding.verdict for finding in self.findings if finding.key == key), Verdict.UNKNOWN)
+
+    @property
+    def calls_come_right(self) -> bool:
+        """Whether there is any way in which a call came out right."""
+        return any(tally.right for tally in self.tallies)
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole report as JSON values."""
+        return {
+            "upstream": self.upstream,
+            "model": self.model,
+            "models": self.models,
+            "findings": [
+                {"key": one.key, "what": one.what, "verdict": one.verdict.value, "detail": one.detail}
+                for one in self.findings
+            ],
+            "calls": [asdict(tally) for tally in self.tallies],
+            "settings": self.settings,
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 1),
+            "complete": self.complete,
+        }

@@ -1,0 +1,120 @@
+"""The report on stdout: what the backend can do, calls by mode and format, the settings."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from .findings import Report, Tally
+from .tools import PROMPTS
+from .trials import written_by
+
+_WIDTH = 118
+_MOST_DETAIL = 200
+
+# By the first part of a finding's key.
+_SECTIONS = {
+    "native": "Tools of its own",
+    "constrain": "Constraints, by what they make of a plain question",
+    "history": "What a history may hold",
+}
+
+
+def shown(text: str) -> str:
+    """Text of a backend as one line that no terminal obeys."""
+    line = " ".join(text.split())
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
+
+
+def text(report: Report) -> str:
+    """The whole report, ending in a line end."""
+    lines = [f"{report.upstream}, model {report.model}"]
+    if len(report.models) > 1:
+        lines.append(f"The backend lists {len(report.models)} models; --model checks another.")
+    lines += _findings(report)
+    if report.tallies:
+        lines += ["", f"Right calls of {len(PROMPTS)} prompts (valid ones, where that differs)", *_calls(report)]
+    lines += ["", "Settings", *_settings(report), ""]
+    lines.append(
+        f"{report.requests} requests, {report.tokens} tokens written, {report.seconds:.0f} s"
+        + ("" if report.complete else "; not everything was asked, for lack of time or tokens (--seconds, --tokens)")
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _findings(report: Report) -> list[str]:
+    wide = max((len(one.what) for one in report.findings), default=0)
+    lines: list[str] = []
+    section = ""
+    # Chat first, whatever came in between.
+    for one in sorted(
+        report.findings, key=lambda one: [*_SECTIONS, ""].index(_area(one.key)) if _area(one.key) else -1
+    ):
+        title = _SECTIONS.get(_area(one.key), "Chat")
+        if title != section:
+            section = title
+            lines += ["", title]
+        start = f"  {one.verdict.value:<7}  {shown(one.what):<{wide}}"
+        after = " " * (len(start) + 2)
+        if one.detail:
+            lines += textwrap.wrap(
+                _cut(shown(one.detail)),
+                _WIDTH,
+                initial_indent=f"{start}  ",
+                subsequent_indent=after,
+                break_on_hyphens=False,
+            )
+        else:
+            lines.append(start.rstrip())
+    return lines
+
+
+def _area(key: str) -> str:
+    area = key.partition(".")[0]
+    return area if area in _SECTIONS else ""
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MOST_DETAIL else line[: _MOST_DETAIL - 1] + "…"
+
+
+_COLUMNS = ("auto", "required", "required, constrained")
+
+
+def _calls(report: Report) -> list[str]:
+    rows: dict[str, dict[str, str]] = {}
+    for tally in report.tallies:
+        name = tally.mode
+        if tally.format:
+            writes = written_by(report.model, tally.format)
+            name += f", format={tally.format}" + (f" (writes {writes})" if writes != tally.format else "")
+        column = _COLUMNS[2] if tally.constrain != "off" else tally.tool_choice
+        rows.setdefault(name, {})[column] = _cell(tally)
+    wide = max(map(len, rows))
+    widths = {column: max(len(column), *(len(cells.get(column, "")) for cells in rows.values())) for column in _COLUMNS}
+    head = "  ".join(f"{column:>{widths[column]}}" for column in _COLUMNS)
+    lines = [f"  {'':<{wide}}  {head}"]
+    for name, cells in rows.items():
+        row = "  ".join(f"{cells.get(column, '-'):>{widths[column]}}" for column in _COLUMNS)
+        lines.append(f"  {name:<{wide}}  {row}".rstrip())
+    return lines
+
+
+def _cell(tally: Tally) -> str:
+    if not tally.asked:
+        return "not asked"
+    cell = f"{tally.right}/{tally.asked}"
+    if tally.valid != tally.right:
+        cell += f" ({tally.valid})"
+    return cell if tally.constrain == "off" else f"{cell} by {tally.constrain}"
+
+
+def _settings(report: Report) -> Sequence[str]:
+    if not report.calls_come_right:
+        return [
+            "  none to recommend: no call came out right in any way" if report.tallies else "  none: nothing was tried"
+        ]
+    lines = [f"{name}={value}" for name, value in report.settings.items()]
+    wide = max(map(len, lines))
+    reasons = report.reasons
+    return [f"  {line:<{wide}}  # {reasons[line.partition('=')[0]]}" for line in lines]
