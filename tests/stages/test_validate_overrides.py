@@ -168,6 +168,7 @@ SAMPLES: dict[str, list[Any]] = {
     "upstream_key": [None, "k"],
     "upstreams_file": [None, "x.toml"],
     "upstream_timeout": [300.0, 5.0],
+    "default_max_tokens": [8192, 100],
     "api_keys": [(), ("k",)],
 }
 

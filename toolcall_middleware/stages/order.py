@@ -80,6 +80,7 @@ ORDER: Mapping[str, Order | Levels] = {
     "upstream_key": Order.OPERATOR,
     "upstreams_file": Order.OPERATOR,
     "upstream_timeout": Order.OPERATOR,
+    "default_max_tokens": Order.OPERATOR,
     "api_keys": Order.OPERATOR,
 }
 
