@@ -130,12 +130,14 @@ class Exchange:
         if not self._native:
             return self._by_prompt()
         self._messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
+        self._usage.limit = _token_limit(chat)
         return self._body()
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         chat = self._request
         self._native = False
+        self._usage.limit = None
         self._messages = inject.build_messages(chat, self._format, self._settings, answer=self._answer_schema())
         if self._offers:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
@@ -474,9 +476,16 @@ class Exchange:
             admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
             admit_only_warns=settings.allowlist_mode == "warn",
             extension=self._extension,
+            full=self._usage.full,
         )
         parsing = len(offered) > 0 or settings.reasoning_field is not None
         return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, native)
+
+
+def _token_limit(chat: ChatRequest) -> int | None:
+    """How many tokens the request allows for an answer."""
+    limits = [openai.read_value(chat.fields.get(name)) for name in ("max_tokens", "max_completion_tokens")]
+    return min((limit for limit in limits if isinstance(limit, int)), default=None)
 
 
 def _no_completion(data: bytes) -> ToolCallError:

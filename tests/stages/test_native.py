@@ -73,7 +73,7 @@ def test_arguments_leave_as_they_come() -> None:
         pytest.param(
             [[delta("", "f", id="a")], [delta('{"x":')], [delta("1}")]],
             [("f", "a", {"x": 1})],
-            id="no index: vLLM 9451",
+            id="no index: Ollama",
         ),
         pytest.param(
             [[delta("{}", "f", id="a")], [delta("{}", "f", id="b")]],
@@ -103,12 +103,12 @@ def test_arguments_leave_as_they_come() -> None:
         pytest.param([[delta(None, "f", index=0, id="a")]], [("f", "a", {})], id="no arguments at all: vLLM 28806"),
         pytest.param([[delta({"x": 1}, "f", index=0, id="a")]], [("f", "a", {"x": 1})], id="arguments as an object"),
         pytest.param(
-            [[delta('"{\\"x\\": 1}"', "f", index=0, id="a")]], [("f", "a", {"x": 1})], id="encoded twice: vLLM 13459"
+            [[delta('"{\\"x\\": 1}"', "f", index=0, id="a")]], [("f", "a", {"x": 1})], id="encoded twice: vLLM 54964"
         ),
         pytest.param(
             [[delta('{"x": 1}', "f", index=0, id="a")], [delta('{"x": 1}', index=0)]],
             [("f", "a", {"x": 1})],
-            id="sent twice: vLLM 31501",
+            id="sent twice: vLLM 24509",
         ),
         pytest.param(
             [[delta('{"city": "Pa', "f", index=0, id="a")], [delta('{"city": "Paris"}', index=0)]],
@@ -123,7 +123,7 @@ def test_arguments_leave_as_they_come() -> None:
                 [delta(":1}", index=0)],
             ],
             [("f", "a", {"a": 1}), ("get", "b", {"b": 2})],
-            id="interleaved: llama.cpp 14101",
+            id="interleaved",
         ),
         pytest.param([[delta("null", "f", index=0, id="a")]], [("f", "a", {})], id="null"),
     ],

@@ -98,6 +98,14 @@ class JsonReader:
         """How many containers are open."""
         return len(self._stack)
 
+    @property
+    def amid(self) -> bool:
+        """Whether a value is to come: behind a key, a colon or a comma, or in a key."""
+        state = self._state
+        if not self._stack or state in (_FIRST_KEY, _FIRST_ITEM):
+            return False
+        return state in (_KEY, _COLON, _VALUE, _COMMA) or (self._is_key and state in (_STRING, _ESCAPE))
+
     def feed(self, s: str, i: int, out: list[str]) -> int:  # noqa: C901, PLR0912, PLR0915 - one table of states
         """Read `s` from index `i`; append what leaves to `out`; return the index behind what was read.
 

@@ -46,6 +46,11 @@ class ArgumentsReader:
         """What copies the arguments as they arrive; None where they are looked at as a whole."""
         return self._reader if self._whole is None else None
 
+    @property
+    def amid(self) -> bool:
+        """Whether they stop behind a key, a colon or a comma, or in a key: where a value is to come."""
+        return self._reader.amid
+
     def close(self) -> str:
         """End the arguments here; what is missing leaves."""
         out: list[str] = []

@@ -48,6 +48,11 @@ class StringArguments:
         return self._plain is not None
 
     @property
+    def amid(self) -> bool:
+        """Whether the object inside stops where a value is to come."""
+        return self._inner.amid
+
+    @property
     def settled(self) -> bool:
         """Whether this is plainly an object, or over."""
         return self.done or self._inner.settled

@@ -55,6 +55,9 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
 
 Op = Content | Thought | Opened | Arguments
 
+_CUT = frozenset({"length", "content_filter"})
+_OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPolicy:
@@ -65,6 +68,7 @@ class AnswerPolicy:
     finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with; write_ids: it gets one
     that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
     `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
+    full: whether the model has written about as much as the request allows.
     limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told.
     """
 
@@ -87,6 +91,7 @@ class AnswerPolicy:
     admits: Callable[[str], bool] | None = None
     admit_only_warns: bool = False
     extension: Extension | None = None
+    full: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -118,8 +123,8 @@ class ChoiceAnswer:
     """
 
     __slots__ = (
-        "_call", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_refused", "_stops", "_straight",
-        "calls", "fault", "stopped", "warnings",
+        "_call", "_ended", "_held", "_held_size", "_native", "_own", "_parser", "_policy", "_refused", "_stops",
+        "_straight", "_waiting", "calls", "fault", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, parser: StreamParser, policy: AnswerPolicy, native: NativeCalls | None = None) -> None:
@@ -133,6 +138,8 @@ class ChoiceAnswer:
         self._held_size = 0
         self._ended = False
         self._refused = False  # the last call went out as text
+        self._own = False  # the open call is the backend's own
+        self._waiting: list[Event] = []  # of the other source of calls, while a call is open
         self.calls = 0
         self.stopped = False
         self.fault: ToolCallError | None = None
@@ -143,14 +150,20 @@ class ChoiceAnswer:
         """The backend's own calls, where it was given the tools."""
         return self._native
 
-    def feed_calls(self, deltas: list[Any]) -> list[Op]:
-        """The next entries of the backend's own `tool_calls`."""
+    def feed_both(self, text: str, deltas: list[Any]) -> list[Op]:
+        """Text, and entries of the backend's own `tool_calls`, that come at once.
+
+        A call in the text is one that the backend's parser has left there: it stands behind those that it has read.
+        """
         if self.stopped or self._ended or self._native is None:
             return []
-        ops = self._apply(self._native.feed(deltas))
+        events = self._parser.feed(text)
+        first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
+        ops = self._take(events[:first], own=False)
+        ops += self._take(self._native.feed(deltas), own=True)
         if self._native.oversized is not None and not self.stopped:
             self._refuse_size(self._native.oversized)
-        return ops
+        return ops + self._take(events[first:], own=False)
 
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
@@ -161,24 +174,29 @@ class ChoiceAnswer:
             only = events[0]
             if type(only) is Text and self._straight:
                 return [only]
-            if type(only) is CallArgs:
+            if type(only) is CallArgs and self._native is None:
                 return self._arguments(only.text)
             if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
                 return [Content(only.text)]
-        return self._apply(events)
+        return self._apply(events) if self._native is None else self._take(events, own=False)
 
     def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
         """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""
         ops: list[Op] = []
         if not self.stopped and not self._ended:
-            cut = lost or reason in {"length", "content_filter"}
+            if reason not in _CUT and self._breaks_off():
+                reason = "length"
+            cut = lost or reason in _CUT
             events = self._parser.finish(cut=cut)
             if self.calls and not self._refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
-            ops = self._apply(events)
+            own = [] if self._native is None else self._native.finish(cut=cut)
+            if self._own and self._call is not None:
+                ops += self._take(own, own=True)
+                own = []
+            ops += self._take(events, own=False)
             self._flush_stops(ops)
-            if self._native is not None and not self.stopped:
-                ops += self._apply(self._native.finish(cut=cut))
+            ops += self._take(own, own=True)
         self._ended = True
         if self._held and not self._policy.hold_prose:
             # Prose is dropped beside calls, and there were none.
@@ -198,12 +216,38 @@ class ChoiceAnswer:
         return "".join(self._held)
 
     def _reason(self, reason: str | None) -> str:
-        if reason in {"length", "content_filter"} and not self.stopped:
+        if reason in _CUT and not self.stopped:
             return str(reason)
         if self.calls:
             return "function_call" if self._policy.legacy else "tool_calls"
         # The backend may have seen a call where there is none.
         return "stop" if self.stopped or reason in {None, "tool_calls", "function_call"} else str(reason)
+
+    def _breaks_off(self) -> bool:
+        """Whether the backend's own call was cut off by the token limit, whatever finish_reason it gives."""
+        native, full = self._native, self._policy.full
+        return native is not None and native.unfinished and (native.amid or (full is not None and full()))
+
+    def _take(self, events: list[Event], *, own: bool) -> list[Op]:
+        """Events of one of two sources: the backend's own calls, and its text. Their calls do not mix: what comes of
+        the other one waits until the open call is over.
+        """
+        if self._native is None:
+            return self._apply(events)
+        ops: list[Op] = []
+        for event in events:
+            if self.stopped:
+                break
+            if self._call is not None and self._own != own and (self._waiting or type(event) in _OF_A_CALL):
+                self._waiting.append(event)
+                continue
+            if type(event) is CallStart:
+                self._own = own
+            ops += self._apply([event])
+            if self._waiting and self._call is None:
+                waiting, self._waiting = self._waiting, []
+                ops += self._take(waiting, own=not own)
+        return ops
 
     def _apply(self, events: list[Event]) -> list[Op]:
         ops: list[Op] = []

@@ -1,12 +1,13 @@
 """A backend's own tool calls, mended: its deltas in, the events of a parser out.
 
-Engines' streaming parsers forget `index`, `id` or `type`, split or repeat the name, send arguments as an object,
+Engines' streaming parsers forget `index`, `id` or `type`, split, repeat or cut the name, send arguments as an object,
 twice, encoded twice, or not at all, interleave calls, and forget the last brace. Each fault has a test that names the
 engine's issue. What is right passes as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +16,18 @@ import msgspec
 from ..model import ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
 from ..parsing.named import ArgumentsReader
+from ..wire import openai
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
 _MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by chance
+_MAX_COMPARED = 4096  # characters of arguments that are looked at for a repetition
+_OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice
+_NAMESPACE = "functions."
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call of the backend. `waiting` are arguments that cannot leave yet."""
+    """A call of the backend. `waiting` are arguments that were read and cannot leave yet."""
 
     key: Any
     id: str | None = None
@@ -30,11 +35,18 @@ class _Call:
     started: bool = False
     refused: bool = False
     ended: bool = False
-    arguments: str = ""
-    size: int = 0  # bytes of them
+    size: int = 0  # bytes of its arguments
+    cumulative: bool = False  # each delta repeats all arguments so far
+    sofar: str = ""
+    written: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     reader: ArgumentsReader | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Whether its arguments are complete."""
+        return self.reader is not None and self.reader.done
 
 
 class NativeCalls:
@@ -55,63 +67,93 @@ class NativeCalls:
         """Whether the backend has written any call."""
         return bool(self._calls)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last call's arguments have begun and are not complete."""
+        return bool(self._calls) and self._calls[-1].reader is not None and not self._calls[-1].done
+
+    @property
+    def amid(self) -> bool:
+        """Whether they stop where more is missing than a quote and brackets."""
+        reader = self._calls[-1].reader if self._calls else None
+        return reader is not None and not reader.done and reader.amid
+
     def feed(self, deltas: list[Any]) -> list[Event]:
         """The entries of one `delta.tool_calls` (or of a message's `tool_calls`)."""
+        named = False  # an entry of this list has a name: another one is of another call
         for delta in deltas:
             if isinstance(delta, dict):
-                self._delta(delta)
+                named = self._delta(delta, named=named)
         return self._leave(over=False)
 
     def finish(self, *, cut: bool = False) -> list[Event]:
         """The choice is over: open calls are closed, and mended unless the answer was cut."""
-        events = self._leave(over=False)
-        for number in range(self._current, len(self._calls)):
-            call = self._calls[number]
-            if not call.name:
-                continue
+        events = self._leave(over=True)
+        for call in self._calls[self._current :]:
             self._start(call, events)
             self._pass(call, events)
-            self._end(call, events, complete=not cut or (call.reader is not None and call.reader.done))
+            self._end(call, events, complete=not cut or call.done)
         self._current = len(self._calls)
         return events
 
-    def _delta(self, delta: dict[str, Any]) -> None:
+    # -- deltas in -----------------------------------------------------------------------------------------------
+
+    def _delta(self, delta: dict[str, Any], *, named: bool) -> bool:
         function = delta.get("function")
         if not isinstance(function, dict):
             function = delta if "name" in delta or "arguments" in delta else {}
         name = _text(function.get("name")) or ""
         call_id = _text(delta.get("id"))
-        call = self._find(delta.get("index"), call_id, name)
+        arguments = function.get("arguments")
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        if not name and not call_id and not arguments and not self._calls:
+            return named  # nothing at all
+        call = self._find(delta.get("index"), call_id, name, arguments or "", named=named)
         if call.id is None:
             call.id = call_id
         if not call.started and not delta.keys() <= _OWN_FIELDS:
             call.extra |= {key: value for key, value in delta.items() if key not in _OWN_FIELDS and value is not None}
         if name and not call.started:
             self._name(call, name)
-        arguments = function.get("arguments")
-        if arguments is None:
-            return
-        if not isinstance(arguments, str):
-            arguments = msgspec.json.encode(arguments).decode()
-        self._arguments(call, arguments)
+        if arguments:
+            self._arguments(call, arguments)
+        return named or bool(name)
 
-    def _find(self, index: Any, call_id: str | None, name: str) -> _Call:
+    def _find(self, index: Any, call_id: str | None, name: str, arguments: str, *, named: bool) -> _Call:
         """The call that a delta belongs to; a new one where it must be."""
         last = self._calls[-1] if self._calls else None
+        found: _Call | None
         if isinstance(index, int):
             found = next((call for call in reversed(self._calls) if call.key == index), None)
-            # Some engines give every call the index 0: another id, with a name, is another call.
-            if found is not None and not (call_id and found.id and call_id != found.id and name):
-                return found
-        elif last is not None and not (call_id and last.id and call_id != last.id):
-            # Without an index: a delta that names a tool begins a call, unless it repeats the last one's opening.
-            if not name or call_id == last.id or not last.arguments:
-                goes_on = last.name + name in self._tools.by_name or name.startswith(last.name)
-                if not name or goes_on or (call_id is not None and call_id == last.id):
-                    return last
-        call = _Call(index if isinstance(index, int) else object())
-        self._calls.append(call)
-        return call
+            # Some engines give every call the index 0.
+            if found is not None and name and self._is_another(found, call_id, name, arguments):
+                found = None
+        else:
+            found = next((call for call in self._calls if call_id is not None and call.id == call_id), last)
+            if found is not None and found.id != call_id and call_id and found.id:
+                found = None
+            elif found is not None and name and (call_id is None or found.id != call_id):
+                # Without an index: a delta that names a tool begins a call, unless it goes on with an opening.
+                begun = found.sofar or named
+                grows = found.name + name in self._tools.by_name or name.startswith(found.name)
+                if found.done or (name != found.name if begun and not named else begun or not grows):
+                    found = None
+        if found is None:
+            found = _Call(index if isinstance(index, int) else object())
+            self._calls.append(found)
+        return found
+
+    def _is_another(self, found: _Call, call_id: str | None, name: str, arguments: str) -> bool:
+        """Whether a delta that has a name and the index of `found` is of another call all the same."""
+        if call_id and found.id:
+            return call_id != found.id
+        if not found.done:
+            names = self._tools.by_name
+            return found.name in names and name in names and not name.startswith(found.name)
+        if arguments == found.sofar:
+            return False  # all of it once more
+        return arguments.lstrip().startswith("{") if arguments else name != found.name
 
     def _name(self, call: _Call, name: str) -> None:
         if name == call.name:
@@ -122,18 +164,36 @@ class NativeCalls:
             call.name += name  # comes in pieces
 
     def _arguments(self, call: _Call, text: str) -> None:
+        sofar = call.sofar
+        if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS:
+            if sofar and text.startswith(sofar) and not (sofar.rstrip().endswith(":") and not call.cumulative):
+                text = text[len(sofar) :]  # all arguments so far again, with what is new
+                call.cumulative = True
+        if len(sofar) < _MAX_COMPARED:
+            call.sofar = sofar + text
         if not text:
             return
-        sofar = call.arguments
-        if len(sofar) >= _MIN_REPEATED and text.startswith(sofar):
-            text = text[len(sofar) :]  # all arguments so far again, with what is new
-        call.arguments = sofar + text if len(sofar) < 4096 else sofar
+        call.written.append(text)
         call.size += len(text.encode("utf-8", "surrogatepass"))
         if self._most is not None and call.size > self._most * 8 and self.oversized is None:
             # They may come as a string in a string, with escapes; what leaves is counted exactly.
             self.oversized = call.name
-        elif text:
-            call.waiting.append(text)
+            return
+        reader = call.reader
+        if reader is None:
+            text = text.lstrip()
+            if not text:
+                return
+            reader = call.reader = ArgumentsReader(text[0])
+        if reader.done:
+            return  # a second copy, or garbage behind the last brace
+        _, out = reader.feed(text, 0)
+        if reader.stuck:
+            out += reader.close()
+        if out:
+            call.waiting.append(out)
+
+    # -- events out ----------------------------------------------------------------------------------------------
 
     def _leave(self, *, over: bool) -> list[Event]:
         """What may leave now: the current call's, and those behind it once it is over."""
@@ -142,52 +202,58 @@ class NativeCalls:
             call = self._calls[self._current]
             later = self._current + 1 < len(self._calls)
             if not call.started:
-                if not call.name or not (call.waiting or later or over or self._whole_name(call.name)):
+                ready = call.done if self._is_part(call.name) else bool(call.waiting) or self._is_whole(call.name)
+                if not call.name or not (ready or later or over):
+                    break
+                if self._is_part(call.name) and not (call.done or over):
                     break
                 self._start(call, events)
             self._pass(call, events)
-            if call.reader is not None and call.reader.done:
-                self._end(call, events)
-            elif later and self._calls[self._current + 1].started is False and not self._interleaved(call):
-                # The next call has begun: this one gets no more.
+            # Deltas with an index come in any order; without one, the next call's beginning ends this one.
+            if call.done or (later and not isinstance(call.key, int)):
                 self._end(call, events)
             else:
                 break
             self._current += 1
         return events
 
-    def _interleaved(self, call: _Call) -> bool:
-        """Whether the backend may still go on with this call: deltas with an index can come in any order."""
-        return isinstance(call.key, int)
-
-    def _whole_name(self, name: str) -> bool:
+    def _is_whole(self, name: str) -> bool:
         """Whether the name cannot grow into another tool's."""
         names = self._tools.by_name
         return name in names and not any(other != name and other.startswith(name) for other in names)
+
+    def _is_part(self, name: str) -> bool:
+        """Whether it is the beginning of a tool's name, and no tool's."""
+        names = self._tools.by_name
+        return bool(name) and name not in names and any(other.startswith(name) for other in names)
+
+    def _offered(self, call: _Call) -> str:
+        """The name of the tool that is meant: an engine may have lost the end of the name, or all of it."""
+        names = self._tools.by_name
+        bare = call.name.removeprefix(_NAMESPACE)
+        if call.name in names or bare in names:
+            return call.name if call.name in names else bare
+        given = openai.read_value("".join(call.written).encode("utf-8", "replace"))
+        fitting = [
+            name
+            for name, tool in names.items()
+            if name.startswith(call.name) and isinstance(given, dict) and _fits(given, tool.parameters)
+        ]
+        return fitting[0] if len(fitting) == 1 else call.name
 
     def _start(self, call: _Call, events: list[Event]) -> None:
         if call.started:
             return
         call.started = True
-        call.refused = bool(self._tools.by_name) and self._unknown != "forward" and call.name not in self._tools.by_name
+        call.name = self._offered(call)
+        unknown = bool(self._tools.by_name) and call.name not in self._tools.by_name
+        call.refused = not call.name or (unknown and self._unknown != "forward")
         if not call.refused:
             events.append(CallStart(call.name, call.id, call.extra or None))
 
     def _pass(self, call: _Call, events: list[Event]) -> None:
-        for text in call.waiting:
-            piece = text
-            if call.reader is None:
-                piece = text.lstrip()
-                if not piece:
-                    continue
-                call.reader = ArgumentsReader(piece[0])
-            if call.reader.done:
-                continue  # a second copy, or garbage behind the last brace
-            _, out = call.reader.feed(piece, 0)
-            if call.reader.stuck:
-                out += call.reader.close()
-            if out and not call.refused:
-                events.append(CallArgs(out))
+        if call.waiting and not call.refused:
+            events.append(CallArgs("".join(call.waiting)))
         call.waiting.clear()
 
     def _end(self, call: _Call, events: list[Event], *, complete: bool = True) -> None:
@@ -212,11 +278,31 @@ class NativeCalls:
 
     def _refuse(self, call: _Call, events: list[Event]) -> None:
         """A call of a name that is not offered."""
+        if not call.name and not call.written:
+            return  # an empty entry
         raw = _written(call)
         if self._unknown == "error":
             events.append(Malformed(raw, "unknown_tool", call.name))
         if self._unknown != "drop":
             events.append(Text(raw))
+
+
+def words_of(deltas: list[Any]) -> str:
+    """What the model wrote for these entries, about: for counting."""
+    words: list[str] = []
+    for delta in deltas:
+        function = delta.get("function") if isinstance(delta, dict) else None
+        if isinstance(function, dict):
+            values = (function.get("name"), function.get("arguments"))
+            words += [value if isinstance(value, str) else str(value) for value in values if value]
+    return "".join(words)
+
+
+def _fits(given: dict[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether these are the names of the tool's arguments."""
+    properties, required = schema.get("properties"), schema.get("required")
+    known = isinstance(properties, dict) and given.keys() <= properties.keys()
+    return known and (not isinstance(required, list) or all(name in given for name in required))
 
 
 def _text(value: Any) -> str | None:
@@ -225,5 +311,5 @@ def _text(value: Any) -> str | None:
 
 def _written(call: _Call) -> str:
     """The call as text; the backend has parsed away how the model wrote it."""
-    arguments = call.arguments.encode("utf-8", "replace").decode()
+    arguments = "".join(call.written).encode("utf-8", "replace").decode()
     return msgspec.json.encode({"name": call.name, "arguments": arguments}).decode()

@@ -17,6 +17,7 @@ from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
 from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
+from .native import words_of
 from .usage import UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
@@ -86,6 +87,7 @@ class StreamRewriter:
         self._make_choice = make_choice
         self._usage = usage
         self._include_usage = include_usage
+        self._counts = include_usage or usage.limit is not None
         self._expected = choices
         self._hold = hold
         self._until_end = until_end
@@ -264,7 +266,7 @@ class StreamRewriter:
         known.met = True
         if choice.finished:
             return b""
-        if self._include_usage:
+        if self._counts:
             self._usage.wrote(text)
         answer = choice.answer
         ops = answer.feed(text)
@@ -345,15 +347,17 @@ class StreamRewriter:
         if delta is None:
             unchanged, delta = False, {}
         text = openai.read_text(delta.get("content")) or ""
-        ops: list[Op] = []
+        self._usage.wrote(thought_of(delta))
         if text:
             self._usage.wrote(text)
-            ops = choice.answer.feed(text)
-        plain = _is_plain(ops, text)
         if choice.answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta)
-            plain = plain and not calls
-            ops += choice.answer.feed_calls(calls)
+            self._usage.wrote(words_of(calls))
+            ops = choice.answer.feed_both(text, calls)
+            plain = not calls and _is_plain(ops, text)
+        else:
+            ops = choice.answer.feed(text) if text else []
+            plain = _is_plain(ops, text)
         # Some engines send an empty finish_reason until the end.
         reason = told = openai.read_text(fields.get("finish_reason")) or None
         if told is not None:
@@ -465,6 +469,12 @@ def take_calls(message: Fields) -> tuple[list[Any], Fields]:
         return calls, rest
     single = openai.read_value(message.get("function_call"))
     return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
+
+
+def thought_of(message: Fields) -> str:
+    """What a delta or message says in a field for reasoning."""
+    field = message.get("reasoning") or message.get("reasoning_content")
+    return (openai.read_text(field) or "") if field is not None else ""
 
 
 def _is_plain(ops: list[Op], text: str) -> bool:

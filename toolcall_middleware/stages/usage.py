@@ -20,18 +20,23 @@ _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\x00-\x7f]|[^A-Za-z0-9\s]+|\n+")
 _LETTERS_A_TOKEN = 6
 _TOKENS_A_MESSAGE = 4  # role and separators of a chat template
 _SAMPLE = 1 << 16
+_NEAR = 0.6  # an estimate errs by about a third
 
 
 class UsageMeter:
-    """Counts one exchange, over all its tries. `known`: take the backend's numbers; `count`: estimate without them."""
+    """Counts one exchange, over all its tries. `known`: take the backend's numbers; `count`: estimate without them.
 
-    __slots__ = ("_backend", "_count", "_known", "_length", "_prompt", "_sample", "_tries")
+    `limit`: how many tokens an answer may have, where that is of interest.
+    """
+
+    __slots__ = ("_backend", "_count", "_known", "_length", "_prompt", "_sample", "_tries", "limit")
 
     def __init__(self, *, known: bool = True, count: bool = True) -> None:
         self._known = known
         self._count = count
         self._tries: list[dict[str, Any] | None] = []
         self._prompt: bytes = b""
+        self.limit: int | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -58,6 +63,15 @@ class UsageMeter:
             return False
         self._backend = usage
         return not self._tries and _is_count(usage.get("prompt_tokens")) and _is_count(usage.get("total_tokens"))
+
+    def full(self) -> bool:
+        """Whether this try has written about `limit` tokens: by the backend's numbers, else by estimate."""
+        limit = self.limit
+        if limit is None:
+            return False
+        if self._backend is not None:
+            return bool(self._backend["completion_tokens"] >= limit)
+        return estimate("".join(self._sample), self._length) >= limit * _NEAR
 
     def next_try(self) -> None:
         """This try is over and another one follows."""

@@ -12,7 +12,8 @@ from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE
 from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
-from .rewrite import take_calls
+from .native import words_of
+from .rewrite import take_calls, thought_of
 from .usage import UsageMeter
 
 _encode = msgspec.json.encode
@@ -54,18 +55,22 @@ def rewrite_whole(
     choices = _choices(top)
     if top is None or choices is None:
         return None
+    counted = usage.saw(openai.read_value(top.get("usage")))
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
     for choice, given in choices:
         message = given
         text = _text_of(message.get("content"))
         usage.wrote(text)
+        usage.wrote(thought_of(message))
         answer = make_choice()
         answers.append(answer)
-        ops = answer.feed(text)
-        if answer.native is not None:
+        if answer.native is None:
+            ops = answer.feed(text)
+        else:
             own, message = take_calls(message)
-            ops += answer.feed_calls(own)
+            usage.wrote(words_of(own))
+            ops = answer.feed_both(text, own)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         if answer.fault is not None:
             raise answer.fault
@@ -74,7 +79,7 @@ def rewrite_whole(
             _open_arguments(shown)
         made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
     body: dict[str, Any] = {**top, "choices": made}
-    if not usage.saw(openai.read_value(top.get("usage"))) and (total := usage.total()) is not None:
+    if not counted and (total := usage.total()) is not None:
         body["usage"] = total
     return WholeAnswer(
         _encode(body),
