@@ -8,6 +8,7 @@
     failure(error)                 the end of a stream that has begun and cannot go on
     stopped                        set when the backend's generation is to be ended
     take_next()                    the body to ask the backend again with; nothing has left for the client then
+    tally                          a host that made it with `defer` counts it, then `counted()` or `counted_in(reply)`
 
 `on_request`, `feed`, `finish` and `whole` raise ToolCallError as long as nothing has left.
 A host runs this for each request (hosts/asgi.py); a test can with plain bytes.
@@ -37,7 +38,9 @@ from .stages.native import NativeCalls
 from .stages.order import admits
 from .stages.results import for_backend, result_warnings
 from .stages.rewrite import StreamRewriter
-from .stages.usage import UsageMeter, UsageTap
+from .stages.tally import Tally, meter_for, model_of
+from .stages.usage import UsageMeter
+from .stages.usage_tap import UsageTap
 from .stages.validate import ChatRequest, UsageOnly, read_request
 from .stages.whole import as_stream, rewrite_whole
 from .wire import openai
@@ -71,13 +74,21 @@ class Reply:
     status: int
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
+    as_it_came: bool = False
+    """The backend's own headers go with it."""
 
 
 class Exchange:
-    """The state of one request. See the module for the order of calls."""
+    """The state of one request. See the module for the order of calls.
 
-    def __init__(self, settings: Settings, memory: Memory) -> None:
+    defer: whether the host waits for counting (`tally`); without, all is counted at once, and nothing is asked.
+    """
+
+    def __init__(self, settings: Settings, memory: Memory, *, defer: bool = False) -> None:
         self._settings = settings
+        self._defer = defer
+        self.tally: Tally | None = None
+        self._tapped = b""  # the request's body, of a tap
         self._memory = memory
         self._chat: ChatRequest | None = None
         self._format: ToolFormat = registry.plain()
@@ -94,9 +105,10 @@ class Exchange:
         self._status = 200
         self._is_stream = False  # by its content type
         self._left = False  # something has left for the client
-        self._calls = 0  # in the whole answer that has left
+        self._calls = 0  # in the whole answer
         self._extension: Extension | None = None
         self._next_body: bytes | None = None
+        self._warnings: tuple[str, ...] = ()  # of the whole answer
         self.stopped = False
 
     # -- the request ---------------------------------------------------------------------------------------------
@@ -107,9 +119,7 @@ class Exchange:
         if chat is None:
             return None
         if isinstance(chat, UsageOnly):
-            self._usage.sent(body)
-            self._tap = UsageTap(self._usage, self._settings.max_response_bytes)
-            return body
+            return self._pass(body)
         if chat.overrides:
             self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings
@@ -117,7 +127,8 @@ class Exchange:
         if settings.extension_field is not None:
             warnings += result_warnings(chat.messages, settings.max_result_bytes)
             self._extension = Extension(settings.extension_field, tuple(warnings))
-        self._usage = UsageMeter(known=settings.usage != "count", count=settings.usage in {"auto", "count"})
+        wanted = chat.include_usage or not chat.stream
+        self._usage = meter_for(settings, chat.model, self._memory, wanted=wanted)
         self._chat = chat
         self._format = registry.for_model(settings.format, chat.model)
         if chat.choice.must_call or settings.validate_arguments == "retry":
@@ -132,6 +143,19 @@ class Exchange:
         self._messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
         self._usage.limit = _token_limit(chat)
         return self._body()
+
+    def _pass(self, body: bytes) -> bytes:
+        """The body of a request without tools that asks for usage."""
+        settings, model = self._settings, model_of(body)
+        self._tapped = body
+        if self._memory.refuses(model, "stream_options"):
+            body = openai.without_field(body, "stream_options")
+        self._usage = meter_for(settings, model, self._memory)
+        self._usage.sent(body)
+        self._tap = UsageTap(
+            self._usage, settings.max_response_bytes, replace=settings.usage == "count", defer=self._defer
+        )
+        return body
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
@@ -175,8 +199,14 @@ class Exchange:
             body = inject.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
             body = inject.build_body(chat, self._format, settings, messages=self._messages, extra=extra)
-        self._usage.sent(body)
+        self._usage.sent(body, self._injected())
         return body
+
+    def _injected(self) -> str:
+        """What we add to the prompt, where that is reported."""
+        if self._native or self._settings.extension_field is None:
+            return ""
+        return inject.injected_text(self._request, self._format, self._settings, answer=self._answer_schema())
 
     # -- the response --------------------------------------------------------------------------------------------
 
@@ -185,14 +215,19 @@ class Exchange:
         """How much of a response may be collected."""
         return self._settings.max_response_bytes
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The path suffixes that are intercepted."""
+        return self._settings.paths
+
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""
         if self._tap is not None:
-            return {"x-toolcall": "mode=pass"}
+            return {"x-toolcall": "mode=pass" + self._note()}
         mode = "native" if self._native else "prompt"
         # The format that the prompt was written in: `auto` reads them all.
         name = "auto" if self._native else getattr(self._format, "prompt_name", self._format.name)
-        note = {"x-toolcall": f"mode={mode}; format={name}"}
+        note = {"x-toolcall": f"mode={mode}; format={name}{self._note()}"}
         return note if self._is_stream else {**note, "content-type": "text/event-stream"}
 
     @property
@@ -205,6 +240,11 @@ class Exchange:
     def offers_tools(self) -> bool:
         """Whether the answer may hold calls."""
         return self._tap is None and self._offers
+
+    def _note(self) -> str:
+        """That the usage of a stream will be estimated, where that is known before it begins."""
+        asked = self._tap is not None or (self._request.stream and self._request.include_usage)
+        return "; usage=estimated" if asked and self._usage.will_estimate else ""
 
     def take_next(self) -> bytes | None:
         """The body to ask the backend again with, once; None when the answer has been given."""
@@ -221,6 +261,8 @@ class Exchange:
         self._is_stream = kinds.get(b"content-type", b"").startswith(b"text/event-stream")
         if self._tap is not None:
             plain = kinds.get(b"content-encoding", b"identity") == b"identity"
+            if status in {400, 422} and plain:
+                return Plan.BUFFER
             return Plan.TAP if status == 200 and self._is_stream and plain else Plan.PASS
         if status >= 400:
             return Plan.BUFFER
@@ -253,8 +295,12 @@ class Exchange:
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend's stream; what leaves for the client."""
-        if self._tap is not None:
-            return self._tap.feed(data)
+        tap = self._tap
+        if tap is not None:
+            out = tap.feed(data)
+            if tap.waits:
+                self._wait()
+            return out
         rewriter = self._rewriter
         assert rewriter is not None  # noqa: S101 - the plan is STREAM
         out = rewriter.feed(data)
@@ -291,7 +337,29 @@ class Exchange:
             return b""
         self._learn(read_markup=rewriter.read_markup)
         self._warn(rewriter.warnings)
+        if self._defer and rewriter.is_due:
+            self._wait()
+            return out
         return out + rewriter.end()
+
+    def _wait(self) -> None:
+        model = model_of(self._tapped) if self._tap is not None else self._request.model
+        self.tally = Tally(self._usage, model, self._memory)
+
+    def counted(self) -> bytes:
+        """The rest of a stream whose `tally` was waited for."""
+        self.tally = None
+        if self._tap is not None:
+            return self._tap.release()
+        assert self._rewriter is not None  # noqa: S101 - the plan is STREAM
+        return self._rewriter.end()
+
+    def counted_in(self, reply: Reply) -> Reply:
+        """The same for an answer that `whole` gave."""
+        if self._request.stream:
+            return Reply(reply.status, reply.body + self.counted(), reply.headers)
+        self.tally = None
+        return self._counted_json(openai.with_fields(reply.body, {"usage": self._usage.total()}))
 
     def failure(self, error: ToolCallError) -> bytes:
         """The end of a stream that has begun and cannot go on: what is held back, the error, and `[DONE]`."""
@@ -301,6 +369,8 @@ class Exchange:
 
     def whole(self, data: bytes) -> Reply | None:
         """A collected response. None: ask again, with `take_next`."""
+        if self._tap is not None:
+            return self._refused_tap(data)
         if self._status >= 400:
             return self._error(data)
         chat, settings = self._request, self._settings
@@ -315,6 +385,7 @@ class Exchange:
                 indexed=settings.call_index,
                 as_object=settings.arguments_as_object,
                 reasoning_field=settings.reasoning_field,
+                defer=self._defer,
             )
         except ToolCallError as error:
             if self._retries(error):
@@ -326,11 +397,32 @@ class Exchange:
             return None
         self._learn(read_markup=answer.read_markup)
         self._warn(answer.warnings)
-        body = answer.body
-        if self._extension is not None and answer.calls:
-            body = openai.with_fields(body, self._extension.of(answer.warnings))
         self._calls = answer.calls
-        return self._json(body, f"; calls={answer.calls}")
+        self._warnings = answer.warnings
+        if self._defer and self._usage.is_due:
+            self._wait()
+            return self._json(answer.body)
+        return self._counted_json(answer.body)
+
+    def _counted_json(self, body: bytes) -> Reply:
+        """A whole answer whose usage is in it, with our own remarks."""
+        if self._extension is not None:
+            remarks = self._extension.of(self._warnings) if self._calls else {}
+            if injection := self._usage.injection():
+                name = self._extension.field
+                remarks = {name: {**remarks.get(name, {}), **injection}}
+            body = openai.with_fields(body, remarks) if remarks else body
+        estimated = "; usage=estimated" if self._usage.is_estimated else ""
+        return self._json(body, f"{estimated}; calls={self._calls}")
+
+    def _refused_tap(self, data: bytes) -> Reply | None:
+        """A backend refuses a request without tools. It may be for the usage that it asks for."""
+        model = model_of(self._tapped)
+        if b"stream_options" in data[:4096].lower() and not self._memory.refuses(model, "stream_options"):
+            self._memory.refuse(model, "stream_options")
+            self._next_body = self._pass(self._tapped)
+            return None
+        return Reply(self._status, data, as_it_came=True)
 
     def _as_stream(self, data: bytes) -> Reply | None:
         """A whole answer to a request for a stream goes the way of a stream."""

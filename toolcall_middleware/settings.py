@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -499,9 +500,14 @@ def _unknown(name: str, prefix: str = "") -> str:
     return f"{prefix}{name} is not a setting; {hint}"
 
 
+def library_folder(*variables: str) -> Path | None:
+    """The folder that one of these variables of another library names; the first that is set."""
+    found = next((text for name in variables if (text := os.environ.get(name, "").strip())), None)
+    return None if found is None else Path(found).expanduser()
+
+
 # What the code does not do yet. A value that asks for it is refused at start: it would be believed to work.
 _MISSING: Mapping[str, str] = {
-    "tokenizer": "tokens are estimated where the backend does not count them",
     "rate_limit": "rates are not limited",
     "tenants_file": "tenants are not told apart",
 }

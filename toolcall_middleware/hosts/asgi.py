@@ -16,7 +16,10 @@ from ..exchange import Exchange, Plan, Reply
 from ..formats import registry
 from ..settings import Settings, refuse_missing
 from ..stages.constrain import Memory
+from ..stages.tally import Tally, completes_whole_answers
+from ..stages.tokens import load
 from .bodies import Inflate, Message, Receive, collect, replay
+from .counting import WholeUsage, wait_for
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -54,6 +57,7 @@ class ToolCallMiddleware:
                 settings = settings.replace(**options)
             refuse_missing(settings)
             registry.get(settings.format)
+            load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
             self._memory = Memory()
@@ -82,14 +86,18 @@ class ToolCallMiddleware:
         if body is None:  # the client went away in the middle: the app is told as it would have been
             await self.app(scope, replay(messages, receive), send)
             return
-        exchange = Exchange(settings, self._memory)
+        exchange = Exchange(settings, self._memory, defer=True)
         try:
             rewritten = exchange.on_request(body)
         except ToolCallError as error:
             await _answer_error(send, error)
             return
         if rewritten is None:
-            await self.app(scope, replay(messages, receive), send)
+            if completes_whole_answers(settings):
+                passing = WholeUsage(self.app, settings, self._memory, body)
+                await passing.run(scope, replay(messages, receive), send)
+            else:
+                await self.app(scope, replay(messages, receive), send)
             return
         await _Responder(self.app, scope, receive, send, exchange).run(rewritten)
 
@@ -228,7 +236,8 @@ class _Responder:
             return
         if self._plan is Plan.PASS or self._plan is Plan.TAP:
             if self._plan is Plan.TAP:
-                data = self._exchange.feed(data) + (b"" if more else self._exchange.finish())
+                data = self._exchange.feed(data)
+                data += await self._counted() + (b"" if more else self._exchange.finish())
             self._over = self._ended = not more
             await self._client_send({"type": "http.response.body", "body": data, "more_body": more})
             return
@@ -268,10 +277,24 @@ class _Responder:
             elif self._plan is not Plan.PASS:
                 reply = self._exchange.whole(b"".join(self._buffer))
                 if reply is not None:
+                    if self._exchange.tally is not None:
+                        await self._count(self._exchange.tally)
+                        reply = self._exchange.counted_in(reply)
                     await self._reply(reply)
         except ToolCallError as error:
             await self._fail(error)
         self._release()
+
+    async def _counted(self) -> bytes:
+        """What had to wait for a count of tokens, if anything."""
+        tally = self._exchange.tally
+        if tally is None:
+            return b""
+        await self._count(tally)
+        return self._exchange.counted()
+
+    async def _count(self, tally: Tally) -> None:
+        await wait_for(tally, self._app, self._scope, self._exchange.paths)
 
     # -- what the client gets ------------------------------------------------------------------------------------
 
@@ -288,6 +311,7 @@ class _Responder:
 
     async def _close(self) -> None:
         """End the client's stream, if it has one: a try that is followed by another has not begun it."""
+        await self._stream(await self._counted())
         if self._started and not self._ended:
             self._ended = True
             await self._client_send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -310,6 +334,12 @@ class _Responder:
             self._stop.set_result(None)
 
     async def _reply(self, reply: Reply) -> None:
+        if reply.as_it_came:
+            assert self._start is not None  # noqa: S101 - the app has started its response
+            await self._begin(self._start)
+            self._ended = True
+            await self._client_send({"type": "http.response.body", "body": reply.body, "more_body": False})
+            return
         headers = {**reply.headers, "content-length": str(len(reply.body))}
         await self._begin(self._head(headers, status=reply.status))
         self._ended = True

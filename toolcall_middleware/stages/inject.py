@@ -41,11 +41,7 @@ def build_messages(
     `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
     answer: the JSON Schema that the client wants an answer in text to have.
     """
-    block = _tool_block(chat, fmt, settings)
-    choice = fmt.render_choice(chat.tools.tools, chat.choice) if _offers(chat) else ""
-    if answer is not None:
-        wish = _ANSWER.format(schema=prompting.as_data(prompting.dump(compact_schema(answer))))
-        choice = history.joined([choice, wish])
+    block, choice = _parts(chat, fmt, settings, answer)
     limit = settings.max_result_bytes
     if settings.messages == "keep":
         messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit)
@@ -58,6 +54,22 @@ def build_messages(
     if choice:
         _put_last(messages, choice)
     return messages
+
+
+def injected_text(
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, answer: Mapping[str, Any] | None = None
+) -> str:
+    """What `build_messages` adds to the conversation."""
+    return history.joined(_parts(chat, fmt, settings, answer))
+
+
+def _parts(chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None) -> tuple[str, str]:
+    """What goes in front, and what goes last."""
+    choice = fmt.render_choice(chat.tools.tools, chat.choice) if _offers(chat) else ""
+    if answer is not None:
+        wish = _ANSWER.format(schema=prompting.as_data(prompting.dump(compact_schema(answer))))
+        choice = history.joined([choice, wish])
+    return _tool_block(chat, fmt, settings), choice
 
 
 def build_body(

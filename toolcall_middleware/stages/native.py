@@ -287,17 +287,6 @@ class NativeCalls:
             events.append(Text(raw))
 
 
-def words_of(deltas: list[Any]) -> str:
-    """What the model wrote for these entries, about: for counting."""
-    words: list[str] = []
-    for delta in deltas:
-        function = delta.get("function") if isinstance(delta, dict) else None
-        if isinstance(function, dict):
-            values = (function.get("name"), function.get("arguments"))
-            words += [value if isinstance(value, str) else str(value) for value in values if value]
-    return "".join(words)
-
-
 def _fits(given: dict[str, Any], schema: Mapping[str, Any]) -> bool:
     """Whether these are the names of the tool's arguments."""
     properties, required = schema.get("properties"), schema.get("required")

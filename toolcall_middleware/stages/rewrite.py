@@ -17,8 +17,7 @@ from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
 from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
-from .native import words_of
-from .usage import UsageMeter, usage_chunk
+from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
 _MAX_UNLIKE = 16
@@ -44,6 +43,8 @@ class _Part:
     ops: list[Op]
     reason: str | None
     unchanged: bool
+    index: int = 0
+    beside: bool = False  # the model wrote something that is not in the text
 
 
 @dataclass(slots=True)
@@ -198,6 +199,11 @@ class StreamRewriter:
         return (self._usage_event or usage_chunk(self._top, self._usage)) + DONE
 
     @property
+    def is_due(self) -> bool:
+        """Whether `end` should wait for a count."""
+        return self._include_usage and self._usage.is_due
+
+    @property
     def _all_finished(self) -> bool:
         return all(choice.finished for choice in self._choices.values())
 
@@ -267,7 +273,7 @@ class StreamRewriter:
         if choice.finished:
             return b""
         if self._counts:
-            self._usage.wrote(text)
+            self._usage.wrote(text, part.index)
         answer = choice.answer
         ops = answer.feed(text)
         if not answer.stopped:
@@ -327,7 +333,7 @@ class StreamRewriter:
             for part in parts:
                 self._put(part, out, news=news)
                 news = False
-        if len(choices) == len(parts) == 1 and not counted:
+        if len(choices) == len(parts) == 1 and not counted and not parts[0].beside:
             self._learn(event, parts[0])
         for part in parts:
             self._blame(part.choice)
@@ -347,12 +353,11 @@ class StreamRewriter:
         if delta is None:
             unchanged, delta = False, {}
         text = openai.read_text(delta.get("content")) or ""
-        self._usage.wrote(thought_of(delta))
-        if text:
-            self._usage.wrote(text)
+        beside = self._counts and self._usage.wrote_beside(delta, index)
+        if text and self._counts:
+            self._usage.wrote(text, index)
         if choice.answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta)
-            self._usage.wrote(words_of(calls))
             ops = choice.answer.feed_both(text, calls)
             plain = not calls and _is_plain(ops, text)
         else:
@@ -372,7 +377,9 @@ class StreamRewriter:
             unchanged = False
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
-        return _Part(choice, fields, delta, text, ops, reason, unchanged)
+        if told in ENDED:
+            self._usage.ended()
+        return _Part(choice, fields, delta, text, ops, reason, unchanged, index, beside)
 
     def _turn_to(self, top: Fields) -> bool:
         """Keep the head of this chunk. True when it holds something that the last one did not."""
@@ -452,6 +459,7 @@ class StreamRewriter:
             case Content(text):
                 return b'{"content":' + openai.encode(text) + b"}"
             case Thought(text):
+                self._usage.thought(text)
                 return openai.encode({self._reasoning_field: text})
             case Opened(index, call_id, name, custom, extra):
                 if self._legacy:
@@ -469,12 +477,6 @@ def take_calls(message: Fields) -> tuple[list[Any], Fields]:
         return calls, rest
     single = openai.read_value(message.get("function_call"))
     return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
-
-
-def thought_of(message: Fields) -> str:
-    """What a delta or message says in a field for reasoning."""
-    field = message.get("reasoning") or message.get("reasoning_content")
-    return (openai.read_text(field) or "") if field is not None else ""
 
 
 def _is_plain(ops: list[Op], text: str) -> bool:

@@ -1,58 +1,157 @@
-"""Token usage: the backend's own numbers where it gives any, else an estimate that says so.
+"""Token usage: the backend's own numbers where it gives any, else counted here; an estimate says that it is one.
 
 A backend that was asked several times for one answer (retries) cost all of it: the numbers add up.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from ..wire import openai
-from ..wire.sse import EventReader, TooLargeError
+from .tokens import APPROXIMATE, Count, Tokenizer, read_prompt
+from .written import Written
 
-_MAX_KEPT = 16 << 20  # bytes of a stream that are kept for counting
-
-# Words, numbers in threes, punctuation and single wide characters: about what byte-pair vocabularies make of text.
-_PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\x00-\x7f]|[^A-Za-z0-9\s]+|\n+")
-_LETTERS_A_TOKEN = 6
-_TOKENS_A_MESSAGE = 4  # role and separators of a chat template
-_SAMPLE = 1 << 16
+_KEPT = 1 << 17  # characters of one choice that are kept for counting at the end
+_KEPT_TO_ASK = 1 << 22  # the same where the backend counts
+ENDED = frozenset({"stop", "tool_calls", "function_call"})
+"""The finish reasons of a choice that the model ended itself."""
 _NEAR = 0.6  # an estimate errs by about a third
+_REASONING = ("reasoning", "reasoning_content")
+
+
+class Try:
+    """One request to the backend: what was sent, what was written, and the numbers that are known of it."""
+
+    __slots__ = (
+        "backend",
+        "body",
+        "completion",
+        "ended",
+        "injected",
+        "injected_tokens",
+        "loose",
+        "prompt",
+        "reasoning",
+        "texts",
+        "thoughts",
+    )
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.injected = ""
+        self.backend: dict[str, Any] | None = None
+        self.texts: dict[int, Written] = {}
+        self.thoughts: list[Written] = []  # of one item at most
+        self.ended = 0  # choices that the model ended itself
+        self.loose = False  # it wrote more than we have seen: markup that the backend took away
+        self.prompt: Count | None = None
+        self.completion: Count | None = None
+        self.reasoning = 0
+        self.injected_tokens: int | None = None
+
+    @property
+    def written(self) -> int:
+        """How many characters the model wrote."""
+        return sum(written.size for written in self.texts.values())
+
+    @property
+    def size(self) -> int:
+        """Characters to be counted, about."""
+        return len(self.body) + self.written
+
+    @property
+    def wants_prompt(self) -> bool:
+        """Whether the prompt is to be counted; engines that count nothing say 0, and no prompt is empty."""
+        return self.prompt is None and not _is_count((self.backend or {}).get("prompt_tokens"), least=1)
+
+    @property
+    def wants_completion(self) -> bool:
+        """Whether the completion is."""
+        least = 1 if self.written else 0
+        return self.completion is None and not _is_count((self.backend or {}).get("completion_tokens"), least=least)
 
 
 class UsageMeter:
-    """Counts one exchange, over all its tries. `known`: take the backend's numbers; `count`: estimate without them.
+    """Counts one exchange, over all its tries.
 
+    known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
+    backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
     `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_backend", "_count", "_known", "_length", "_prompt", "_sample", "_tries", "limit")
+    __slots__ = ("_asked", "_count", "_known", "_tokenizer", "_tries", "_try", "extension", "limit")
 
-    def __init__(self, *, known: bool = True, count: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        known: bool = True,
+        count: bool = True,
+        tokenizer: Tokenizer = APPROXIMATE,
+        asked: bool = False,
+        extension: str | None = None,
+    ) -> None:
+        self.extension = extension
+        self.limit: int | None = None
         self._known = known
         self._count = count
-        self._tries: list[dict[str, Any] | None] = []
-        self._prompt: bytes = b""
-        self.limit: int | None = None
-        self._begin()
+        self._tokenizer = tokenizer
+        self._asked = asked
+        self._tries: list[Try] = []
+        self._try = Try()
 
-    def _begin(self) -> None:
-        self._backend: dict[str, Any] | None = None
-        self._sample: list[str] = []
-        self._length = 0
+    # -- what happens ----------------------------------------------------------------------------------------------
 
-    def sent(self, body: bytes) -> None:
-        """A request leaves for the backend."""
-        self._prompt = body
+    def sent(self, body: bytes, injected: str = "") -> None:
+        """A request leaves for the backend. injected: the part of its prompt that is ours, where that is reported."""
+        self._try.body = body
+        self._try.injected = injected
 
-    def wrote(self, text: str) -> None:
+    def wrote(self, text: str, choice: int = 0) -> None:
         """The model wrote `text`."""
-        if self._length < _SAMPLE:
-            self._sample.append(text)
-        self._length += len(text)
+        if self._count or self.limit is not None:
+            written = self._try.texts.get(choice)
+            if written is None:
+                written = self._try.texts[choice] = self._written()
+            written.add(text)
+
+    def _written(self) -> Written:
+        return Written(self._tokenizer, _KEPT_TO_ASK if self._asked else _KEPT)
+
+    def thought(self, text: str) -> None:
+        """Some of what the model wrote is reasoning that is no part of the answer's text."""
+        if self._count:
+            if not self._try.thoughts:
+                self._try.thoughts.append(self._written())
+            self._try.thoughts[0].add(text)
+
+    def wrote_beside(self, message: openai.Fields, choice: int = 0) -> bool:
+        """What the model wrote that is not in the content of a message or delta: reasoning, and the backend's calls.
+
+        True when there was something.
+        """
+        if not self._count and self.limit is None:
+            return False
+        before = self._try.written
+        for name in _REASONING:
+            # Some send it under both names.
+            if text := openai.read_text(message.get(name)):
+                self._try.loose = True
+                self.wrote(text, choice)
+                self.thought(text)
+                break
+        for name in ("tool_calls", "function_call"):
+            if not openai.is_null(message.get(name)):
+                self._try.loose = True
+                self.wrote(_call_text(openai.read_value(message[name])), choice)
+        if text := openai.read_text(message.get("refusal")):
+            self.wrote(text, choice)
+        return self._try.written > before
+
+    def ended(self) -> None:
+        """The model ended a choice itself."""
+        self._try.ended += 1
 
     def saw(self, usage: Any) -> bool:
         """The backend gave numbers; the last ones of a try count (some engines send them with each chunk).
@@ -61,96 +160,136 @@ class UsageMeter:
         """
         if not self._known or not isinstance(usage, dict) or not _is_count(usage.get("completion_tokens")):
             return False
-        self._backend = usage
-        return not self._tries and _is_count(usage.get("prompt_tokens")) and _is_count(usage.get("total_tokens"))
+        one = self._try
+        one.backend, one.prompt, one.completion = usage, None, None
+        if self._tries or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
+            return False
+        prompt = usage.get("prompt_tokens")
+        return isinstance(prompt, int) and usage.get("total_tokens") == prompt + usage["completion_tokens"]
 
     def full(self) -> bool:
         """Whether this try has written about `limit` tokens: by the backend's numbers, else by estimate."""
-        limit = self.limit
+        limit, one = self.limit, self._try
         if limit is None:
             return False
-        if self._backend is not None:
-            return bool(self._backend["completion_tokens"] >= limit)
-        return estimate("".join(self._sample), self._length) >= limit * _NEAR
+        if one.backend is not None:
+            return bool(one.backend["completion_tokens"] >= limit)
+        return sum(written.estimate() for written in one.texts.values()) >= limit * _NEAR
 
     def next_try(self) -> None:
         """This try is over and another one follows."""
-        self._tries.append(self._this_try())
-        self._begin()
+        self._tries.append(self._try)
+        self._try = Try()
+
+    # -- what is counted -------------------------------------------------------------------------------------------
+
+    @property
+    def tries(self) -> list[Try]:
+        """All of them, the last one too."""
+        return [*self._tries, self._try]
+
+    @property
+    def will_estimate(self) -> bool:
+        """Whether it is known beforehand that all numbers will be estimates."""
+        return self._count and not self._known and not self._asked and not self._tokenizer.exact
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether any of the numbers is a guess of ours. After `total`."""
+        counts = [count for one in self.tries for count in (one.prompt, one.completion) if count is not None]
+        return not all(count.exact for count in counts)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be counted that must not be counted on the event loop."""
+        if not self._count:
+            return False
+        wanting = [one for one in self.tries if one.wants_prompt or one.wants_completion or one.injected]
+        return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the backend gave numbers that can be believed."""
+        return self._try.backend is not None and not (self._try.wants_prompt or self._try.wants_completion)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the backend is asked to count."""
+        return self._asked
+
+    def count(self) -> None:
+        """Count what is not known yet. For a thread, where `is_due`."""
+        tokenizer = self._tokenizer
+        for one in self.tries if self._count else ():
+            if one.wants_prompt:
+                one.prompt = tokenizer.count_prompt(read_prompt(one.body))
+            if one.wants_completion:
+                tokens = sum(written.tokens() for written in one.texts.values())
+                one.completion = Count(tokens + one.ended * tokenizer.end_tokens, tokenizer.exact and not one.loose)
+                one.reasoning = self._reasoning(one)
+            if one.injected and one.injected_tokens is None:
+                one.injected_tokens = tokenizer.count_again(one.injected)
+
+    def _reasoning(self, one: Try) -> int:
+        if one.thoughts:
+            return one.thoughts[0].tokens()
+        return sum(self._tokenizer.count(written.thinking()) for written in one.texts.values())
 
     def total(self) -> dict[str, Any] | None:
-        """The numbers for the client, in OpenAI's form; with `"estimated": true` where any of it is counted here.
+        """The numbers for the client, in OpenAI's form; with `"estimated": true` where any of it is a guess.
 
         None where the backend gave none and nothing is to be counted.
         """
-        tries = [usage for usage in (*self._tries, self._this_try()) if usage is not None]
-        if not tries:
-            return None
+        self.count()
         total: dict[str, Any] = {}
-        for usage in tries:
-            _add(total, usage)
-        return total
+        for one in self.tries:
+            _add(total, self._numbers(one))
+        return total or None
 
-    def _this_try(self) -> dict[str, Any] | None:
-        usage = self._backend
-        if usage is None and not self._count:
-            return None
-        if usage is None:
-            completion = estimate("".join(self._sample), self._length)
-            usage = {"prompt_tokens": None, "completion_tokens": completion, "total_tokens": None, "estimated": True}
-        if not _is_count(usage.get("prompt_tokens")):
-            usage = {**usage, "prompt_tokens": estimate_prompt(self._prompt), "total_tokens": None, "estimated": True}
-        if not _is_count(usage.get("total_tokens")):
-            usage = {**usage, "total_tokens": usage["prompt_tokens"] + usage["completion_tokens"]}
-        return usage
+    def _numbers(self, one: Try) -> dict[str, Any]:
+        numbers = dict(one.backend or {})
+        for name, counted in (("prompt_tokens", one.prompt), ("completion_tokens", one.completion)):
+            if counted is not None:
+                numbers[name] = counted.tokens
+                if not counted.exact:
+                    numbers["estimated"] = True
+        if one.completion is not None and one.reasoning:
+            details = numbers.get("completion_tokens_details")
+            reasoning = min(one.reasoning, one.completion.tokens)
+            numbers["completion_tokens_details"] = {**(details or {}), "reasoning_tokens": reasoning}
+        prompt, completion = numbers.get("prompt_tokens"), numbers.get("completion_tokens")
+        if isinstance(prompt, int) and isinstance(completion, int):
+            estimated = numbers.pop("estimated", None)
+            numbers["total_tokens"] = prompt + completion
+            if estimated is not None:
+                numbers["estimated"] = estimated
+        return numbers
 
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def estimate(text: str, length: int | None = None) -> int:
-    """About how many tokens `text` is for a common vocabulary. Long text is sampled.
-
-    length: of the whole text, where `text` is only its beginning.
-    """
-    sample = text[:_SAMPLE]
-    if not sample:
-        return 0
-    tokens = sum(1 + (len(piece) - 1) // _LETTERS_A_TOKEN for piece in _PIECE.findall(sample))
-    return max(1, tokens * (len(text) if length is None else length) // len(sample))
+    def injection(self) -> dict[str, int]:
+        """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
+        counts = [one.injected_tokens for one in self.tries if one.injected_tokens is not None]
+        return {"injected_prompt_tokens": sum(counts)} if counts else {}
 
 
-def estimate_prompt(body: bytes) -> int:
-    """About how many tokens the messages of a request are."""
-    try:
-        messages = msgspec.json.decode(body, type=_Prompt).messages
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return estimate(body.decode("utf-8", "replace"))
-    total = 0
-    for message in messages:
-        total += _TOKENS_A_MESSAGE
-        content = message.content
-        if isinstance(content, str):
-            total += estimate(content)
-        elif isinstance(content, list):
-            total += sum(estimate(part.get("text", "")) for part in content if isinstance(part.get("text", ""), str))
-    return total
+def _is_count(value: Any, *, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-class _Message(msgspec.Struct):
-    content: str | list[dict[str, Any]] | None = None
-
-
-class _Prompt(msgspec.Struct):
-    messages: list[_Message] = []
+def _call_text(value: Any) -> str:
+    """The names and arguments in the calls of a message or delta."""
+    if isinstance(value, list):
+        return "".join(map(_call_text, value))
+    if not isinstance(value, dict):
+        return ""
+    inner = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
+    return "".join(text for key in ("name", "arguments", "input") if isinstance(text := inner.get(key), str))
 
 
 def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
     for name, value in usage.items():
         if isinstance(value, bool):
             total[name] = total.get(name) or value
-        elif isinstance(value, int) and isinstance(total.get(name, 0), int):
+        elif isinstance(value, int | float) and isinstance(total.get(name, 0), int | float):
             total[name] = total.get(name, 0) + value
         elif isinstance(value, dict) and isinstance(total.get(name, {}), dict):
             inner = dict(total.get(name, {}))
@@ -160,72 +299,13 @@ def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
             total[name] = value
 
 
-class UsageTap:
-    """A stream without tools whose client asks for usage: its bytes go on unchanged, unread but for their events.
-
-    One chunk is added before `[DONE]`, and only when the backend sent no usage.
-    """
-
-    __slots__ = ("_kept", "_looking", "_meter", "_reader", "_size")
-
-    def __init__(self, meter: UsageMeter, max_event_bytes: int | None = None) -> None:
-        self._meter = meter
-        self._reader = EventReader(max_event_bytes)
-        self._kept: list[bytes] = []
-        self._size = 0
-        self._looking = True  # whether a usage chunk may still be due
-
-    def feed(self, data: bytes) -> bytes:
-        """The next bytes; what leaves."""
-        if not self._looking:
-            return self._reader.rest() + data
-        out: list[bytes] = []
-        try:
-            events = self._reader.feed(data)
-        except TooLargeError:
-            self._looking = False
-            return self._reader.rest()
-        for event in events:
-            if event.data is not None and self._looking:
-                if event.data.strip() == b"[DONE]":
-                    out.append(self._chunk())
-                    self._looking = False
-                else:
-                    self._look(event.data)
-            out.append(event.raw)
-        return b"".join(out)
-
-    def finish(self) -> bytes:
-        """The end of the stream: what it broke off in the middle of."""
-        return self._reader.rest()
-
-    def _look(self, payload: bytes) -> None:
-        if b'"usage"' in payload or b'"error"' in payload:
-            fields = openai.read_object(payload) or {}
-            if not openai.is_null(fields.get("usage")) or not openai.is_null(fields.get("error")):
-                self._looking = False
-                self._kept.clear()
-                return
-        if self._size < _MAX_KEPT:
-            self._kept.append(payload)
-            self._size += len(payload)
-
-    def _chunk(self) -> bytes:
-        head: openai.Fields = {}
-        for payload in self._kept:
-            fields = openai.read_object(payload) or {}
-            for choice in openai.read_objects(fields.get("choices")) or []:
-                head = fields
-                delta = openai.read_object(choice.get("delta")) or {}
-                for name in ("content", "reasoning", "reasoning_content"):
-                    self._meter.wrote(openai.read_text(delta.get(name)) or "")
-        return usage_chunk(head, self._meter) if head else b""
-
-
 def usage_chunk(head: openai.Fields, meter: UsageMeter) -> bytes:
     """The last chunk of a stream, with the head of another one; empty where there are no numbers."""
     usage = meter.total()
     if usage is None:
         return b""
     body = {name: value for name, value in head.items() if name in openai.HEAD}
-    return openai.event(msgspec.json.encode({**body, "choices": [], "usage": usage}))
+    chunk: dict[str, Any] = {**body, "choices": [], "usage": usage}
+    if meter.extension is not None and (injection := meter.injection()):
+        chunk[meter.extension] = injection
+    return openai.event(msgspec.json.encode(chunk))

@@ -12,9 +12,8 @@ from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE
 from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
-from .native import words_of
-from .rewrite import take_calls, thought_of
-from .usage import UsageMeter
+from .rewrite import take_calls
+from .usage import ENDED, UsageMeter
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
@@ -44,34 +43,40 @@ def rewrite_whole(
     indexed: bool = False,
     as_object: bool = False,
     reasoning_field: str | None = None,
+    defer: bool = False,
 ) -> WholeAnswer | None:
     """The answer for the client, or None when `data` is no chat completion.
 
     as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
-    calls carry their `index` as in a stream (profile gateway). Raises ToolCallError for a fault of the model that a
-    setting makes an error.
+    calls carry their `index` as in a stream (profile gateway). defer: leave usage out when its count is due. Raises
+    ToolCallError for a fault of the model that a setting makes an error.
     """
     top = openai.read_object(data)
     choices = _choices(top)
     if top is None or choices is None:
         return None
-    counted = usage.saw(openai.read_value(top.get("usage")))
+    numbers = openai.read_value(top.get("usage"))
+    usage.saw(numbers)  # they may tell how a call ended that is not whole
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
-    for choice, given in choices:
+    for number, (choice, given) in enumerate(choices):
         message = given
         text = _text_of(message.get("content"))
-        usage.wrote(text)
-        usage.wrote(thought_of(message))
+        usage.wrote_beside(message, number)
+        usage.wrote(text, number)
+        if openai.read_text(choice.get("finish_reason")) in ENDED:
+            usage.ended()
         answer = make_choice()
         answers.append(answer)
         if answer.native is None:
             ops = answer.feed(text)
         else:
             own, message = take_calls(message)
-            usage.wrote(words_of(own))
             ops = answer.feed_both(text, own)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
+        for op in (*ops, *last):
+            if type(op) is Thought:
+                usage.thought(op.text)
         if answer.fault is not None:
             raise answer.fault
         shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
@@ -79,7 +84,7 @@ def rewrite_whole(
             _open_arguments(shown)
         made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
     body: dict[str, Any] = {**top, "choices": made}
-    if not counted and (total := usage.total()) is not None:
+    if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
     return WholeAnswer(
         _encode(body),

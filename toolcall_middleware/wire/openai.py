@@ -115,6 +115,12 @@ def with_fields(body: bytes, fields: dict[str, Any]) -> bytes:
     return _encode({**(read_object(body) or {}), **fields})
 
 
+def without_field(body: bytes, name: str) -> bytes:
+    """A JSON object with one field less."""
+    fields = read_object(body) or {}
+    return _encode({key: value for key, value in fields.items() if key != name}) if name in fields else body
+
+
 def event(payload: bytes) -> bytes:
     """One SSE event."""
     return b"data: " + payload + b"\n\n"
