@@ -46,6 +46,8 @@ PROVIDERS: Mapping[str, Provider] = {
         url="https://api.anthropic.com",
         version="/v1",
         key_header="x-api-key",
+        # Not the newest: 2026-10-21 takes no temperature, also for the models that know one, and other vendors of this
+        # API do not know it.
         headers={"anthropic-version": "2023-06-01"},
         make=_anthropic,
     ),

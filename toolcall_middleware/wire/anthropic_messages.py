@@ -24,7 +24,6 @@ _DATA_URL = re.compile(r"data:([a-z0-9.+-]+/[a-z0-9.+-]+)(?:;[a-z0-9=._-]+)*;bas
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _NO_RESULT = "No result was given for this call."
 _BEGIN = "Begin."
-_PARTS = frozenset({"text", "image_url"})
 
 
 @dataclass(slots=True)
@@ -240,10 +239,13 @@ def _result_content(value: Any, where: str) -> list[Block]:
     """A tool's result: text, parts, or any JSON value, which is shown as such."""
     if value is None:
         return []
-    parts = isinstance(value, list) and all(isinstance(item, dict) and item.get("type") in _PARTS for item in value)
-    if isinstance(value, str) or parts:
+    if isinstance(value, str) or (isinstance(value, list) and value and all(_is_part(item) for item in value)):
         return _content(value, where)
     return [{"type": "text", "text": encode(value).decode()}]
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") in ("text", "image_url")
 
 
 # -- content -------------------------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def _content(value: Any, where: str, *, only_text: bool = False) -> list[Block]:
 
 def _part(part: Any, where: str, *, only_text: bool) -> Block | None:
     kind = part.get("type") if isinstance(part, dict) else None
-    if kind in {"text", "refusal"}:
+    if kind == "text" or kind == "refusal":
         text = part.get(kind)
         if not isinstance(text, str):
             raise ToolCallError("invalid_request", f"A part of type {kind} needs a string.", param=f"{where}.{kind}")
