@@ -252,6 +252,17 @@ def test_streamed_and_whole_answers_say_the_same(text: str) -> None:
             same_answer(one, other)
 
 
+@pytest.mark.parametrize(("constrain", "calls"), [("auto", ["weather"]), ("off", ["weather", "clock"])])
+def test_half_a_call_behind_others_does_not_leave_where_calls_were_forced(constrain: str, calls: list[str]) -> None:
+    text = CALL.removesuffix("]}") + ', {"name": "clock", "arguments": {"zone": "UTC+00000000'
+    asked: dict[str, Any] = {"tool_choice": "required", "settings": {"constrain": constrain}}
+    one = check_whole(whole(text, reason="length", **asked))
+    other = check_stream(streamed(chunks_of(list(text), "length"), **asked))
+    for answer in (one, other):
+        assert [call.name for call in answer.choices[0].calls] == calls
+        assert answer.choices[0].finish_reason == "length"
+
+
 def test_the_documented_cases_of_all_formats_say_the_same_in_both_modes() -> None:
     files = sorted((Path(__file__).parent / "formats" / "golden").glob("*.jsonl"))
     cases = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines() if line.strip()]

@@ -347,3 +347,19 @@ def test_cuts_change_nothing(text: str, ends: list[int], policy: dict[str, Any],
         return
     assert (other.said, other.thought, other.calls) == (whole.said, whole.thought, whole.calls)
     assert (other.reason, other.code, other.answer.held_text) == (whole.reason, whole.code, whole.answer.held_text)
+
+
+def test_calls_behind_the_first_can_wait_for_their_end() -> None:
+    assert play(TWO, hold_later=True).calls == play(TWO).calls
+    answer = ChoiceAnswer(ScriptParser(), AnswerPolicy(hold_later=True))
+    assert [type(op) for op in answer.feed('[f|{"a')] == [Opened, Arguments]
+    assert answer.feed('": 1}][g|{"b') == [Arguments(0, '": 1}')]
+    assert [type(op) for op in answer.feed('": 2}]')] == [Opened, Arguments]
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_one_that_is_cut_off_behind_others_is_no_call(reason: str) -> None:
+    played = play('[f|{"a": 1}][g|{"b": ', reason, hold_later=True)
+    assert (played.calls, played.said, played.reason) == ([[0, "f", '{"a": 1}']], "", reason)
+    # The first has left by then.
+    assert play('[f|{"a": ', reason, hold_later=True).calls == [[0, "f", '{"a": ']]

@@ -69,7 +69,8 @@ class AnswerPolicy:
     that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
     `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
     full: whether the model has written about as much as the request allows.
-    limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told.
+    limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told. hold_later: calls behind
+    the first leave when they are complete; one that is cut off does not.
     """
 
     max_calls: int | None = None
@@ -77,6 +78,7 @@ class AnswerPolicy:
     hold_prose: bool = False
     drop_prose: bool = False
     stream_arguments: bool = True
+    hold_later: bool = False
     malformed: str = "repair"
     reasoning_field: str | None = None
     max_arguments_bytes: int | None = None
@@ -327,10 +329,15 @@ class ChoiceAnswer:
                 self._refuse("tool_not_allowed", message)
                 return
             self.warnings.append(message)
-        if self._policy.stream_arguments and name not in self._policy.custom:
+        if policy.stream_arguments and name not in policy.custom and not self._waits_behind(name):
             self._open(call, ops)
         else:
             call.parts = io.StringIO()
+
+    def _waits_behind(self, name: str) -> bool:
+        """Whether a call of this name, that would stream if it were the first, waits for its end."""
+        policy = self._policy
+        return policy.hold_later and self.calls > 0 and policy.stream_arguments and name not in policy.custom
 
     def _open(self, call: _OpenCall, ops: list[Op]) -> None:
         if self._held and not self._policy.drop_prose:
@@ -366,8 +373,9 @@ class ChoiceAnswer:
                 self._refuse("malformed_tool_arguments", message, event.raw)
                 return
             else:
-                self._refused = True
-                self._show(event.raw, ops)
+                if not self._waits_behind(call.name):
+                    self._refused = True
+                    self._show(event.raw, ops)
                 return
         self._refused = False
         most = self._policy.max_calls
