@@ -14,7 +14,7 @@ Step = Callable[[str], None]
 
 
 @contextlib.contextmanager
-def progress(total: int) -> Iterator[Step]:
+def progress(total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Step]:
     """Shows `total` steps on stderr; stdout is the result's alone."""
     if sys.stderr.isatty():
         try:
@@ -40,18 +40,19 @@ def progress(total: int) -> Iterator[Step]:
 
                 yield advance
             return
-    yield _Lines(total)
+    yield _Lines(total, clock)
 
 
 class _Lines:
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, clock: Callable[[], float]) -> None:
         self._total = total
+        self._clock = clock
         self._done = 0
-        self._told = time.monotonic()
+        self._told = clock()
 
     def __call__(self, name: str) -> None:
         self._done += 1
-        now = time.monotonic()
+        now = self._clock()
         if self._done == 1 or now - self._told >= _EVERY:
             self._told = now
             print(f"check: {self._done}/{self._total} {name}", file=sys.stderr, flush=True)
