@@ -39,9 +39,9 @@ _SECONDS = 120.0
 # The format, `tool_choice` and `constrain` of each run.
 RUNS = [
     (fmt, choice, constrain)
+    for choice in ("required", "auto")
     for fmt in ("json", "hermes")
-    for choice in ("auto", "required")
-    for constrain in ("off", "auto")
+    for constrain in ("auto", "off")
 ]
 
 
