@@ -46,6 +46,7 @@ ERRORS = {
     "limit_exceeded": "one of the other limits",
     "request_too_large": "more than `max_request_bytes`",
     "rate_limit_exceeded": "too many tool calls in a time",
+    "rate_limit_unavailable": "the rates' storage is down, under `rate_limit_failure=closed`",
     "unknown_tool_call": "the model called what is not offered, under `unknown_tool=error`",
     "malformed_tool_arguments": "arguments are not JSON, under `malformed_arguments=error`",
     "invalid_tool_arguments": "arguments do not fit the tool's schema",

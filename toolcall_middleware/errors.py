@@ -23,6 +23,7 @@ _STATUS: dict[str, int] = {
     "limit_exceeded": 400,
     "request_too_large": 413,
     "rate_limit_exceeded": 429,
+    "rate_limit_unavailable": 503,
     "unknown_tool_call": 422,
     "malformed_tool_arguments": 422,
     "invalid_tool_arguments": 422,

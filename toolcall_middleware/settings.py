@@ -504,17 +504,3 @@ def library_folder(*variables: str) -> Path | None:
     """The folder that one of these variables of another library names; the first that is set."""
     found = next((text for name in variables if (text := os.environ.get(name, "").strip())), None)
     return None if found is None else Path(found).expanduser()
-
-
-# What the code does not do yet. A value that asks for it is refused at start: it would be believed to work.
-_MISSING: Mapping[str, str] = {
-    "rate_limit": "rates are not limited",
-    "tenants_file": "tenants are not told apart",
-}
-
-
-def refuse_missing(settings: Settings) -> None:
-    """Raises SettingsError for a setting that this version cannot obey."""
-    for name, instead in _MISSING.items():
-        if getattr(settings, name) != OPTIONS[name].default:
-            raise SettingsError(f"{name} is not there yet in this version: {instead}. Leave it unset.")

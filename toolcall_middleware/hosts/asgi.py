@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ToolCallError
 from ..exchange import Exchange, Plan, Reply
 from ..formats import registry
-from ..settings import Settings, refuse_missing
+from ..settings import Settings
 from ..stages.constrain import Memory
 from ..stages.tally import Tally, completes_whole_answers
 from ..stages.tokens import load
 from .bodies import Inflate, Message, Receive, collect, replay
 from .counting import WholeUsage, wait_for
+
+if TYPE_CHECKING:
+    from .rates import RateLimiter
+    from .tenancy import Tenancy
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -55,16 +59,32 @@ class ToolCallMiddleware:
                 settings = Settings.from_env(**options)
             elif options:
                 settings = settings.replace(**options)
-            refuse_missing(settings)
             registry.get(settings.format)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
             self._memory = Memory()
+            self._tenancy: Tenancy | None = None
+            self._rates: RateLimiter | None = None
+            if settings.rate_limit is not None or settings.tenants_file is not None:
+                from .tenancy import Tenancy
+
+                self._tenancy = Tenancy(settings)
+                if self._tenancy.limits_rates:
+                    self._limiter()
 
     app: App
     settings: Settings
     _memory: Memory
+    _tenancy: Tenancy | None
+    _rates: RateLimiter | None
+
+    def _limiter(self) -> RateLimiter:
+        if self._rates is None:
+            from .rates import RateLimiter
+
+            self._rates = RateLimiter(self.settings.rate_limit_storage, self.settings.rate_limit_failure)
+        return self._rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
@@ -77,6 +97,10 @@ class ToolCallMiddleware:
         ):
             await self.app(scope, receive, send)
             return
+        tenant = None
+        if self._tenancy is not None:
+            tenant = self._tenancy.find(scope)
+            settings = tenant.settings
         body, messages, too_large = await collect(receive, settings.max_request_bytes)
         if too_large:
             limit = settings.max_request_bytes
@@ -89,6 +113,10 @@ class ToolCallMiddleware:
         exchange = Exchange(settings, self._memory, defer=True)
         try:
             rewritten = exchange.on_request(body)
+            if rewritten is not None and tenant is not None and settings.rate_limit is not None:
+                if exchange.offers_tools:
+                    budget = await self._limiter().admit(tenant.key, settings.rate_limit)
+                    send = budget.sender(send, lambda: exchange.calls_left)
         except ToolCallError as error:
             await _answer_error(send, error)
             return

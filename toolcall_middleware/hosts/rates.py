@@ -1,0 +1,183 @@
+"""Rates of tool calls: asked before the backend is, charged when calls leave. Counted by the library `limits`.
+
+A window begins with a tenant's first unit and ends a minute (an hour, …) later. It is asked for at least one unit and
+charged what the answer holds: the last answer in a window may hold more calls than were left, and all of them count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+import weakref
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import SettingsError, ToolCallError
+from ..settings import hide_login
+
+if TYPE_CHECKING:
+    from limits.aio.strategies import FixedWindowRateLimiter
+
+_PATIENCE = 1.0  # seconds for one question to the storage
+_REDIS = ("redis", "valkey")
+
+_log = logging.getLogger("toolcall_middleware")
+_T = TypeVar("_T")
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+
+def require_limits(storage: str) -> None:
+    """Raises SettingsError where rates cannot be counted in `storage`: a library is missing, or it is no storage."""
+    _limiter(storage)
+
+
+def _limiter(storage: str) -> FixedWindowRateLimiter:
+    try:
+        from limits.aio.strategies import FixedWindowRateLimiter
+        from limits.errors import ConfigurationError
+        from limits.storage import storage_from_string
+    except ImportError:
+        message = "rate_limit needs the library limits: pip install 'toolcall-middleware[limits]'"
+        raise SettingsError(f"{message} (with [redis] instead where several workers share a Redis).") from None
+    uri = storage.removeprefix("async+")
+    options: dict[str, Any] = {"wrap_exceptions": True}
+    if uri.startswith("redis"):
+        try:
+            from redis.asyncio.retry import Retry
+            from redis.backoff import NoBackoff
+        except ImportError:
+            message = "a Redis needs its client library: pip install 'toolcall-middleware[redis]'"
+            raise SettingsError(f"rate_limit_storage: {message}.") from None
+        # Not tried again: what was counted before the connection broke would be counted twice.
+        options |= {
+            "implementation": "redispy",
+            "socket_timeout": _PATIENCE,
+            "socket_connect_timeout": _PATIENCE,
+            "retry": Retry(NoBackoff(), 0),
+        }
+    try:
+        return FixedWindowRateLimiter(storage_from_string(f"async+{uri}", **options))
+    except (ConfigurationError, ValueError) as error:
+        raise SettingsError(f"rate_limit_storage: {hide_login(str(error))}") from None
+
+
+class RateLimiter:
+    """Counts units by tenant. `failure`: `open` lets requests pass uncounted while the storage is down, `closed`
+    refuses them; both are logged, and neither waits longer than a second.
+    """
+
+    def __init__(self, storage: str, failure: str) -> None:
+        self._storage = storage
+        self._failure = failure
+        self._shared = storage.removeprefix("async+").startswith("memory")
+        self._first: FixedWindowRateLimiter | None = _limiter(storage)
+        # Connections belong to an event loop, and a process may run several.
+        self._limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, FixedWindowRateLimiter] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._down = False
+
+    @property
+    def _here(self) -> FixedWindowRateLimiter:
+        if self._shared and self._first is not None:
+            return self._first
+        loop = asyncio.get_running_loop()
+        limiter = self._limiters.get(loop)
+        if limiter is None:
+            limiter, self._first = self._first or _limiter(self._storage), None
+            self._limiters[loop] = limiter
+        return limiter
+
+    async def admit(self, tenant: str, rate: str) -> Budget:
+        """What `tenant` may still spend of `rate`. Raises ToolCallError where that is nothing."""
+        from limits import parse
+
+        item = parse(rate)
+        limiter = self._here
+        stats = await self._ask(limiter.get_window_stats(item, "toolcall", tenant))
+        if stats is None:
+            if self._failure == "closed":
+                message = "The rate limit cannot be checked now, and rate_limit_failure is closed. Try again soon."
+                raise ToolCallError("rate_limit_unavailable", message, headers={"retry-after": "1"})
+            return Budget(item.amount, None, 0.0, None)
+
+        async def charge(units: int) -> None:
+            if await self._ask(limiter.hit(item, "toolcall", tenant, cost=units)) is None:
+                _log.warning("rate_limit: %d tool calls of %s were not counted.", units, tenant)
+
+        budget = Budget(item.amount, stats.remaining, stats.reset_time, charge)
+        if stats.remaining < 1:
+            headers = budget.headers()
+            headers["retry-after"] = str(max(1, int(headers["x-ratelimit-reset"])))
+            message = f"rate_limit is {rate} tool calls, and all of them are used up."
+            raise ToolCallError("rate_limit_exceeded", message, headers=headers)
+        return budget
+
+    async def _ask(self, question: Awaitable[_T]) -> _T | None:
+        """The storage's answer; None when it has none in time."""
+        from limits.errors import StorageError
+
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                answer = await question
+        except (StorageError, OSError) as error:  # TimeoutError is an OSError
+            if not self._down:
+                reason = hide_login(str(error)) or type(error).__name__
+                policy = "requests pass uncounted" if self._failure == "open" else "requests are refused"
+                _log.error("rate_limit_storage cannot be reached: %s; %s.", reason, policy)
+            self._down = True
+            return None
+        if self._down:
+            self._down = False
+            _log.warning("rate_limit_storage is back.")
+        return answer
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        limiter = self._limiters.pop(asyncio.get_running_loop(), None)
+        client = getattr(getattr(limiter and limiter.storage, "bridge", None), "storage", None)
+        if client is not None and hasattr(client, "aclose"):
+            await client.aclose()
+
+
+class Budget:
+    """What one request may spend. Everything that it sends goes through `sender`, which charges for calls."""
+
+    def __init__(
+        self, amount: int, remaining: int | None, reset: float, charge: Callable[[int], Awaitable[None]] | None
+    ) -> None:
+        self._amount = amount
+        self._remaining = remaining
+        self._reset = reset
+        self._charge = charge
+        self._charged = 0
+
+    def headers(self) -> dict[str, str]:
+        """`x-ratelimit-limit`, `-remaining` and `-reset` (seconds until a new window), as of this request."""
+        if self._remaining is None:
+            return {}
+        return {
+            "x-ratelimit-limit": str(self._amount),
+            "x-ratelimit-remaining": str(max(0, self._remaining - self._charged)),
+            "x-ratelimit-reset": str(max(0, math.ceil(self._reset - time.time()))),
+        }
+
+    def sender(self, send: Send, spent: Callable[[], int]) -> Send:
+        """`send` with the headers added, which charges first for what is about to leave: `spent` calls by now."""
+
+        async def charged(message: Message) -> None:
+            units = spent() - self._charged
+            if units > 0 and self._charge is not None:
+                self._charged += units
+                await self._charge(units)
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in self.headers().items()]
+                names = {name for name, _ in own}
+                kept = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in names]
+                message = {**message, "headers": [*kept, *own]}
+            await send(message)
+
+        return charged
