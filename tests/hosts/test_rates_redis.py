@@ -45,7 +45,9 @@ def workers(redis: RedisServer) -> Iterator[str]:
         port = probe.getsockname()[1]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TOOLCALL_")}
     environ |= {"TOOLCALL_RATE_LIMIT": f"{RATE}/day", "TOOLCALL_RATE_LIMIT_STORAGE": redis.uri}
-    options = ["--factory", "--workers", "2", "--port", str(port), "--log-level", "warning"]
+    # On a busy machine a worker is not to be taken for dead, nor a connection for idle.
+    patience = ["--timeout-worker-healthcheck", "60", "--timeout-keep-alive", "60"]
+    options = ["--factory", "--workers", "2", "--port", str(port), "--log-level", "warning", *patience]
     command = [sys.executable, "-m", "uvicorn", "tests.hosts.rated_app:create", *options]
     process = subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True)
     address = f"http://127.0.0.1:{port}"
