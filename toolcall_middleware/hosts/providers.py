@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from ..errors import SettingsError
 from ..settings import Settings
 from ..wire.anthropic import AnthropicTranslation
+from ..wire.google import GoogleTranslation
 from ..wire.translation import Translation
 from .proxy import Forwarder
 from .translator import Translator
@@ -41,6 +42,10 @@ def _anthropic(settings: Settings) -> Translation:
     )
 
 
+def _google(settings: Settings) -> Translation:
+    return GoogleTranslation(limit=settings.max_response_bytes)
+
+
 PROVIDERS: Mapping[str, Provider] = {
     "anthropic": Provider(
         url="https://api.anthropic.com",
@@ -50,6 +55,12 @@ PROVIDERS: Mapping[str, Provider] = {
         # API do not know it.
         headers={"anthropic-version": "2023-06-01"},
         make=_anthropic,
+    ),
+    "google": Provider(
+        url="https://generativelanguage.googleapis.com",
+        version="/v1beta",
+        key_header="x-goog-api-key",
+        make=_google,
     ),
 }
 
