@@ -10,9 +10,9 @@ import re
 
 from .scan_state import ScanState
 
-WS = re.compile(r"[ \t\r\n]*")
-TICKS = re.compile(r"`+")
-TILDES = re.compile(r"~+")
+_WS = re.compile(r"[ \t\r\n]*")
+_TICKS = re.compile(r"`+")
+_TILDES = re.compile(r"~+")
 _INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
 _INFO_PART = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\Z")
 _MAX_FENCE_LINE = 100
@@ -28,7 +28,7 @@ class CodeScanner(ScanState):
         """A run of backticks or tildes at `pos`. Returns as `_marker` does."""
         n = len(s)
         c = s[pos]
-        end = (TICKS if c == "`" else TILDES).match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
+        end = (_TICKS if c == "`" else _TILDES).match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
         count = end - pos
         if count == _MAX_FENCE_LINE:
             return end  # by the thousand they are no markup
@@ -77,7 +77,7 @@ class CodeScanner(ScanState):
         opens_answer = self.at_start and not s[begin:pos].strip()
         info = info.strip().lower()
         limit = pos + 2 * _MAX_FENCE_LINE
-        k = WS.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
+        k = _WS.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
         candidates = [
             (group, opener) for group, opener in self._c.openers.items() if opens_answer or info in opener.fences
         ]
@@ -115,7 +115,7 @@ class CodeScanner(ScanState):
                 self._leave(s, begin, keep)
                 self._carry = s[keep:]
                 return n
-            end = (TICKS if char == "`" else TILDES).match(s, pos).end()  # type: ignore[union-attr]
+            end = (_TICKS if char == "`" else _TILDES).match(s, pos).end()  # type: ignore[union-attr]
             blank = self._blank_before(s, begin, pos)
             if not blank or (end < n and end - pos < count):
                 i = end
@@ -139,7 +139,7 @@ class CodeScanner(ScanState):
         assert self._fence_tail is not None  # noqa: S101 - checked by the caller
         char, count = self._fence_tail
         n = len(s)
-        k = WS.match(s, i).end()  # type: ignore[union-attr]
+        k = _WS.match(s, i).end()  # type: ignore[union-attr]
         if k > i:
             self._gap.append(s[i:k])
             self._line_blank = True
@@ -147,7 +147,7 @@ class CodeScanner(ScanState):
         if i == n:
             return n
         if s[i] == char:
-            end = (TICKS if char == "`" else TILDES).match(s, i).end()  # type: ignore[union-attr]
+            end = (_TICKS if char == "`" else _TILDES).match(s, i).end()  # type: ignore[union-attr]
             if end == n and not last and end - i < _MAX_FENCE_LINE:
                 self._carry = s[i:]
                 return n
@@ -187,7 +187,7 @@ class CodeScanner(ScanState):
         stop = line_end if line_end >= 0 else min(len(s), pos + _MAX_SPAN)
         i = pos
         while True:
-            m = TICKS.search(s, i, stop)
+            m = _TICKS.search(s, i, stop)
             if m is None:
                 break
             if m.end() - m.start() == self._span:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .lane import Lane, Way, plain_text
 from .sink import Body, Sink
 
 
@@ -67,10 +68,13 @@ class Grammar:
 class Compiled:
     """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
 
+    prose: text in which `first` finds none.
+
     whole: by a marker's first character, since of a hundred alternatives each would be tried.
     """
 
     first: re.Pattern[str]
+    prose: Lane
     first_at_start: re.Pattern[str]
     whole: dict[str, re.Pattern[str]]
     partial: re.Pattern[str]
@@ -137,8 +141,11 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     literal.sort(key=lambda pair: -len(pair[0]))
     whole += [({marker[0]}, f"(?P<{group}>{re.escape(marker)})") for marker, group in literal]
     partial += [_prefixes(marker) for marker, _ in literal if len(marker) > 1]
+    seconds = _seconds(firsts - patterned, [marker for marker, _ in literal])
+    first = re.compile(_any_of(firsts) + _not_a_word(seconds))
     return Compiled(
-        first=re.compile(_any_of(firsts) + _not_a_word(firsts - patterned, [marker for marker, _ in literal])),
+        first=first,
+        prose=plain_text(Way.TEXT, "".join(firsts - seconds.keys()), seconds, first.search),
         first_at_start=re.compile(_any_of(firsts | start_firsts)),
         whole=_by_first(whole),
         partial=re.compile("(?:" + ("|".join(f"(?:{pattern})" for pattern in partial if pattern) or "(?!)") + r")\Z"),
@@ -156,15 +163,20 @@ def _by_first(whole: list[tuple[set[str], str]]) -> dict[str, re.Pattern[str]]:
     return {char: re.compile("|".join(patterns)) for char, patterns in ways.items()}
 
 
-def _not_a_word(firsts: set[str], markers: list[str]) -> str:
-    """Behind a letter, of which prose is full: the next character is a marker's too, or is not there yet."""
-    letters = sorted(char for char in firsts if char.isalpha())
-    if not letters:
+def _seconds(firsts: set[str], markers: list[str]) -> dict[str, str]:
+    """For each letter of `firsts`, of which prose is full, what comes next in the markers."""
+    return {
+        letter: "".join({marker[1] for marker in markers if marker[0] == letter and len(marker) > 1})
+        for letter in sorted(filter(str.isalpha, firsts))
+    }
+
+
+def _not_a_word(seconds: dict[str, str]) -> str:
+    """Behind a letter: the next character is a marker's too, or is not there yet."""
+    if not seconds:
         return ""
-    ways = [f"(?<![{''.join(letters)}])"]
-    for letter in letters:
-        seconds = {marker[1] for marker in markers if marker[0] == letter and len(marker) > 1}
-        ways.append(rf"(?<={letter})(?={_any_of(seconds)}|\Z)")
+    ways = [f"(?<![{''.join(seconds)}])"]
+    ways += [rf"(?<={letter})(?={_any_of(set(chars))}|\Z)" for letter, chars in seconds.items()]
     return f"(?:{'|'.join(ways)})"
 
 

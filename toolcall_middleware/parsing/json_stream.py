@@ -18,7 +18,25 @@ from __future__ import annotations
 
 import re
 
+from .json_clean import (
+    AFTER,
+    COLON,
+    COMMA,
+    DONE,
+    ESCAPE,
+    FIRST_ITEM,
+    FIRST_KEY,
+    KEY,
+    QUOTE,
+    SMALL,
+    STRING,
+    VALUE,
+    WORD,
+    WORDS,
+    CleanReader,
+)  # fmt: skip
 from .json_words import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, NUMBER_THERE, mend_number, quoted
+from .lane import IN_STRING, Lane
 
 _SPACE = " \t\r\n"
 _SIMPLE = '"\\/bfnrt'  # escapes of one character
@@ -29,69 +47,38 @@ _IN_WORDS = re.compile(r'[^,{}\[\]"\\\x00-\x1f<]*')
 _TOKEN = re.compile(r"[^\s,:{}\[\]\"'<>;]*")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 
-# States: what is expected next.
-_VALUE = 0  # a value
-_FIRST_ITEM = 1  # after `[`: a value or `]`
-_FIRST_KEY = 2  # after `{`: a key or `}`
-_KEY = 3  # after `,` in an object
-_COLON = 4
-_AFTER = 5  # after a value in a container
-_COMMA = 6  # a comma is held until it is known not to be a trailing one
-_STRING = 7
-_ESCAPE = 8  # the start of an escape is held
-_QUOTE = 9  # a quote is held until the next character tells whether it ends the string
-_WORD = 10  # a number, a literal or an unquoted word is held until its end
-_WORDS = 11  # an unquoted string that has begun to leave
-_DONE = 12
-
 _ENDS_STRING = frozenset(",}]\"'<")
 
 
-class JsonReader:
+class JsonReader(CleanReader):
     """Reads one value. `feed` until `done`; `close` to end it early.
 
     done: the value is complete, and what was put out is valid JSON.
     repaired: something was mended.
     settled: enough was seen to say that this is meant as JSON: a first key with its colon, or the end.
     doubtful: a key had no colon before anything was settled.
+    lane: what goes through as it is, where a whole piece just was in a string.
     """
 
-    __slots__ = (
-        "_held",
-        "_is_key",
-        "_objects",
-        "_quote",
-        "_stack",
-        "_state",
-        "done",
-        "doubtful",
-        "repaired",
-        "settled",
-        "stuck",
-    )
+    __slots__ = ("done", "doubtful", "lane", "repaired", "stuck")
 
     def __init__(self) -> None:
+        super().__init__()
         self.done = False
         self.repaired = False
-        self.settled = False
         self.doubtful = False
         self.stuck = False
-        self._stack: list[str] = []
-        self._objects = 0  # how many in the stack are objects
-        self._state = _VALUE
-        self._held: list[str] = []
-        self._quote = '"'
-        self._is_key = False
+        self.lane: Lane | None = None
 
     @property
     def in_string(self) -> bool:
         """Whether the next character is inside a string, where nothing is markup."""
-        return self._state in (_STRING, _ESCAPE)
+        return self._state in (STRING, ESCAPE)
 
     @property
     def wants_string(self) -> bool:
         """Whether a quote could open a string here, or close one that a bare quote opened."""
-        return self._state in (_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COMMA, _STRING)
+        return self._state in (VALUE, FIRST_ITEM, FIRST_KEY, KEY, COMMA, STRING)
 
     @property
     def depth(self) -> int:
@@ -102,9 +89,9 @@ class JsonReader:
     def amid(self) -> bool:
         """Whether a value is to come: behind a key, a colon or a comma, or in a key."""
         state = self._state
-        if not self._stack or state in (_FIRST_KEY, _FIRST_ITEM):
+        if not self._stack or state in (FIRST_KEY, FIRST_ITEM):
             return False
-        return state in (_KEY, _COLON, _VALUE, _COMMA) or (self._is_key and state in (_STRING, _ESCAPE))
+        return state in (KEY, COLON, VALUE, COMMA) or (self._is_key and state in (STRING, ESCAPE))
 
     def feed(self, s: str, i: int, out: list[str]) -> int:  # noqa: C901, PLR0912, PLR0915 - one table of states
         """Read `s` from index `i`; append what leaves to `out`; return the index behind what was read.
@@ -113,21 +100,30 @@ class JsonReader:
         cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there.
         """
         state = self._state
+        if not i and self.settled:
+            # Only a piece that is read from its start: a long text is offered again and again.
+            if state == STRING and '"' not in s and "\\" not in s and self._quote == '"' and s.isprintable():
+                out.append(s)
+                self.lane = IN_STRING
+                return len(s)
+            self.lane = None
+            if len(s) <= SMALL and self._read_clean(s, out):
+                return len(s)
+        self._row = self.lane = None
         before = 0
-        if state == _ESCAPE:  # read the escape again, with more behind it
+        if state == ESCAPE:  # read the escape again, with more behind it
             held = "".join(self._held)
             before = i - len(held)
-            s, i, state, self._held = held + s[i:], 0, _STRING, []
+            s, i, state, self._held = held + s[i:], 0, STRING, []
         n = len(s)
-        # Only of a piece that is read from its start: a long text is offered again and again.
         easy = not i and "\\" not in s and s.isprintable()
-        if easy and state == _STRING and '"' not in s and self._quote == '"':
+        if easy and state == STRING and '"' not in s and self._quote == '"':
             out.append(s)
             return n
         mark = i  # s[mark:i] is read and leaves as it is
         self.stuck = False
         while i < n:
-            if state == _STRING:
+            if state == STRING:
                 if easy and self._quote == '"':
                     i = s.find('"', i)
                     if i < 0:
@@ -150,7 +146,7 @@ class JsonReader:
                     if i > mark:
                         out.append(s[mark:i])
                     if mended is None:
-                        state = _ESCAPE
+                        state = ESCAPE
                         self._held = [s[i:]]
                         mark = i = n
                     else:
@@ -167,7 +163,7 @@ class JsonReader:
                                 out.append(s[mark:i])
                             self._held = [s[i:]]
                             mark = i = n
-                            state = _QUOTE
+                            state = QUOTE
                             continue
                         if s[j] not in _ENDS_STRING and not (s[j] == "`" and "\n" in s[i:j]):
                             out.append(s[mark:i] + ('\\"' if c == '"' else "'"))
@@ -183,15 +179,15 @@ class JsonReader:
                     else:
                         i = j
                     if self._is_key:
-                        state = _COLON
+                        state = COLON
                         if i < n and s[i] == ":":
                             i += 1
-                            state = _VALUE
+                            state = VALUE
                             self.settled = self.settled or not self.doubtful
                     elif self._stack:
-                        state = _AFTER
+                        state = AFTER
                     else:
-                        state = _DONE
+                        state = DONE
                         break
                 elif c == '"':
                     out.append(s[mark:i] + '\\"')
@@ -204,8 +200,8 @@ class JsonReader:
                     mark = i
                 continue
 
-            if state > _STRING:  # something is held
-                if state == _QUOTE:
+            if state > STRING:  # something is held
+                if state == QUOTE:
                     j = _WS.match(s, i).end()  # type: ignore[union-attr]
                     if j == n:
                         self._held.append(s[i:])
@@ -215,18 +211,18 @@ class JsonReader:
                     if s[j] in _ENDS_STRING or (s[j] == "`" and ("\n" in held or "\n" in s[i:j])):
                         self.repaired = self.repaired or self._quote != '"'
                         out.append('"' + held[1:])
-                        state = _AFTER
+                        state = AFTER
                     else:
                         self.repaired = True
                         out.append(('\\"' if self._quote == '"' else "'") + held[1:].translate(ESCAPES))
-                        state = _STRING
+                        state = STRING
                     mark = i
-                    if state == _STRING:
+                    if state == STRING:
                         continue
                     i = j
                     continue
 
-                if state == _WORD:
+                if state == WORD:
                     if s[i] not in ",]}":
                         j = _TOKEN.match(s, i).end()  # type: ignore[union-attr]
                         self._held.append(s[i:j])
@@ -234,11 +230,11 @@ class JsonReader:
                         if j == n:
                             break
                     state = self._word(out, s[i])
-                    if state == _DONE:
+                    if state == DONE:
                         break
                     continue
 
-                if state == _WORDS:
+                if state == WORDS:
                     i = _IN_WORDS.match(s, i).end()  # type: ignore[union-attr]
                     if i > mark:
                         out.append(s[mark:i])
@@ -257,7 +253,7 @@ class JsonReader:
                     else:
                         out.append('"')
                         state = self._after_string()
-                        if state == _DONE:
+                        if state == DONE:
                             break
                     continue
 
@@ -266,7 +262,7 @@ class JsonReader:
                 i += 1
                 if i < n and s[i] in _SPACE:
                     i = _WS.match(s, i).end()  # type: ignore[union-attr]
-            if state == _COMMA:
+            if state == COMMA:
                 if i == n:
                     self._held.append(s[mark:])
                     mark = n
@@ -275,7 +271,7 @@ class JsonReader:
                 if c in "}]," or c == "<":
                     self.repaired = True  # a trailing or doubled comma is dropped
                     mark = i
-                    state = _AFTER if c != "," else _COMMA
+                    state = AFTER if c != "," else COMMA
                     self._held = []
                     if c == ",":
                         i += 1
@@ -284,12 +280,12 @@ class JsonReader:
                     continue
                 out.append("".join(self._held))
                 self._held = []
-                state = _KEY if self._stack[-1] == "{" else _VALUE
+                state = KEY if self._stack[-1] == "{" else VALUE
             if i == n:
                 break
             c = s[i]
 
-            if state == _AFTER:
+            if state == AFTER:
                 if c == ",":
                     j = i + 1
                     if j < n and s[j] in _SPACE:
@@ -299,7 +295,7 @@ class JsonReader:
                             out.append(s[mark:i])
                         self._held = [s[i:]]
                         mark = i = n
-                        state = _COMMA
+                        state = COMMA
                     elif s[j] in "}],<":
                         out.append(s[mark:i])
                         self.repaired = True
@@ -309,7 +305,7 @@ class JsonReader:
                             # The next comma stands for both.
                     else:
                         i = j
-                        state = _KEY if self._stack[-1] == "{" else _VALUE
+                        state = KEY if self._stack[-1] == "{" else VALUE
                 elif c in "}]":
                     wanted = "{" if c == "}" else "["
                     objects, depth = self._objects, len(self._stack)
@@ -334,19 +330,19 @@ class JsonReader:
                         self.repaired = True
                         continue
                     if not self._stack:
-                        state = _DONE
+                        state = DONE
                         break
                 elif c.isalnum() or c in "\"'{[_+-.$":
                     out.append(s[mark:i] + ",")
                     mark = i
                     self.repaired = True
-                    state = _KEY if self._stack[-1] == "{" else _VALUE
+                    state = KEY if self._stack[-1] == "{" else VALUE
                 else:
                     self.stuck = True
                     break
                 continue
 
-            if state == _COLON:
+            if state == COLON:
                 if c == ":":
                     i += 1
                 elif c == "=":
@@ -360,7 +356,7 @@ class JsonReader:
                     mark = i
                     self.repaired = True
                     self.doubtful = not self.settled
-                    state = _AFTER
+                    state = AFTER
                     continue
                 elif c == "<":
                     self.stuck = True
@@ -370,12 +366,12 @@ class JsonReader:
                     mark = i
                     self.repaired = True
                     self.doubtful = not self.settled
-                state = _VALUE
+                state = VALUE
                 if not self.settled:
                     self.settled = not self.doubtful
                 continue
 
-            if state == _KEY or state == _FIRST_KEY:
+            if state == KEY or state == FIRST_KEY:
                 if c == '"' or c == "'":
                     if c == "'":
                         out.append(s[mark:i] + '"')
@@ -384,19 +380,19 @@ class JsonReader:
                     i += 1
                     self._quote = c
                     self._is_key = True
-                    state = _STRING
+                    state = STRING
                 elif c == "}":
-                    if state == _KEY:  # `{"a":1,:}`: the comma has left
+                    if state == KEY:  # `{"a":1,:}`: the comma has left
                         out.append(s[mark:i] + '"":null')
                         mark = i
                         self.repaired = True
-                    state = _AFTER
+                    state = AFTER
                 elif c in ",:":
                     out.append(s[mark:i])
                     i += 1
                     mark = i
                     self.repaired = True
-                elif c == "{" and state == _FIRST_KEY:
+                elif c == "{" and state == FIRST_KEY:
                     out.append(s[mark:i])  # `{{`: braces doubled as for a template
                     i += 1
                     mark = i
@@ -410,7 +406,7 @@ class JsonReader:
                     mark = i
                     self._held = []
                     self._is_key = True
-                    state = _WORD
+                    state = WORD
                 continue
 
             # A value is expected.
@@ -422,30 +418,30 @@ class JsonReader:
                 i += 1
                 self._quote = c
                 self._is_key = False
-                state = _STRING
+                state = STRING
             elif c not in "{[]},:<>;":
                 number = NUMBER_THERE.match(s, i) if c in "-0123456789" and self._stack else None
                 self._held = []
                 if number is not None:
                     i = number.end()
-                    state = _AFTER
+                    state = AFTER
                     continue
                 if i > mark:
                     out.append(s[mark:i])
                 mark = i
                 self._is_key = False
-                state = _WORD
+                state = WORD
             elif c == "{":
                 i += 1
                 self._stack.append("{")
                 self._objects += 1
-                state = _FIRST_KEY
+                state = FIRST_KEY
             elif c == "[":
                 i += 1
                 self._stack.append("[")
-                state = _FIRST_ITEM
-            elif c == "]" and state == _FIRST_ITEM:
-                state = _AFTER
+                state = FIRST_ITEM
+            elif c == "]" and state == FIRST_ITEM:
+                state = AFTER
             elif c in "}]":
                 if not self._stack:
                     self.stuck = True
@@ -453,7 +449,7 @@ class JsonReader:
                 out.append(s[mark:i] + "null")
                 mark = i
                 self.repaired = True
-                state = _AFTER
+                state = AFTER
             elif c in ",:":
                 if not self._stack or (c == "," and self._stack[-1] == "{"):
                     if not self._stack:
@@ -461,7 +457,7 @@ class JsonReader:
                         break
                     out.append(s[mark:i] + "null")
                     mark = i
-                    state = _AFTER
+                    state = AFTER
                 else:
                     out.append(s[mark:i])
                     i += 1
@@ -478,7 +474,7 @@ class JsonReader:
         if i > mark:
             out.append(s[mark:i])
         self._state = state
-        if state == _DONE:
+        if state == DONE:
             self.done = self.settled = True
         return i + before
 
@@ -490,39 +486,39 @@ class JsonReader:
         state = self._state
         held = "".join(self._held)
         self._held = []
-        if state == _WORD:
+        if state == WORD:
             state = self._end_word(out, held)
-        elif state == _QUOTE:
+        elif state == QUOTE:
             out.append('"' + held[1:])
             state = self._after_string()
-        elif state in (_STRING, _ESCAPE, _WORDS):
+        elif state in (STRING, ESCAPE, WORDS):
             # A half escape at the very end is dropped: there is no telling what it would have been.
             out.append('"')
             state = self._after_string()
-        if state == _COLON:
+        if state == COLON:
             out.append(":null")
-        elif state == _VALUE:
+        elif state == VALUE:
             out.append("null")
-        elif state == _KEY:
+        elif state == KEY:
             out.append('"":null')
         while self._stack:
             out.append("}" if self._stack.pop() == "{" else "]")
-        self._state = _DONE
+        self._state = DONE
         self.done = self.settled = True
 
     def release(self, out: list[str]) -> None:
         """Put out what is held, as far as JSON can begin with it: the text ended here and the value stays open."""
         held = "".join(self._held)
-        if self._state == _QUOTE:
+        if self._state == QUOTE:
             out.append('"' + held[1:])
-        elif self._state == _ESCAPE or (self._state == _WORD and not self._is_key and BEGUN.fullmatch(held)):
+        elif self._state == ESCAPE or (self._state == WORD and not self._is_key and BEGUN.fullmatch(held)):
             out.append(held)
         self._held = []
 
     def _after_string(self) -> int:
         if self._is_key:
-            return _COLON
-        return _AFTER if self._stack else _DONE
+            return COLON
+        return AFTER if self._stack else DONE
 
     def _escape(self, s: str, i: int) -> tuple[int, str | None]:
         """The escape at `s[i]`: (index behind it, "" when it stays, its mended form, or None when it is cut off)."""
@@ -555,28 +551,28 @@ class JsonReader:
             out.append(mended)
             if mended != word:
                 self.repaired = True
-            return _AFTER if self._stack else _DONE
+            return AFTER if self._stack else DONE
         self.repaired = True
         if not word:
             # A character that starts nothing: keep it as an unquoted string of its own.
             out.append('"')
-            return _WORDS
+            return WORDS
         out.append('"' + quoted(word))
-        return _WORDS if c not in ",}]\n\r" else self._close_words(out)
+        return WORDS if c not in ",}]\n\r" else self._close_words(out)
 
     def _close_words(self, out: list[str]) -> int:
         out.append('"')
-        return _AFTER if self._stack else _DONE
+        return AFTER if self._stack else DONE
 
     def _end_word(self, out: list[str], word: str) -> int:
         if self._is_key:
             self.repaired = True
             out.append('"' + quoted(word) + '"')
-            return _COLON
+            return COLON
         mended = LITERALS.get(word) or (word if NUMBER.fullmatch(word) else mend_number(word))
         if mended is None:
             # Half a literal (`tru`) or number (`1.`) at the end of the text.
             begun = (name for name in ("true", "false", "null") if word and name.startswith(word))
             mended = next(begun, None)
         out.append(mended if mended is not None else '"' + quoted(word) + '"')
-        return _AFTER if self._stack else _DONE
+        return AFTER if self._stack else DONE

@@ -12,6 +12,7 @@ from typing import Any
 
 from .events import Reasoning, Text
 from .grammar import Compiled, Context, Grammar, Opener, compile_grammar
+from .lane import Lane
 from .sink import Body, Mode, Sink
 
 TAIL = 64  # pieces of text, and characters, that are remembered
@@ -24,8 +25,8 @@ class ScanState:
 
     __slots__ = (
         "_body", "_body_fence", "_budget", "_c", "_carry", "_cut", "_fence", "_fence_tail", "_first", "_gap", "_in_gap",
-        "_line_blank", "_line_lead", "_live_at", "_marked", "_moved", "_opening", "_parse_reasoning", "_passed",
-        "_reasoning", "_recent", "_sink", "_span", "_span_from", "_watch", "at_start", "stopped",
+        "_lane", "_line_blank", "_line_lead", "_live_at", "_marked", "_moved", "_opening", "_parse_reasoning",
+        "_passed", "_reasoning", "_recent", "_sink", "_span", "_span_from", "at_start", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -56,8 +57,8 @@ class ScanState:
         self._in_gap = True
         self._gap: list[str] = []
         self._recent: deque[str] = deque(maxlen=TAIL)  # the last of the text that went out
-        # Looks for what must not be in a text that leaves as it is without another question: `_passed` are such texts.
-        self._watch: Callable[[str], object] | None = None
+        # Text that leaves without another question, and such texts.
+        self._lane: Lane | None = None
         self._passed: list[str] = []
         self.at_start = True
         self._line_blank = True

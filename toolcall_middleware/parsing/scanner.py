@@ -12,11 +12,11 @@ behind an unpaired backtick until the line tells whether it stands in a code spa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from .code_marks import TICKS, TILDES, CodeScanner
+from .code_marks import CodeScanner
 from .events import CallArgs, Event, Reasoning, Stop, Text
 from .grammar import Where
+from .lane import Lane, Way, until
 from .scan_state import TAIL
 from .sink import Mode
 
@@ -40,12 +40,31 @@ class Scanner(CodeScanner):
         """Whether prose passes as it is: nothing is held and nothing is open."""
         return self._body is None and not self._carry and not self._in_gap
 
+    @property
+    def lane(self) -> Lane | None:
+        """What may go past `feed` now. `went_by` is told of it before anything else is asked for."""
+        flow = self._sink.flow
+        return self._lane if flow is None else flow.lane
+
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
+        if self._sink.flow is None and self._reasoning is None:
+            self._passed.append(text)
+            self._note_passed()
+
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
+        said = self.read(text)
+        if not isinstance(said, str):
+            return said
+        return [CallArgs(said)] if said else []
+
+    def read(self, text: str, /) -> list[Event] | str:
+        """As `feed`; a string where all that there is to say is that the open call's arguments go on with it."""
         if not text:
             return []
-        watch = self._watch
-        if watch is not None and len(text) <= _SHORT and watch(text) is None:
+        lane = self._lane
+        if lane is not None and len(text) <= _SHORT and lane.special(text) is None:
             if self._reasoning is not None:
                 return [Reasoning(text)]
             self._passed.append(text)
@@ -60,10 +79,11 @@ class Scanner(CodeScanner):
         if flow is not None:
             out: list[str] = []
             i = flow.feed(text, 0, out)
-            if out and (piece := out[0] if len(out) == 1 else "".join(out)):
-                events = [CallArgs(piece)]
+            piece = out[0] if len(out) == 1 else "".join(out)
             if i == len(text) and not flow.done:
-                return events
+                return piece
+            if piece:
+                events = [CallArgs(piece)]
             sink.flow = None
             text = text[i:]
         elif self.stopped:
@@ -76,20 +96,21 @@ class Scanner(CodeScanner):
             self._carry = ""
         self._scan(text, last=False)
         sink.tell_end(others=True)
-        self._watch = self._watched()
+        self._lane = self._clear()
         return events
 
-    def _watched(self) -> Callable[[str], object] | None:
-        """A search that finds nothing in plain prose, code in a fence, or reasoning; None where more is open."""
+    def _clear(self) -> Lane | None:
+        """Plain prose, code in a fence, or reasoning; None where more is open."""
         if self._body is not None or self._carry or self.stopped:
             return None
         if self._reasoning is not None:
-            return None if self._parse_reasoning else re.compile(re.escape(self._reasoning[0])).search
+            return None if self._parse_reasoning else until(Way.REASONING, self._reasoning[0])
         if self._in_gap or self._span or self._fence_tail is not None:
             return None
         if self._fence is not None:
-            return (TICKS if self._fence[0] == "`" else TILDES).search
-        return self._first.search
+            return until(Way.TEXT, self._fence[0])
+        # What can only open an answer is looked for by another pattern, but not behind other text.
+        return self._c.prose if self._first is self._c.first else None
 
     def finish(self, *, cut: bool = False) -> list[Event]:
         """The end of the text; `cut` when the model did not end it itself (`length`, a lost connection)."""

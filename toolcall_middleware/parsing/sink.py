@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
+from .lane import Lane
 
 
 class Body(Protocol):
@@ -33,6 +34,9 @@ class ArgumentsReader(Protocol):
     """Copies a call's arguments out of the text: `json_stream.JsonReader` and its likes."""
 
     done: bool
+
+    @property
+    def lane(self) -> Lane | None: ...
 
     def feed(self, s: str, i: int, out: list[str], /) -> int: ...
 

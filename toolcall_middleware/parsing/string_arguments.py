@@ -8,6 +8,7 @@ import msgspec
 
 from .json_stream import JsonReader
 from .json_words import quoted
+from .lane import IN_STRING_TWICE, Lane
 
 _PLAIN = re.compile(r'[^"\'\\]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
@@ -51,6 +52,12 @@ class StringArguments:
     def amid(self) -> bool:
         """Whether the object inside stops where a value is to come."""
         return self._inner.amid
+
+    @property
+    def lane(self) -> Lane | None:
+        """What goes through with one layer of escapes less: the inside of a string in the object inside."""
+        outer = self._quote == '"' and not self._held and self._first == "{" and not self._high and not self.done
+        return IN_STRING_TWICE if outer and self._inner.lane is not None else None
 
     @property
     def settled(self) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..parsing.lane import Lane, Way
 from ..parsing.stops import StopFinder
 from ..wire import openai
 from .extension import Extension
@@ -24,6 +25,7 @@ from .ids import new_call_id, write_id
 from .native import NativeCalls
 
 _MAX_SHOWN = 2000
+_LANE_ROOM = 1 << 16  # bytes of arguments that may go past uncounted for a while
 
 
 Content = Text  # what the parser says is text is what the client gets for `content`, as the same value
@@ -117,6 +119,10 @@ class Verbatim:
         return []
 
 
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message.
 
@@ -125,12 +131,13 @@ class ChoiceAnswer:
     """
 
     __slots__ = (
-        "_call", "_ended", "_held", "_held_size", "_native", "_own", "_parser", "_policy", "_refused", "_stops",
-        "_straight", "_waiting", "calls", "fault", "stopped", "warnings",
+        "_call", "_ended", "_held", "_held_size", "_native", "_own", "_parser", "_policy", "_read", "_refused",
+        "_stops", "_straight", "_waiting", "calls", "fault", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, parser: StreamParser, policy: AnswerPolicy, native: NativeCalls | None = None) -> None:
         self._parser = parser
+        self._read: Callable[[str], list[Event] | str] = getattr(parser, "read", parser.feed)
         self._native = native
         self._policy = policy
         self._stops = StopFinder(policy.stop) if policy.stop else None
@@ -169,9 +176,22 @@ class ChoiceAnswer:
 
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
+        said = self.read(text)
+        if not isinstance(said, str):
+            return said
+        return [Arguments(self.calls - 1, said)] if said else []
+
+    def read(self, text: str) -> list[Op] | str:
+        """As `feed`; a string where all that leaves are more of the last call's arguments, or nothing."""
         if self.stopped or self._ended:
             return []
-        events = self._parser.feed(text)
+        events = self._read(text)
+        if isinstance(events, str):
+            call = self._call
+            if call is not None and call.parts is None and not self._own and call.room >= (size := _size(events)):
+                call.room -= size
+                return events
+            events = [CallArgs(events)] if events else []
         if len(events) == 1:
             only = events[0]
             if type(only) is Text and self._straight:
@@ -181,6 +201,26 @@ class ChoiceAnswer:
             if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
                 return [Content(only.text)]
         return self._apply(events) if self._native is None else self._take(events, own=False)
+
+    @property
+    def lane(self) -> Lane | None:
+        """What may go past `feed` now, and leaves as it is: text as content, arguments as those of the last call.
+
+        `went_by` is told of it before anything else is asked for, and at the latest after 64 KiB.
+        """
+        lane: Lane | None = getattr(self._parser, "lane", None)
+        if lane is None or self.stopped or self._ended or self._own or self._waiting:
+            return None
+        if lane.way is Way.ARGUMENTS:
+            call = self._call
+            return lane if call is not None and call.parts is None and call.room > _LANE_ROOM else None
+        return lane if self._straight and (lane.way is Way.TEXT or self._policy.reasoning_field is None) else None
+
+    def went_by(self, lane: Lane, text: str) -> None:
+        """`text` left by the lane."""
+        if lane.way is Way.ARGUMENTS and self._call is not None:
+            self._call.room -= len(text) - (text.count("\\\\") if lane.twice else 0)
+        self._parser.went_by(text)  # type: ignore[attr-defined]  # a parser with a lane
 
     def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
         """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""
@@ -350,7 +390,7 @@ class ChoiceAnswer:
     def _arguments(self, text: str) -> list[Op]:
         call = self._call
         assert call is not None  # noqa: S101 - the parser's order of events
-        call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        call.room -= _size(text)
         if call.room < 0:
             self._refuse_size(call.name)
         elif call.parts is None:

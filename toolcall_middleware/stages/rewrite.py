@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError
+from ..parsing.lane import Lane, Way, unescaped
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
@@ -21,6 +22,8 @@ from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
 _MAX_UNLIKE = 16
+_MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
+_MAX_PIECE = 1024
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
 
@@ -59,6 +62,32 @@ class _Known:
     silent: bool = False  # nothing of it leaves where its text says nothing yet
     frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
+    past: _Past | None = None
+
+
+class _Past:
+    """Chunks that need no parser: a known one with a plain piece of text in it. See `parsing.lane`."""
+
+    __slots__ = (
+        "around", "foot", "head", "index", "known", "lane", "middle", "passed", "plain", "safe", "twice",
+    )  # fmt: skip
+
+    def __init__(self, known: _Known, lane: Lane, index: int, frame: tuple[bytes, bytes] | None) -> None:
+        self.known = known
+        self.lane = lane
+        self.safe = lane.safe
+        self.plain = lane.plain
+        self.twice = lane.twice
+        self.index = index  # of the call whose arguments these are
+        before, after = known.shape.around
+        self.around = before + b'"', b'"' + after
+        self.middle = slice(len(before) + 1, -len(after) - 1)
+        # What leaves around the piece, where it is not what came.
+        self.head: bytes | None = None
+        self.foot = b""
+        if frame is not None:
+            self.head, self.foot = frame[0] + b'"', b'"' + frame[1]
+        self.passed: list[bytes] = []
 
 
 class StreamRewriter:
@@ -100,6 +129,7 @@ class StreamRewriter:
         self._choices: dict[int, _Choice] = {}
         self._top: Fields = {}  # the last chunk without its choices and usage
         self._known: _Known | None = None
+        self._past: _Past | None = None  # what needs no parser just now
         self._unlike = 0  # chunks in a row of which none was like the one before, for there are logprobs in each
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._held: list[bytes] = []
@@ -149,12 +179,30 @@ class StreamRewriter:
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend."""
+        past = self._past
+        if past is not None:
+            piece = data[past.middle]
+            if (
+                piece
+                and piece.join(past.around) == data
+                and (not piece.lstrip(past.safe) or past.plain(piece))
+                and len(piece) < _MAX_PIECE
+            ):
+                passed = past.passed
+                passed.append(piece)
+                if len(passed) == _MAX_PASSED:
+                    self._close_past()
+                    self._open_past(past.known)
+                if past.head is None:
+                    return data
+                return b"".join((past.head, unescaped(piece) if past.twice else piece, past.foot))
+            self._close_past()
         known = self._known
         if known is not None and not self._reader.buffer and not self._hold:
             # What nearly every engine sends: one event a message, and it is like the one before.
             text = known.shape.content(data)
             if text is not None:
-                return self._text_chunk(data, known, text)
+                return self._text_chunk(data, known, text, alone=True)
         out: list[bytes] = []
         try:
             events = self._reader.feed(data)
@@ -174,6 +222,7 @@ class StreamRewriter:
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
+        self._close_past()
         out: list[bytes] = []
         for event in self._reader.finish():
             if not self._over and not self.stopped:
@@ -242,6 +291,34 @@ class StreamRewriter:
             out, self._held = self._held, []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    # -- past the parser -----------------------------------------------------------------------------------------
+
+    def _open_past(self, known: _Known) -> None:
+        """Let the next chunks go past the parser, if its state allows it."""
+        answer = known.part.choice.answer
+        lane = answer.lane
+        if lane is None or self._over or self.stopped or known is not self._known:
+            return
+        index = answer.calls - 1 if lane.way is Way.ARGUMENTS else -1
+        past = known.past
+        if past is None or past.lane is not lane or past.index != index:
+            frame = known.frames.get(index) if lane.way is Way.ARGUMENTS else None
+            if frame is None and lane.way is Way.ARGUMENTS:
+                return
+            past = known.past = _Past(known, lane, index, frame)
+        self._past = past
+
+    def _close_past(self) -> None:
+        """Tell the parser of what has gone past it."""
+        past, self._past = self._past, None
+        if past is not None and past.passed:
+            text: str = openai.read_text(b'"' + b"".join(past.passed) + b'"') or ""
+            past.passed.clear()
+            part = past.known.part
+            if self._counts:
+                self._usage.wrote(text, part.index)
+            part.choice.answer.went_by(past.lane, text)
+
     # -- events in -----------------------------------------------------------------------------------------------
 
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
@@ -264,8 +341,11 @@ class StreamRewriter:
         else:
             self._chunk(event, top, out)
 
-    def _text_chunk(self, raw: bytes, known: _Known, text: str) -> bytes:
-        """What leaves for the event `raw`, which differs from an earlier one in its content alone."""
+    def _text_chunk(self, raw: bytes, known: _Known, text: str, *, alone: bool = False) -> bytes:
+        """What leaves for the event `raw`, which differs from an earlier one in its content alone.
+
+        alone: it is all that the backend sent for now.
+        """
         news = self._top is not known.top and self._turn_to(known.top)
         part = known.part
         choice = part.choice
@@ -275,19 +355,29 @@ class StreamRewriter:
         if self._counts:
             self._usage.wrote(text, part.index)
         answer = choice.answer
-        ops = answer.feed(text)
-        if not answer.stopped:
-            if len(ops) == 1:
-                op = ops[0]
-                if type(op) is Content:
-                    if op.text == text:
-                        return raw
-                    if (frame := known.frames.get(-1)) is not None:
-                        return frame[0] + openai.encode(op.text) + frame[1]
-                elif type(op) is Arguments and (frame := known.frames.get(op.index)) is not None:
-                    return frame[0] + openai.encode(op.text) + frame[1]
-            elif not ops and text and known.silent and not news:
+        said = answer.read(text)
+        if isinstance(said, str):
+            index = answer.calls - 1
+            if said and (frame := known.frames.get(index)) is not None:
+                if said is text and alone:  # as inside of a string
+                    self._open_past(known)
+                return b"".join((frame[0], openai.encode(said), frame[1]))
+            if not said and text and known.silent and not news:
                 return b""
+            ops: list[Op] = [Arguments(index, said)] if said else []
+        else:
+            ops = said
+        if len(ops) == 1 and not answer.stopped:
+            op = ops[0]
+            if type(op) is Content:
+                if op.text == text:
+                    if alone:
+                        self._open_past(known)
+                    return raw
+                if (frame := known.frames.get(-1)) is not None:
+                    return b"".join((frame[0], openai.encode(op.text), frame[1]))
+        elif not ops and not answer.stopped and text and known.silent and not news:
+            return b""
         self._see_stop()
         if _is_plain(ops, text):
             return raw

@@ -148,13 +148,11 @@ class Shape:
     A chunk with the same bytes before and after, and one JSON string between, differs in its content only.
     """
 
-    __slots__ = ("_after", "_before", "_begin", "_end")
+    __slots__ = ("_middle", "around")
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        self._before = before
-        self._after = after
-        self._begin = len(before)
-        self._end = -len(after)
+        self.around = before, after
+        self._middle = slice(len(before), -len(after))
 
     @classmethod
     def of(cls, data: bytes, content: msgspec.Raw) -> Shape | None:
@@ -177,15 +175,17 @@ class Shape:
         """The same with the bytes of the event `raw` around, whose data is `data`; None when it is not one line."""
         before, _, after = raw.partition(data)
         whole = before.endswith((b"data: ", b"data:")) and not after.strip(b"\r\n")
-        return Shape(before + self._before, self._after + after) if whole else None
+        return Shape(before + self.around[0], self.around[1] + after) if whole else None
 
     def content(self, data: bytes) -> str | None:
         """The content of a chunk (or event) of this shape, else None."""
-        if data.startswith(self._before) and data.endswith(self._after):
+        written = data[self._middle]
+        if written.join(self.around) == data:  # quicker than to look at both ends
             try:
-                return _text.decode(data[self._begin : self._end])
+                return _text.decode(written)
             except _FAILURES:
                 return None
+        return None
         return None
 
 

@@ -1,0 +1,93 @@
+"""The table for clean JSON reads as the reader that mends, and leaves to it what is not clean."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.parsing.json_stream import JsonReader
+
+
+class Slow(JsonReader):
+    """Without the table."""
+
+    __slots__ = ()
+
+    def _read_clean(self, _s: str, _out: list[str]) -> bool:
+        return False
+
+
+def steps(reader: JsonReader, pieces: list[str]) -> tuple[list[str], bool, bool]:
+    """What had left after each piece, and at the end."""
+    out: list[str] = []
+    left: list[str] = []
+    for piece in pieces:
+        if reader.done or reader.stuck:
+            break
+        reader.feed(piece, 0, out)
+        left.append("".join(out))
+    if not reader.done:
+        reader.close(out)
+    return [*left, "".join(out)], reader.repaired, reader.done
+
+
+def cuts(text: str, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    pieces, at = [], 0
+    while at < len(text):
+        size = chance.randint(1, 6)
+        pieces.append(text[at : at + size])
+        at += size
+    return pieces
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("ab \"\\,:{}[]'é1\n/"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('ab"\\:,}', max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(st.text("xy"), JSON, max_size=5), st.integers(0, 9), st.sampled_from([None, 1]))
+def test_clean_json_leaves_as_without_the_table(value: object, seed: int, indent: int | None) -> None:
+    pieces = cuts(json.dumps(value, indent=indent, ensure_ascii=False), seed)
+    assert steps(JsonReader(), pieces) == steps(Slow(), pieces)
+
+
+@settings(max_examples=600)
+@given(
+    st.lists(st.sampled_from([*"{}[]\",:= \n\\'<", "true", "tru", "1", "-", "0.", "e5", "a", '"k":', '"k": ', ", "]))
+)
+def test_what_is_not_clean_is_mended_as_without_the_table(parts: list[str]) -> None:
+    pieces = ['{"a": [1, {"b": "', 'c"}, ', *parts]
+    assert steps(JsonReader(), pieces) == steps(Slow(), pieces)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 01}', '{"a": 1.}', '{"a": -}', '{"a": tru}', '{"a": truex, "b": 1}', '{"a": [1,]}', '{"a": {"b":}}',
+             '{"a": 1 "b": 2}', '{"a": {"x"}}', "{\"a\": 'b', \"c\": [1]}", '{"a": "b" c"}', '{"a": 1e+}']
+)  # fmt: skip
+def test_faults_are_mended_at_each_cut(text: str) -> None:
+    for seed in range(40):
+        pieces = cuts(text, seed)
+        assert steps(JsonReader(), pieces) == steps(Slow(), pieces)
+
+
+def test_the_table_reads_most_of_what_is_clean() -> None:
+    read = []
+
+    class Counting(JsonReader):
+        __slots__ = ()
+
+        def _read_clean(self, s: str, out: list[str]) -> bool:
+            read.append(super()._read_clean(s, out))
+            return read[-1]
+
+    rows = [{"id": number, "at": [number / 7, -1], "name": "a b", "on": True} for number in range(30)]
+    steps(Counting(), cuts(json.dumps({"rows": rows}), 1))
+    assert sum(read) > 0.95 * len(read) > 100
