@@ -35,15 +35,12 @@ async def wait_for(tally: Tally, app: App, scope: Scope, paths: tuple[str, ...])
     """Count what the tally has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
     questions = tally.questions()
     if questions is not None:
-        answer: bytes | None = None
         loop = asyncio.get_running_loop()
         end = loop.time() + _SECONDS
         with contextlib.suppress(StopIteration):
             question = next(questions)
             while True:
                 answer = await _ask(app, _scope_of(scope, paths, question), question.body, end - loop.time())
-                if answer is None:
-                    _log.warning("The backend does not count tokens at %s: they are estimated.", question.path)
                 question = questions.send(answer)
     await asyncio.to_thread(tally.count)
 

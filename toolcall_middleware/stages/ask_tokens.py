@@ -6,6 +6,7 @@ vLLM renders messages with tools itself and answers `{"count": n}`. llama.cpp's 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from .usage import Try, UsageMeter
 TOKENIZE = "tokenize"
 """What a backend that does not count is remembered to refuse."""
 _MESSAGES = "tokenize messages"
+_log = logging.getLogger("toolcall_middleware")
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -53,6 +55,7 @@ def ask_all(meter: UsageMeter, model: str, memory: Memory) -> Asking:
     for one in meter.tries:
         if not (yield from _ask_try(one, model, memory)):
             memory.refuse(model, TOKENIZE)
+            _log.warning("The backend does not count tokens of %.100r: they are estimated.", model)
             return
 
 

@@ -158,9 +158,15 @@ class UsageMeter:
 
         True when they can go to the client as they are.
         """
-        if not self._known or not isinstance(usage, dict) or not _is_count(usage.get("completion_tokens")):
-            return False
         one = self._try
+        if not isinstance(usage, dict):
+            return False
+        if not self._known:
+            # What only the backend can know: how much of the prompt it had in its cache.
+            one.backend = {name: value for name, value in usage.items() if name.endswith("_details")}
+            return False
+        if not _is_count(usage.get("completion_tokens")):
+            return False
         one.backend, one.prompt, one.completion = usage, None, None
         if self._tries or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
             return False
@@ -172,7 +178,7 @@ class UsageMeter:
         limit, one = self.limit, self._try
         if limit is None:
             return False
-        if one.backend is not None:
+        if one.backend is not None and "completion_tokens" in one.backend:
             return bool(one.backend["completion_tokens"] >= limit)
         return sum(written.estimate() for written in one.texts.values()) >= limit * _NEAR
 

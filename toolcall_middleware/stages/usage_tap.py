@@ -119,9 +119,9 @@ class UsageTap:
             self._read(choice, len(choices) == 1 and not counted, event.raw, data)
         if not counted:
             return event.raw
+        self._meter.saw(openai.read_value(fields["usage"]))
         if self._replace:
             return b"" if not choices else openai.event(msgspec.json.encode({**fields, "usage": openai.NULL}))
-        self._meter.saw(openai.read_value(fields["usage"]))
         if self._meter.is_complete:
             self._looking = False
         elif not choices:
