@@ -43,6 +43,7 @@ ERRORS = {
     "tool_schema_incompatible": "the upstream's API cannot express a tool's schema",
     "too_many_tools": "more than `max_tools`",
     "tool_not_allowed": "a tool is not in the allowlist",
+    "model_not_found": "no upstream of `upstreams_file` serves the request's model",
     "limit_exceeded": "one of the other limits",
     "request_too_large": "more than `max_request_bytes`",
     "rate_limit_exceeded": "too many tool calls in a time",
@@ -124,8 +125,6 @@ def limits() -> str:
     apis = [name for name in ("anthropic", "google") if proxy_refuses("upstream_api", name)]
     if apis:
         lines.append(f"The proxy speaks to OpenAI-compatible upstreams only, not yet to {_and(apis, 'or')}.")
-    if proxy_refuses("upstreams_file", "upstreams.toml"):
-        lines.append("The proxy has one upstream; `upstreams_file` is refused.")
     missing = [name for name in ("check", "replay") if name not in commands()]
     if missing:
         lines.append(f"There is no command {_and((f'`{name}`' for name in missing), 'or')} yet.")

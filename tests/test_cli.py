@@ -57,6 +57,9 @@ def test_serve_runs_the_factory_with_what_was_asked(
 ) -> None:
     command = "serve --upstream http://127.0.0.1:8000/v1 --port 9000 --workers 2 --log-level debug --timeout-graceful 5"
     assert cli.main(command.split()) == 0
+    log = started.pop("log_config")
+    assert log["loggers"]["toolcall_middleware"]["level"] == "DEBUG"
+    assert log["loggers"]["toolcall_middleware.access"]["handlers"] == ["line"]
     assert started == {
         "app": "toolcall_middleware:create_proxy",
         "factory": True,
@@ -67,6 +70,7 @@ def test_serve_runs_the_factory_with_what_was_asked(
         "lifespan": "on",
         "server_header": False,
         "proxy_headers": False,
+        "access_log": False,
         "timeout_graceful_shutdown": 5,
     }
     assert capsys.readouterr().err == (
@@ -303,6 +307,7 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
+    front = f"http://127.0.0.1:{port}"
     with ThreadingHTTPServer(("127.0.0.1", 0), _Upstream) as upstream:
         threading.Thread(target=upstream.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{upstream.server_port}/v1"
@@ -315,7 +320,7 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
                 if "running on" in line:
                     break
             with (
-                httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE) as client,
+                httpx.Client(base_url=front, trust_env=False, timeout=PATIENCE) as client,
                 client.stream("GET", "/v1/x") as answer,
             ):
                 pieces = answer.iter_raw()
@@ -323,8 +328,11 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
                 proxy.send_signal(signal.SIGTERM)
                 for line in proxy.stderr:
                     written.append(line)
-                    if "Waiting for connections to close" in line:
+                    if "Waiting at most 30 s for 1 answers" in line:
                         break
+                health, refused = httpx.get(f"{front}/healthz"), httpx.post(f"{front}/v1/x")
+                assert (health.status_code, health.json()) == (503, {"status": "draining"})
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
                 _Upstream.go_on.set()
                 assert b"".join(pieces) == b"data: [DONE]\n\n"
                 assert "server" not in answer.headers or "uvicorn" not in answer.headers["server"]
@@ -333,5 +341,7 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
     assert written[0].startswith("toolcall-middleware ")
     assert f"http://127.0.0.1:{port}/v1 -> {base}, mode=prompt format=auto" in written[0]
     assert "Traceback" not in "".join(written) + err
-    assert '"GET /v1/x HTTP/1.1" 200' in out
+    # The stream ended last.
+    assert re.search(r" method=GET path=/v1/x upstream=127.0.0.1:\d+ status=200 .* bytes=23 end=complete\n$", out)
+    assert " method=POST path=/v1/x status=503 " in out
     assert proxy.returncode in {0, -signal.SIGTERM}

@@ -67,7 +67,13 @@ DEFAULTS: dict[str, Any] = {
     "upstreams_file": None,
     "upstream_timeout": 300.0,
     "default_max_tokens": 8192,
+    "upstream_connect_timeout": 10.0,
+    "upstream_total_timeout": None,
+    "upstream_connections": None,
+    "upstream_retries": 2,
     "api_keys": (),
+    "shutdown_grace": 30,
+    "access_log": "text",
 }
 
 

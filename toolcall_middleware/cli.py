@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="run the reverse proxy in front of an upstream")
     serve.set_defaults(command=_serve)
     serve.add_argument("--upstream", metavar="URL", help="the upstream's base address, /v1 included")
+    serve.add_argument("--upstreams", metavar="FILE", help="TOML with several upstreams; SIGHUP reads it anew")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     serve.add_argument("--port", type=_number(0, 65535), default=8080, help="0: a free one (default: %(default)s)")
     serve.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
@@ -65,8 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout-graceful",
         metavar="SECONDS",
         type=_number(0, 86400),
-        default=30,
-        help="how long running answers may go on after a signal to stop (default: %(default)s)",
+        help="how long running answers may go on after a signal to stop (default: 30)",
     )
 
     config = commands.add_parser("config", help="print the settings and where each came from")
@@ -128,7 +128,13 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    given = {"upstream_url": args.upstream, "format": args.format, "mode": args.mode}
+    given = {
+        "upstream_url": args.upstream,
+        "upstreams_file": args.upstreams,
+        "format": args.format,
+        "mode": args.mode,
+        "shutdown_grace": args.timeout_graceful,
+    }
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for item in args.set:
         name, equals, value = item.partition("=")
@@ -139,15 +145,16 @@ def _serve(args: argparse.Namespace) -> int:
 
     import uvicorn
 
-    from .formats import registry
+    from .hosts.assembly import create_proxy
+    from .hosts.lifetime import supervise
     from .hosts.providers import with_mode
-    from .hosts.proxy import create_proxy, is_loopback
+    from .hosts.proxy import is_loopback
 
     # By the environment, because worker processes build the app anew.
-    os.environ.update({ENV_PREFIX + name.upper(): value for name, value in values.items()})
+    os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
     # Once here, so that a mistake is one line and not a traceback of every worker.
-    registry.get(settings.format)
     create_proxy()
+    supervise()
 
     settings = with_mode(settings, settings.upstream_api)
     host = f"[{args.host}]" if ":" in args.host else args.host
@@ -175,14 +182,37 @@ def _serve(args: argparse.Namespace) -> int:
         server_header=False,
         # The peer that we see goes into x-forwarded-for; what stands there already is kept.
         proxy_headers=False,
-        timeout_graceful_shutdown=args.timeout_graceful,
+        access_log=False,  # the proxy writes its own
+        log_config=_logging(args.log_level),
+        timeout_graceful_shutdown=settings.shutdown_grace,
     )
     return 0
+
+
+def _logging(level: str) -> dict[str, Any]:
+    """Uvicorn's own, and ours: what happens goes to standard error, a line a request to standard output."""
+    from uvicorn.config import LOGGING_CONFIG
+
+    return {
+        **LOGGING_CONFIG,
+        "formatters": {**LOGGING_CONFIG["formatters"], "line": {"format": "%(message)s"}},
+        "handlers": {
+            **LOGGING_CONFIG["handlers"],
+            "line": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stdout"},
+        },
+        "loggers": {
+            **LOGGING_CONFIG["loggers"],
+            "toolcall_middleware": {"handlers": ["default"], "level": level.upper(), "propagate": False},
+            "toolcall_middleware.access": {"handlers": ["line"], "level": "INFO", "propagate": False},
+        },
+    }
 
 
 def _upstream(settings: Settings) -> str:
     from .hosts.providers import PROVIDERS
 
+    if settings.upstreams_file is not None:
+        return settings.upstreams_file
     if settings.upstream_url is None and settings.upstream_api in PROVIDERS:
         return str(PROVIDERS[settings.upstream_api].url)
     return next(shown for name, shown, _ in settings.explain() if name == "upstream_url")

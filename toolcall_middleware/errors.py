@@ -20,6 +20,7 @@ _STATUS: dict[str, int] = {
     "tool_schema_incompatible": 400,
     "too_many_tools": 400,
     "tool_not_allowed": 403,
+    "model_not_found": 404,
     "limit_exceeded": 400,
     "request_too_large": 413,
     "rate_limit_exceeded": 429,

@@ -80,6 +80,12 @@ def _seconds(value: Any) -> float:
     return number
 
 
+def _optional_seconds(value: Any) -> float | None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none"}):
+        return None
+    return _seconds(value)
+
+
 def _text(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none"}):
         return None
@@ -257,8 +263,19 @@ def _options() -> dict[str, Option]:
         ("proxy", "upstream_timeout", 300.0, ("seconds, more than 0", _seconds), "Longest wait for a next byte."),
         ("proxy", "default_max_tokens", 8192, _integer(1, optional=False),
          "Length of an answer where the client gives none and the upstream's API wants one (Anthropic's)."),
-        ("proxy", "api_keys", (), ("keys, comma separated, or none", _keys),
-         "Keys, one of which clients of the proxy must show."),
+        ("proxy", "upstream_connect_timeout", 10.0, ("seconds, more than 0", _seconds),
+         "Longest wait for a connection."),
+        ("proxy", "upstream_total_timeout", None, ("seconds, more than 0, or none", _optional_seconds),
+         "Longest a whole answer may take."),
+        ("proxy", "upstream_connections", None, _integer(1, optional=True),
+         "Connections open to an upstream at a time; more requests wait for one."),
+        ("proxy", "upstream_retries", 2, _integer(0, optional=False),
+         "New tries where no connection was had, or after a 429 or 503 that says to come back soon."),
+        ("proxy", "api_keys", (), ("keys or NAME=KEY, comma separated, or none", _keys),
+         "Keys, one of which clients of the proxy must show; a name tells whose it is."),
+        ("proxy", "shutdown_grace", 30, _integer(0, optional=False),
+         "Seconds that running answers may go on after a signal to stop."),
+        ("proxy", "access_log", "text", _choice("text", "json", "off"), "One line a request on standard output."),
     ]  # fmt: skip
     secret = {"upstream_key", "api_keys", "rate_limit_storage"}
     return {
@@ -370,7 +387,13 @@ class Settings:
     upstreams_file: str | None
     upstream_timeout: float
     default_max_tokens: int
+    upstream_connect_timeout: float
+    upstream_total_timeout: float | None
+    upstream_connections: int | None
+    upstream_retries: int
     api_keys: tuple[str, ...]
+    shutdown_grace: int
+    access_log: str
     _given: dict[str, tuple[Any, str]]
     _values: dict[str, Any]
     _sources: dict[str, str]
@@ -475,6 +498,11 @@ def show(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read_variable(name: str) -> str | None:
+    """The environment variable `name`, for what a file of settings leaves to the environment; None when not set."""
+    return os.environ.get(name)
 
 
 def hide_login(text: str) -> str:

@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from toolcall_middleware.hosts.proxy import create_proxy
+from toolcall_middleware import create_proxy
 
 from ..stream_rules import check_stream, check_whole
 from ..wire import anthropic_api as api
@@ -168,7 +168,7 @@ async def test_the_rules_of_the_wire_hold(monkeypatch: pytest.MonkeyPatch) -> No
         assert stream.only.named_calls == [("weather", '{"city":"Paris"}')]
         assert whole.only.content == stream.only.content == "Let me look."
         assert response.headers["x-toolcall"] == "mode=native; format=auto"
-        assert response.headers["x-request-id"] == "req_011"
+        assert response.headers["x-upstream-request-id"] == "req_011"
         one = check_stream((await proxy.raw(tools=[TOOL], stream=True, parallel_tool_calls=False)).content, **expected)
         assert [call.id for call in one.only.calls] == ["toolu_01A"]
         assert proxy.upstream.asked[2]["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
@@ -210,7 +210,7 @@ async def test_errors_keep_status_text_and_retry_after(
             assert caught.value.type == failure.kind
             assert failure.text in caught.value.message
             assert caught.value.response.headers.get("retry-after") == failure.headers.get("retry-after")
-            assert caught.value.request_id == "req_011"
+            assert caught.value.response.headers["x-upstream-request-id"] == "req_011"
 
 
 @pytest.mark.parametrize("tools", [[], [TOOL]])

@@ -169,6 +169,8 @@ SAMPLES: dict[str, list[Any]] = {
     "upstreams_file": [None, "x.toml"],
     "upstream_timeout": [300.0, 5.0],
     "default_max_tokens": [8192, 100],
+    "upstream_connect_timeout": [10.0, 1.0],
+    "upstream_total_timeout": [None, 60.0],
     "api_keys": [(), ("k",)],
 }
 

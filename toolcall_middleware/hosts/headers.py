@@ -27,6 +27,8 @@ _HOP_BY_HOP = frozenset(
 )
 # `expect` was met when the body was read; the others are written anew.
 _NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"authorization", b"x-forwarded-for"}
+# Where clients show keys. To an upstream that has one of ours they are nobody's business.
+_KEYS = frozenset({b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"})
 _WHO_ASKED = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded", b"x-real-ip"})
 # `date` is written by every ASGI server.
 _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
@@ -48,14 +50,16 @@ def request_headers(
     """The headers for the upstream `host` of the request in `scope`.
 
     `own` replace the client's of the same name. `key_header` is where the upstream reads its key: the client's goes on
-    only with `keep_key`, there too where it came as `Authorization: Bearer`. `length` is that of the body, None where
-    it is not known yet: then the client's word is passed on, or the body is chunked. Who asked is told only with
-    `tell_client`.
+    only with `keep_key`, there too where it came as `Authorization: Bearer`; without it none of its keys and cookies
+    does. `length` is that of the body, None where it is not known yet: then the client's word is passed on, or the body
+    is chunked. Who asked is told only with `tell_client`.
     Raises ValueError for a request that could be read in two ways (RFC 9112, 11.2).
     """
     given = _lower(scope["headers"])
     own = list(own)
     dropped = _NOT_SENT_ON | {name for name, _ in own} | {key_header}
+    if not keep_key:
+        dropped |= _KEYS
     if not tell_client:
         dropped |= _WHO_ASKED
     headers: Headers = [(b"host", host), *_end_to_end(given, dropped), *own]

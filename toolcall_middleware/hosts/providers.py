@@ -14,7 +14,7 @@ from ..settings import Settings
 from ..wire.anthropic import AnthropicTranslation
 from ..wire.google import GoogleTranslation
 from ..wire.translation import Translation
-from .proxy import Forwarder
+from .proxy import Forwarder, Limits
 from .translator import Translator
 
 
@@ -85,15 +85,23 @@ def upstream_app(
 ) -> ASGIApp:
     """An app that is one upstream and speaks OpenAI's API, whatever the upstream speaks. Raises SettingsError.
 
-    The arguments are the Forwarder's; `headers` are the operator's, added to what the api wants.
+    The arguments are the Forwarder's, its other limits come from `settings`; `headers` are the operator's, added to
+    what the api wants.
     """
     given = dict(headers or {})
+    limits = Limits(
+        connect=settings.upstream_connect_timeout,
+        total=settings.upstream_total_timeout,
+        connections=settings.upstream_connections,
+        retries=settings.upstream_retries,
+    )
     if api == "openai":
         if url is None:
             raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
         return Forwarder(
             url,
             timeout=timeout,
+            limits=limits,
             key=key,
             forward_authorization=forward_authorization,
             headers=given,
@@ -108,6 +116,7 @@ def upstream_app(
     forwarder = Forwarder(
         address.rstrip("/").removesuffix(provider.version),
         timeout=timeout,
+        limits=limits,
         key=key,
         key_header=provider.key_header,
         headers={**provider.headers, **given},

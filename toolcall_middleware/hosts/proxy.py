@@ -7,41 +7,60 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import os
+import random
 import re
 import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
 import anyio
 import anyio.lowlevel
 import httpx
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import SettingsError, ToolCallError
-from ..settings import Settings
-from .asgi import ToolCallMiddleware
-from .gate import Gate, send_error
+from .gate import send_error
 from .headers import Headers, raw_path, request_headers, response_headers
+from .record import record_of
+from .retries import LONGEST_WAIT, pause, retry_after
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
-_CONNECT_TIMEOUT = 10.0
 # Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
 _KEEPALIVE = 3.0
+# Connections that are kept for later, at most.
+_IDLE = 100
 
 # What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
 _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
 # Also escaped, because some servers unescape before they resolve.
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
+# Nothing of a request has left for the upstream.
+_UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 # Enough to hold the last line of a stream and its end.
 _TAIL = 32
 
 
 class _ClientGoneError(Exception):
     """The client does not wait for the answer any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
+
+    `connections`: that many at a time; the rest waits as for a connection. `retries`: new tries of a request.
+    """
+
+    connect: float = 10.0
+    total: float | None = None
+    connections: int | None = None
+    retries: int = 0
 
 
 class Forwarder:
@@ -57,6 +76,10 @@ class Forwarder:
     are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
     `transport` is closed with the app.
 
+    New tries (`Limits.retries`) are made where no connection was had, or after a 429 or 503 whose `retry-after` is
+    short; only where nothing has left for the client, the body is at hand, and no other upstream can be asked
+    (`Record.others`).
+
     Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
     started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
     `ends_streams=False`, the ToolCallError is raised, so that the server drops the connection. A client that leaves
@@ -68,6 +91,7 @@ class Forwarder:
         upstream_url: str,
         *,
         timeout: float,
+        limits: Limits = Limits(),
         key: str | None = None,
         key_header: str = "authorization",
         headers: Mapping[str, str] | None = None,
@@ -86,7 +110,13 @@ class Forwarder:
         self._root = self._base.removesuffix(b"/v1")
         self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
         self._timeout = timeout
-        self._timeouts = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT), pool=None).as_dict()
+        self._total_timeout = limits.total
+        connect = min(timeout, limits.connect)
+        pool = None if limits.connections is None else connect
+        self._timeouts = httpx.Timeout(timeout, connect=connect, pool=pool).as_dict()
+        self._connections = limits.connections
+        self._retries = limits.retries
+        self._random = random.Random()  # noqa: S311 - how long a pause takes is no secret
         self._own = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
         self._key_header = key_header.encode()
         if url.userinfo and key is None:
@@ -132,7 +162,9 @@ class Forwarder:
         # mind and keep a cookie jar that all users share.
         if self._transport is None:
             self._transport = httpx.AsyncHTTPTransport(
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_KEEPALIVE),
+                limits=httpx.Limits(
+                    max_connections=self._connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE
+                ),
                 proxy=_proxy_of_environment(self._origin),
             )
         return self._transport
@@ -169,8 +201,13 @@ class Forwarder:
 
     async def _exchange(self, scope: Scope, body: _Body, send: Send) -> None:
         """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
+        deadline = math.inf if self._total_timeout is None else anyio.current_time() + self._total_timeout
+        response: httpx.Response | None = None
         try:
-            response = await self._open(self._request(scope, body))
+            with anyio.CancelScope(deadline=deadline):
+                response = await self._answered(scope, body)
+            if response is None:
+                raise self._late()
         except ToolCallError as error:
             await send_error(send, error)
             return
@@ -184,20 +221,50 @@ class Forwarder:
                 return
             await send(head)
             tail = ending = b""
-            try:
-                async for part in cast("httpx.AsyncByteStream", response.stream):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-                    tail = part if len(part) >= _TAIL else (tail + part)[-_TAIL:]
-            except httpx.TransportError as error:
-                fault = self._fault(error, started=True)
+            fault: ToolCallError | None = None
+            with anyio.CancelScope(deadline=deadline) as limit:
+                try:
+                    async for part in cast("httpx.AsyncByteStream", response.stream):
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                        tail = part if len(part) >= _TAIL else (tail + part)[-_TAIL:]
+                except httpx.TransportError as error:
+                    fault = self._fault(error, started=True)
+            if limit.cancelled_caught:
+                fault = self._late()
+            if fault is not None:
                 if not self._ends_streams:
-                    raise fault from error
+                    raise fault
                 ending = _ending(head["headers"], tail, fault)
             await send({"type": "http.response.body", "body": ending, "more_body": False})
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
             with anyio.CancelScope(shield=True):
                 await response.aclose()
+
+    async def _answered(self, scope: Scope, body: _Body) -> httpx.Response:
+        """The upstream's answer, asked for as often as that is wise."""
+        record = record_of(scope)
+        left = 0 if record.others or body.length is None else self._retries
+        tries = 0
+        while True:
+            try:
+                response = await self._open(self._request(scope, body))
+            except ToolCallError as error:
+                record.unreached = isinstance(error.__cause__, _UNREACHED)
+                # Who has waited for a connection once has waited long enough.
+                if not left or not isinstance(error.__cause__, httpx.ConnectError):
+                    raise
+                wait = 0.0
+            else:
+                record.unreached = False
+                asked = retry_after(response.headers.raw) if left and response.status_code in {429, 503} else None
+                if asked is None or asked > LONGEST_WAIT:
+                    return response
+                wait = asked
+                await response.aclose()
+            await anyio.sleep(wait + pause(tries, self._random))
+            left -= 1
+            tries += 1
 
     def _request(self, scope: Scope, body: _Body) -> httpx.Request:
         method = scope["method"].upper()
@@ -251,12 +318,20 @@ class Forwarder:
             raise ToolCallError("upstream_error", f"The upstream {self.address} did not answer with valid HTTP.")
         return {"type": "http.response.start", "status": response.status_code, "headers": headers}
 
+    def _late(self) -> ToolCallError:
+        message = f"The upstream {self.address} took longer than {self._total_timeout:g} s for its whole answer."
+        logger.warning("%s", message)
+        return ToolCallError("upstream_timeout", message)
+
     def _fault(self, error: httpx.TransportError, *, started: bool) -> ToolCallError:
         """What to tell the client. Never the error's own words on what was received: an echo could hold the key."""
         code, what = "upstream_error", "did not answer with valid HTTP"
         match error:
             case httpx.ConnectTimeout():
                 code, what = "upstream_timeout", f"accepted no connection for {self._timeouts['connect']:g} s"
+            case httpx.PoolTimeout():
+                code = "upstream_timeout"
+                what = f"had no free connection of {self._connections} for {self._timeouts['pool']:g} s"
             case httpx.WriteTimeout():
                 code, what = "upstream_timeout", f"took nothing of the request for {self._timeout:g} s"
             case httpx.TimeoutException():
@@ -284,30 +359,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def create_proxy() -> ASGIApp:
-    """The proxy as an ASGI app, configured by `TOOLCALL_*`: `uvicorn --factory toolcall_middleware:create_proxy`.
-
-    Raises SettingsError.
-    """
-    settings = Settings.from_env()
-    if settings.upstreams_file is not None:
-        raise SettingsError(f"upstreams_file={settings.upstreams_file} is not supported by this version.")
-    # Here and not above, because it needs the Forwarder.
-    from .providers import upstream_app, with_mode
-
-    settings = with_mode(settings, settings.upstream_api)
-    upstream = upstream_app(
-        settings,
-        api=settings.upstream_api,
-        url=settings.upstream_url,
-        key=settings.upstream_key,
-        timeout=settings.upstream_timeout,
-        # What the client shows is then a key of this proxy and nobody else's business.
-        forward_authorization=not settings.api_keys,
-    )
-    return Gate(ToolCallMiddleware(upstream, settings=settings), settings.api_keys)
 
 
 class _Body(httpx.AsyncByteStream):

@@ -81,7 +81,13 @@ ORDER: Mapping[str, Order | Levels] = {
     "upstreams_file": Order.OPERATOR,
     "upstream_timeout": Order.OPERATOR,
     "default_max_tokens": Order.OPERATOR,
+    "upstream_connect_timeout": Order.OPERATOR,
+    "upstream_total_timeout": Order.OPERATOR,
+    "upstream_connections": Order.OPERATOR,
+    "upstream_retries": Order.OPERATOR,
     "api_keys": Order.OPERATOR,
+    "shutdown_grace": Order.OPERATOR,
+    "access_log": Order.OPERATOR,
 }
 
 
