@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import msgspec
-
 from .json_stream import JsonReader
 from .json_syntax import JsonCallSyntax
+from .json_words import decode
 from .sink import Sink
 from .string_arguments import StringArguments, no_arguments
 
@@ -226,8 +225,8 @@ class CallReader:
             self._state = _NEXT
             return
         try:
-            value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+            value = decode(text)
+        except ValueError:
             self._break()
             return
         if state == _KEY:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
+
+import msgspec
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 NUMBER_THERE = re.compile(NUMBER.pattern + r"(?=[ \t\r\n,\]}])")
@@ -21,6 +25,19 @@ CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 ESCAPES = {ord(char): text for char, text in CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 for _code in range(0x20):
     ESCAPES.setdefault(_code, f"\\u{_code:04x}")
+
+
+def decode(text: str) -> Any:
+    """What JSON `text` says. Raises ValueError where it is none, RecursionError where it is too deep.
+
+    msgspec, which takes no text with half of a surrogate pair in it; a model's text may hold one.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except UnicodeEncodeError:
+        return json.loads(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
 
 
 def quoted(text: str) -> str:

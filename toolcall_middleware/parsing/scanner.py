@@ -23,6 +23,14 @@ from .sink import Mode
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _SHORT = 256  # characters of a text that may pass
 _MANY = 16
+# Closing markers, of which the last is not complete: all that may stand behind a call where the text ends.
+_HALF_CLOSE = re.compile(
+    r"[ \t\r\n\])}]*(?:</[^\s<>]{1,48}>[ \t\r\n]*|<[|｜][^\s<>]{1,48}>[ \t\r\n]*)*"
+    r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
+)
+
+_HALF_FENCE = re.compile(r"[ \t\r\n]*`{1,3}\Z")
+_HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
 
 class Scanner(CodeScanner):
@@ -122,7 +130,7 @@ class Scanner(CodeScanner):
             self._note_passed()
         self._cut = cut
         text, self._carry = self._carry, ""
-        self._scan(text, last=True)
+        self._scan(self._without_half_close(text), last=True)
         body = self._body
         while body is not None:
             body.finish(cut=cut)
@@ -132,6 +140,7 @@ class Scanner(CodeScanner):
                 if self._sink.mode is Mode.CALL:
                     continue
             self._drop_lone_marker("")
+            self._without_half_close("")
             text = self._close_body(failed=not self._sink.committed)
             self._scan(text, last=True)
             body = self._body
@@ -140,6 +149,24 @@ class Scanner(CodeScanner):
             events.append(Text("".join(self._gap)))
         self._gap = []
         return events
+
+    def _without_half_close(self, text: str) -> str:
+        """What is left to read: nothing, where it is the beginning of the marker that closes a complete call."""
+        sink = self._sink
+        left = "".join(sink.held) + text
+        if len(left) > _SHORT:
+            return text
+        if self._body is not None:
+            half = sink.committed and sink.mode is Mode.HOLD and (_HALF_CLOSE.match(left) or _HALF_FENCE.match(left))
+        else:
+            # Only what closes: the beginning of somebody else's turn is told apart when it is complete.
+            pattern = _HALF_FENCE if self._fence_tail else _HALF_TOKEN
+            half = self._in_gap and sink.calls > 0 and not sink.keep_raw and pattern.match(left)
+        if not half:
+            return text
+        sink.held = []
+        sink.ends_with(left)
+        return ""
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -189,6 +216,8 @@ class Scanner(CodeScanner):
                 self._moved = True
                 i = j
             if body.done or body.failed:
+                if last and i < n and not self._without_half_close(s[i:]):
+                    i = n
                 if body.failed and self._cut and self._drop_lone_marker(s[i:]):
                     i = n
                 elif not self._moved:

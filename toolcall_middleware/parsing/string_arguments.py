@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from .json_stream import JsonReader
-from .json_words import quoted
+from .json_words import decode, quoted
 from .lane import IN_STRING_TWICE, Lane
 
 _PLAIN = re.compile(r'[^"\'\\]*')
@@ -82,7 +80,7 @@ class StringArguments:
                     j = _RUN.match(s, i).end()  # type: ignore[union-attr]
                     text = s[i:j]
                     if "\\" in text:
-                        text = msgspec.json.decode(f'"{text}"')
+                        text = decode(f'"{text}"')
                 if text:
                     if self._first == "{" and not self._high and not self._inner.done:
                         self._inner_feed(text, out)
@@ -210,8 +208,8 @@ class StringArguments:
             if text.strip() in _NOTHING:
                 return "{}"
             try:
-                value = msgspec.json.decode(text)
-            except (msgspec.DecodeError, RecursionError):
+                value = decode(text)
+            except (ValueError, RecursionError):
                 break
             if not isinstance(value, str):
                 return text
