@@ -183,7 +183,7 @@ async def _events(fault: str, text: str, at: int) -> AsyncIterator[bytes]:
     end = b"\r\n\r\n" if fault == "crlf" else b"\n\n"
     size = max(1, at % 9)
     if fault == "call_twice":
-        text += text
+        text += "\n" + text
 
     def event(delta: dict[str, str], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}

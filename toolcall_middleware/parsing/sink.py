@@ -173,7 +173,7 @@ class Sink:
         self.tell_end()
         raw = "".join(self.held)
         self.held = []
-        if self._offered(name) or self._unknown == "forward":
+        if self._offered(name) or (name and self._unknown == "forward"):
             self.calls += 1
             self.committed = True
             self.mode = Mode.CALL
