@@ -554,8 +554,8 @@ class Exchange:
             hold_prose=chat.choice.must_call,
             drop_prose=settings.prose == "drop",
             stream_arguments=settings.stream_arguments,
-            # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by then,
-            # and half a call more is of no use to anybody.
+            # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
+            # then, and half a call more is of no use to anybody.
             hold_later=chat.choice.must_call and self._asked is not None,
             malformed=settings.malformed_arguments,
             reasoning_field=settings.reasoning_field,
