@@ -30,8 +30,9 @@ from .model import ToolSet
 from .settings import Settings
 from .stages import inject
 from .stages.answer import AnswerPolicy, ChoiceAnswer, Verbatim
+from .stages.attempts import Attempts, Next
 from .stages.check import checker_for
-from .stages.constrain import Asking, Memory, answer_schema, askings, offered_now
+from .stages.constrain import Memory, answer_schema, offered_now
 from .stages.extension import Extension
 from .stages.guard import check_request
 from .stages.native import NativeCalls
@@ -42,14 +43,11 @@ from .stages.tally import Tally, meter_for, model_of
 from .stages.usage import UsageMeter
 from .stages.usage_tap import UsageTap
 from .stages.validate import ChatRequest, UsageOnly, read_request
-from .stages.whole import as_stream, rewrite_whole
+from .stages.whole import WholeAnswer, as_stream, rewrite_whole
 from .wire import openai
 from .wire.sse import DONE
 
 Headers = Iterable[tuple[bytes, bytes]]
-_CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structured", b"guided")
-_TOOLS = "tools"
-_TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown field", b"unrecognized", b"jinja")
 _CALL_NOW = "Call a tool now."
 _RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
 _log = logging.getLogger("toolcall_middleware")
@@ -95,11 +93,7 @@ class Exchange:
         self._usage = UsageMeter()
         self._tap: UsageTap | None = None
         self._messages: list[dict[str, Any]] = []
-        self._extra: dict[str, Any] = {}  # fields that we add to the body, or None for those that we take away
-        self._tries_left = 0
-        self._native = False  # the tools go to the backend
-        self._askings: list[Asking] = []  # further ways to ask for a constraint
-        self._asked: Asking | None = None
+        self._tried: Attempts | None = None
         # Of the response at hand:
         self._rewriter: StreamRewriter | None = None
         self._status = 200
@@ -131,13 +125,7 @@ class Exchange:
         self._usage = meter_for(settings, chat.model, self._memory, wanted=wanted)
         self._chat = chat
         self._format = registry.for_model(settings.format, chat.model)
-        if chat.choice.must_call or settings.validate_arguments == "retry":
-            self._tries_left = settings.retries
-        if chat.include_usage and self._memory.refuses(chat.model, "stream_options"):
-            self._extra["stream_options"] = None
-        self._native = settings.mode == "native" or (
-            settings.mode == "auto" and not self._memory.refuses(chat.model, _TOOLS)
-        )
+        self._tried = Attempts(chat, settings, self._memory)
         if not self._native:
             return self._by_prompt()
         self._messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
@@ -160,16 +148,20 @@ class Exchange:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         chat = self._request
-        self._native = False
         self._usage.limit = None
         self._messages = inject.build_messages(chat, self._format, self._settings, answer=self._answer_schema())
-        if self._offers:
-            # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
-            # words, and together with the calls where a schema can say both.
-            self._extra["response_format"] = None
-        self._askings = askings(chat, self._format, self._settings, self._memory)
-        self._ask()
+        self._attempts.by_prompt(self._format)
         return self._body()
+
+    @property
+    def _native(self) -> bool:
+        """Whether the tools go to the backend."""
+        return self._tried is not None and self._tried.native
+
+    @property
+    def _attempts(self) -> Attempts:
+        assert self._tried is not None  # noqa: S101 - on_request has given a body
+        return self._tried
 
     @property
     def _offers(self) -> bool:
@@ -180,21 +172,13 @@ class Exchange:
         free = self._offers and not self._request.choice.must_call
         return answer_schema(self._request) if free else None
 
-    def _ask(self) -> None:
-        """Ask for the constraint in the next way that there is, or no more."""
-        if self._asked is not None:
-            self._extra.update(dict.fromkeys(self._asked.fields))
-        self._asked = self._askings.pop(0) if self._askings else None
-        if self._asked is not None:
-            self._extra.update(self._asked.fields)
-
     @property
     def _request(self) -> ChatRequest:
         assert self._chat is not None  # noqa: S101 - on_request has given a body
         return self._chat
 
     def _body(self) -> bytes:
-        chat, settings, extra = self._request, self._settings, self._extra
+        chat, settings, extra = self._request, self._settings, self._attempts.extra
         if self._native:
             body = inject.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
@@ -333,9 +317,8 @@ class Exchange:
             if not self._left:
                 raise error
             return out + error.sse() + DONE
-        if not self._settled(satisfied=rewriter.satisfied, text=rewriter.held_text):
+        if not self._settled(rewriter, rewriter.held_text) or self._learn(rewriter):
             return b""
-        self._learn(read_markup=rewriter.read_markup)
         self._warn(rewriter.warnings)
         if self._defer and rewriter.is_due:
             self._wait()
@@ -393,9 +376,8 @@ class Exchange:
             raise
         if answer is None:
             raise _no_completion(data)
-        if not self._settled(satisfied=answer.satisfied, text=answer.text):
+        if not self._settled(answer, answer.text) or self._learn(answer):
             return None
-        self._learn(read_markup=answer.read_markup)
         self._warn(answer.warnings)
         self._calls = answer.calls
         self._warnings = answer.warnings
@@ -439,12 +421,9 @@ class Exchange:
     def _error(self, data: bytes) -> Reply | None:
         """The backend refused. What we added is left out and tried again; what the client sent is the client's."""
         refusal = data[:4096].lower()
-        if self._native and self._settings.mode == "auto" and self._refuses_tools(refusal):
-            self._memory.refuse(self._request.model, _TOOLS)
-            self._next_body = self._by_prompt()
-            return None
-        if self._leaves_out(refusal):
-            self._next_body = self._body()
+        todo = self._attempts.after_refusal(self._status, refusal)
+        if todo is not Next.GIVE:
+            self._next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
             return None
         return self._json(openai.read_error(data, self._status).body())
 
@@ -454,29 +433,19 @@ class Exchange:
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
-    def _leaves_out(self, refusal: bytes) -> bool:
-        """Whether the backend can be asked again without a field that may be what it refused."""
-        chat, extra = self._request, self._extra
-        if self._status in {400, 422} and b"stream_options" in refusal:
-            if chat.include_usage and "stream_options" not in extra:
-                extra["stream_options"] = None
-                self._memory.refuse(chat.model, "stream_options")
-                return True
-        if self._status in {400, 422, 500, 501} and self._asked is not None:
-            if any(word in refusal for word in _CONSTRAINT_WORDS):
-                self._memory.refuse(chat.model, self._asked.kind)
-            self._ask()
-            return True
-        return False
-
-    def _refuses_tools(self, refusal: bytes) -> bool:
-        """Whether the backend's refusal is about the tools: vLLM without a parser, an unknown field, a template."""
-        return self._status in {400, 404, 422, 500, 501} and any(word in refusal for word in _TOOL_WORDS)
-
-    def _learn(self, *, read_markup: bool) -> None:
-        """A backend that leaves the calls in the text as the model wrote them has no parser for this model."""
-        if self._native and self._settings.mode == "auto" and read_markup:
-            self._memory.refuse(self._request.model, _TOOLS)
+    def _learn(self, answer: WholeAnswer | StreamRewriter) -> bool:
+        """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
+        todo = self._attempts.after_answer(
+            calls=answer.calls,
+            read_markup=answer.read_markup,
+            lost=answer.lost,
+            prompt_tokens=self._usage.prompt_tokens,
+        )
+        if todo is not Next.PROMPT or self._left:
+            return False
+        self._usage.next_try()
+        self._next_body = self._by_prompt()
+        return True
 
     def _warn(self, warnings: Sequence[str]) -> None:
         for warning in warnings:
@@ -486,14 +455,14 @@ class Exchange:
         """Whether a call that is refused is tried again. Nothing has left then."""
         if self._settings.validate_arguments != "retry" or error.code not in _RETRIED or self._left:
             return False
-        if not self._tries_left:
+        if not self._attempts.tries_left:
             return False
+        self._attempts.tries_left -= 1
         self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
         return True
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
-        self._tries_left -= 1
         self._usage.next_try()
         before = self._messages or self._request.messages
         # Half an emoji cannot be sent back.
@@ -501,22 +470,17 @@ class Exchange:
         self._messages = [*before, {"role": "assistant", "content": text}, {"role": "user", "content": note}]
         self._next_body = self._body()
 
-    def _settled(self, *, satisfied: bool, text: str) -> bool:
+    def _settled(self, answer: WholeAnswer | StreamRewriter, text: str) -> bool:
         """Whether the answer keeps the promise of `tool_choice`. If not, another try is set up, or it is an error."""
         choice = self._request.choice
-        if satisfied or not choice.must_call:
+        if answer.satisfied or not choice.must_call:
             return True
-        if self._native and self._settings.mode == "auto":
-            # The backend takes the tools and does not keep the promise: the prompt and our own check may.
-            self._memory.refuse(self._request.model, _TOOLS)
+        todo = self._attempts.after_broken_promise(cut=answer.cut)
+        if todo is Next.PROMPT:
             self._usage.next_try()
             self._next_body = self._by_prompt()
             return False
-        if self._tries_left:
-            if self._asked is not None and not self._native:
-                # An answer without a call does not fit what was asked for: the backend ignores it in silence.
-                self._memory.refuse(self._request.model, self._asked.kind)
-                self._ask()
+        if todo is Next.AGAIN:
             wish = self._format.render_choice(self._request.tools.tools, choice) if not self._native else _CALL_NOW
             self._again(text, f"That answer holds no tool call that can be read. {wish}")
             return False
@@ -556,7 +520,7 @@ class Exchange:
             stream_arguments=settings.stream_arguments,
             # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
             # then, and half a call more is of no use to anybody.
-            hold_later=chat.choice.must_call and self._asked is not None,
+            hold_later=chat.choice.must_call and self._attempts.is_constrained,
             malformed=settings.malformed_arguments,
             reasoning_field=settings.reasoning_field,
             max_arguments_bytes=settings.max_arguments_bytes,

@@ -58,6 +58,7 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
 Op = Content | Thought | Opened | Arguments
 
 _CUT = frozenset({"length", "content_filter"})
+_CALLED = frozenset({"tool_calls", "function_call"})
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
 
 
@@ -127,12 +128,13 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message.
 
     `calls`: those that have begun. `stopped`: nothing that the model writes from here on is wanted. `fault`: why the
-    answer must not go on, the operations before it are still good; then it is stopped too.
+    answer must not go on, the operations before it are still good; then it is stopped too. `cut`: the answer ended at
+    its limit of tokens. `lost`: the backend says that there was a call, and none came.
     """
 
     __slots__ = (
         "_call", "_ended", "_held", "_held_size", "_native", "_own", "_parser", "_policy", "_read", "_refused",
-        "_stops", "_straight", "_waiting", "calls", "fault", "stopped", "warnings",
+        "_stops", "_straight", "_waiting", "calls", "cut", "fault", "lost", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, parser: StreamParser, policy: AnswerPolicy, native: NativeCalls | None = None) -> None:
@@ -150,7 +152,7 @@ class ChoiceAnswer:
         self._own = False  # the open call is the backend's own
         self._waiting: list[Event] = []  # of the other source of calls, while a call is open
         self.calls = 0
-        self.stopped = False
+        self.stopped = self.cut = self.lost = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
 
@@ -239,6 +241,8 @@ class ChoiceAnswer:
             ops += self._take(events, own=False)
             self._flush_stops(ops)
             ops += self._take(own, own=True)
+            self.cut = reason in _CUT
+            self.lost = not self.calls and reason in _CALLED and not self.stopped
         self._ended = True
         if self._held and not self._policy.hold_prose:
             # Prose is dropped beside calls, and there were none.

@@ -24,26 +24,34 @@ _REMEMBERED = 512
 
 
 class Memory:
-    """What backends refused, by model. Lives as long as the middleware and is shared by its requests."""
+    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._refused: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._clock = clock
 
     def refuse(self, model: str, field: str) -> None:
         """The backend refused `field` for `model`."""
-        self._refused[(model, field)] = self._clock() + _REMEMBERED_SECONDS
-        self._refused.move_to_end((model, field))
-        while len(self._refused) > _REMEMBERED:
-            self._refused.popitem(last=False)
+        self.note(model, f"no {field}")
 
     def refuses(self, model: str, field: str) -> bool:
         """Whether it is known to."""
-        until = self._refused.get((model, field))
+        return self.knows(model, f"no {field}")
+
+    def note(self, model: str, fact: str) -> None:
+        """Remember something of a model."""
+        self._known[(model, fact)] = self._clock() + _REMEMBERED_SECONDS
+        self._known.move_to_end((model, fact))
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def knows(self, model: str, fact: str) -> bool:
+        """Whether it is remembered."""
+        until = self._known.get((model, fact))
         if until is None:
             return False
         if until < self._clock():
-            del self._refused[(model, field)]
+            del self._known[(model, fact)]
             return False
         return True
 

@@ -148,6 +148,16 @@ class StreamRewriter:
         return not own and any(answer.calls for answer in answers)
 
     @property
+    def cut(self) -> bool:
+        """Whether a choice ended at its limit of tokens."""
+        return any(choice.answer.cut for choice in self._choices.values())
+
+    @property
+    def lost(self) -> bool:
+        """Whether the backend says that there was a call, and none came."""
+        return any(choice.answer.lost for choice in self._choices.values())
+
+    @property
     def warnings(self) -> list[str]:
         """What the checks let pass."""
         return [warning for choice in self._choices.values() for warning in choice.answer.warnings]

@@ -182,6 +182,12 @@ class UsageMeter:
             return bool(one.backend["completion_tokens"] >= limit)
         return sum(written.estimate() for written in one.texts.values()) >= limit * _NEAR
 
+    @property
+    def prompt_tokens(self) -> int | None:
+        """How long this try's prompt was, by the backend's own count."""
+        tokens = None if self._try.backend is None else self._try.backend.get("prompt_tokens")
+        return tokens if isinstance(tokens, int) else None
+
     def next_try(self) -> None:
         """This try is over and another one follows."""
         self._tries.append(self._try)

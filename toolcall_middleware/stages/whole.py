@@ -23,7 +23,8 @@ _ASSISTANT = openai.raw("assistant")
 class WholeAnswer:
     """A rewritten answer. `satisfied`: every choice has a call. `text` is what was written instead of one.
 
-    read_markup: calls were read from text, and none was the backend's own. warnings: what the checks let pass.
+    read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
+    what the checks let pass.
     """
 
     body: bytes
@@ -31,6 +32,8 @@ class WholeAnswer:
     satisfied: bool
     text: str
     read_markup: bool = False
+    cut: bool = False
+    lost: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -93,6 +96,8 @@ def rewrite_whole(
         text="\n".join(held for answer in answers if (held := answer.held_text)),
         read_markup=any(answer.calls for answer in answers)
         and not any(answer.native is not None and answer.native.seen for answer in answers),
+        cut=any(answer.cut for answer in answers),
+        lost=any(answer.lost for answer in answers),
         warnings=tuple(warning for answer in answers for warning in answer.warnings),
     )
 
