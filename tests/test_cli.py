@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -208,6 +209,64 @@ def test_config_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert list(rows) == list(OPTIONS)
     assert rows["api_keys"] == {"value": "(hidden)", "source": "environment TOOLCALL_API_KEYS"}
     assert rows["max_tools"] == {"value": "128", "source": "default"}
+
+
+TENANTS = """
+[default]
+max_tools = 20
+[tenants.team]
+profile = "gateway"
+rate_limit = "5/minute"
+"""
+
+
+def test_config_tells_where_each_value_came_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Default, profile, environment, file, tenant, request."""
+    file = tmp_path / "tenants.toml"
+    file.write_text(TENANTS)
+    monkeypatch.setenv("TOOLCALL_TENANTS_FILE", str(file))
+    monkeypatch.setenv("TOOLCALL_RETRIES", "2")
+    body = tmp_path / "body.json"
+    body.write_text(
+        '{"model": "m", "toolcall": {"max_tool_calls": 3}, "request_options": {"validate_tool_arguments": true}}'
+    )
+    assert cli.main(["config", "--json", "--tenant", "team", "--request", str(body)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["mode"] == {"value": "prompt", "source": "default"}
+    assert rows["max_schema_depth"] == {"value": "5", "source": "profile gateway"}
+    assert rows["retries"] == {"value": "2", "source": "environment TOOLCALL_RETRIES"}
+    assert rows["max_tools"] == {"value": "20", "source": f"file {file}"}
+    assert rows["rate_limit"] == {"value": "5/minute", "source": f"tenant team ({file})"}
+    assert rows["max_tool_calls"] == {"value": "3", "source": "request"}
+    assert rows["validate_arguments"] == {"value": "error", "source": "request"}
+    assert rows["stream_arguments"] == {"value": "false", "source": "implied by validate_arguments=error"}
+    assert cli.main(["config", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["max_tools"]["value"] == "20"
+    assert rows["rate_limit"] == {"value": "none", "source": "default"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--tenant", "nobody"], "tenants.toml has no such tenant; known: team."),
+        (["--request", "{body}"], "toolcall.max_tools: none would loosen what is set here, 20."),
+        (["--request", "nowhere.json"], "nowhere.json"),
+    ],
+)
+def test_config_says_what_cannot_be(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "tenants.toml").write_text(TENANTS)
+    (tmp_path / "body.json").write_text('{"toolcall": {"max_tools": null}}')
+    monkeypatch.setenv("TOOLCALL_TENANTS_FILE", str(tmp_path / "tenants.toml"))
+    assert cli.main(["config", *(text.format(body=tmp_path / "body.json") for text in arguments)]) == 2
+    assert says in capsys.readouterr().err
+    monkeypatch.delenv("TOOLCALL_TENANTS_FILE")
+    assert cli.main(["config", "--tenant", "team"]) == 2
+    assert "there is no tenants_file" in capsys.readouterr().err
 
 
 def test_formats_lists_each_with_a_sample(capsys: pytest.CaptureFixture[str]) -> None:

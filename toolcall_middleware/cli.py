@@ -7,10 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .errors import FormatError, SettingsError
+from .errors import FormatError, SettingsError, ToolCallError
 from .model import ToolCall
 from .settings import ENV_PREFIX, OPTIONS, Settings
 
@@ -71,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
 
     config = commands.add_parser("config", help="print the settings and where each came from")
     config.set_defaults(command=_config)
+    config.add_argument("--tenant", metavar="NAME", help="as they are for a tenant of the tenants_file")
+    config.add_argument("--request", metavar="FILE", help="as they are for this request, a JSON body; - is stdin")
     config.add_argument("--json", action="store_true", help="as JSON")
 
     formats = commands.add_parser("formats", help="list the formats, each with a sample call")
@@ -219,7 +222,12 @@ def _upstream(settings: Settings) -> str:
 
 
 def _config(args: argparse.Namespace) -> int:
-    rows = Settings.from_env().explain()
+    settings = Settings.from_env()
+    if settings.tenants_file is not None or args.tenant is not None:
+        settings = _of_tenant(settings, args.tenant)
+    if args.request is not None:
+        settings = _of_request(settings, args.request)
+    rows = settings.explain()
     if args.json:
         _print_json({name: {"value": value, "source": source} for name, value, source in rows})
         return 0
@@ -227,6 +235,32 @@ def _config(args: argparse.Namespace) -> int:
     for name, value, source in rows:
         print(f"{name:{names}}  {value:{values}}  {source}")
     return 0
+
+
+def _of_tenant(settings: Settings, name: str | None) -> Settings:
+    """What holds for a tenant, or for who is in no table of the file."""
+    from .hosts.tenancy import Tenancy
+
+    if settings.tenants_file is None:
+        raise SettingsError(f"--tenant {name}: there is no tenants_file.")
+    tenants = Tenancy(settings).tenants
+    if name is None:
+        return tenants.default
+    if name not in tenants.by_name:
+        known = ", ".join(sorted(tenants.by_name)) or "none"
+        raise SettingsError(f"--tenant {name}: {settings.tenants_file} has no such tenant; known: {known}.")
+    return tenants.by_name[name]
+
+
+def _of_request(settings: Settings, file: str) -> Settings:
+    """What holds for a request, with what its body changes."""
+    from .stages.validate import overrides_of
+
+    try:
+        body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return settings.layer(overrides_of(body, settings), "request")
+    except (OSError, ToolCallError) as error:
+        raise SettingsError(f"--request {file}: {error}") from None
 
 
 def _formats(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
+from toolcall_middleware.hosts import rates
 from toolcall_middleware.hosts.tenancy import TENANT_KEY
 
 from ..fakes import TextBackend
@@ -20,6 +21,11 @@ from .rated_app import app as rated_app
 from .rated_app import model
 
 TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_memory() -> None:
+    rates._memory.clear()
 
 
 def ask(calls: int, *, stream: bool = False, **fields: Any) -> bytes:
@@ -104,6 +110,14 @@ async def test_another_header_can_tell_tenants_apart() -> None:
         return (await Client(body, headers=headers).run_with_others(app)).status
 
     assert [await team(b"a"), await team(b"b"), await team(b"a")] == [200, 200, 429]
+
+
+async def test_middlewares_of_one_process_share_its_memory() -> None:
+    """As those of several upstreams do, so that no tenant has a budget for each."""
+    assert (await post(limited("2/hour"), ask(2))).status == 200
+    refused = await post(limited("2/hour"), ask(1))
+    assert refused.status == 429
+    assert refused.scope["toolcall.refused"] == "rate_limit_exceeded"
 
 
 async def test_a_window_ends() -> None:

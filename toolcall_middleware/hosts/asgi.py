@@ -118,6 +118,8 @@ class ToolCallMiddleware:
                     budget = await self._limiter().admit(tenant.key, settings.rate_limit)
                     send = budget.sender(send, lambda: exchange.calls_left)
         except ToolCallError as error:
+            # Who chooses among backends must not take this for a backend's refusal.
+            scope["toolcall.refused"] = error.code
             await _answer_error(send, error)
             return
         if rewritten is None:

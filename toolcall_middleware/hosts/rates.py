@@ -34,7 +34,17 @@ def require_limits(storage: str) -> None:
     _limiter(storage)
 
 
+_memory: list[FixedWindowRateLimiter] = []
+"""What `memory://` means: the memory of this process, which several middlewares (one an upstream) have in common."""
+
+
+def _is_memory(storage: str) -> bool:
+    return storage.removeprefix("async+").startswith("memory")
+
+
 def _limiter(storage: str) -> FixedWindowRateLimiter:
+    if _memory and _is_memory(storage):
+        return _memory[0]
     try:
         from limits.aio.strategies import FixedWindowRateLimiter
         from limits.errors import ConfigurationError
@@ -59,7 +69,10 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
             "retry": Retry(NoBackoff(), 0),
         }
     try:
-        return FixedWindowRateLimiter(storage_from_string(f"async+{uri}", **options))
+        limiter = FixedWindowRateLimiter(storage_from_string(f"async+{uri}", **options))
+        if _is_memory(storage):
+            _memory.append(limiter)
+        return limiter  # noqa: TRY300 - what may raise stands above
     except (ConfigurationError, ValueError) as error:
         raise SettingsError(f"rate_limit_storage: {hide_login(str(error))}") from None
 
@@ -72,8 +85,8 @@ class RateLimiter:
     def __init__(self, storage: str, failure: str) -> None:
         self._storage = storage
         self._failure = failure
-        self._shared = storage.removeprefix("async+").startswith("memory")
         self._first: FixedWindowRateLimiter | None = _limiter(storage)
+        self._memory = _is_memory(storage)
         # Connections belong to an event loop, and a process may run several.
         self._limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, FixedWindowRateLimiter] = (
             weakref.WeakKeyDictionary()
@@ -82,8 +95,8 @@ class RateLimiter:
 
     @property
     def _here(self) -> FixedWindowRateLimiter:
-        if self._shared and self._first is not None:
-            return self._first
+        if self._memory:
+            return _limiter(self._storage)
         loop = asyncio.get_running_loop()
         limiter = self._limiters.get(loop)
         if limiter is None:

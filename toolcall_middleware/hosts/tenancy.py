@@ -42,6 +42,11 @@ class Tenancy:
             self._tenants = self._read(self._path)
 
     @property
+    def tenants(self) -> Tenants:
+        """Those of the file, as it was last read."""
+        return self._tenants
+
+    @property
     def limits_rates(self) -> bool:
         """Whether anybody's rate is limited."""
         return _limits_rates(self._tenants)

@@ -109,6 +109,12 @@ def read_request(body: bytes, settings: Settings) -> ChatRequest | UsageOnly | N
     return _Reader(fields, settings, overrides).read()
 
 
+def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
+    """The settings that a request changes for itself, by name. Raises ToolCallError as `read_request` does."""
+    fields = _read_fields(body)
+    return read_overrides(fields.pop("toolcall", None), fields.pop("request_options", None), settings)
+
+
 def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
     """Whether the body offers tools or holds calls; or only asks for usage."""
     if settings.mode == "off":
