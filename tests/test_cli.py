@@ -23,6 +23,7 @@ import toolcall_middleware
 from toolcall_middleware import cli
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import OPTIONS
+from toolcall_middleware.wire.capabilities import FEATURES
 
 PATIENCE = 20.0
 
@@ -102,6 +103,14 @@ def test_options_win_over_variables(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     line = capsys.readouterr().err
     assert "-> http://***@variable.example/v1, mode=prompt format=json" in line
     assert "hunter2" not in line
+
+
+@pytest.mark.usefixtures("started")
+def test_another_api_needs_no_address_and_has_its_own_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve", "--set", "upstream_api=anthropic"]) == 0
+    assert "-> https://api.anthropic.com, mode=native format=auto" in capsys.readouterr().err
+    assert cli.main(["serve", "--set", "upstream_api=anthropic", "--mode", "prompt"]) == 0
+    assert "mode=prompt" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("started")
@@ -298,7 +307,20 @@ def test_a_format_of_another_package_is_told_apart(
     monkeypatch.setattr(registry, "names", lambda: ["foreign"])
     monkeypatch.setattr(registry, "get", lambda _name: Foreign())
     assert cli.main(["formats"]) == 0
-    assert capsys.readouterr().out == "foreign (somebody.formats)\n    CALL get_weather\n\n"
+    assert capsys.readouterr().out.startswith("foreign (somebody.formats)\n    CALL get_weather\n\nupstream_api=")
+
+
+def test_formats_also_says_what_the_providers_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["formats", "--providers"]) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"upstream_api=anthropic\n    tools +yes\n", table)
+    assert re.search(r"upstream_api=google\n    tools +yes ", table)
+    assert cli.main(["formats"]) == 0
+    assert capsys.readouterr().out.endswith(table)
+    assert cli.main(["formats", "--providers", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["anthropic"]["n"] == {"support": "refused", "note": "but for n=1"}
+    assert rows["anthropic"].keys() == set(FEATURES)
 
 
 def test_the_demo_gets_its_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

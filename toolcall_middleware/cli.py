@@ -76,8 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--request", metavar="FILE", help="as they are for this request, a JSON body; - is stdin")
     config.add_argument("--json", action="store_true", help="as JSON")
 
-    formats = commands.add_parser("formats", help="list the formats, each with a sample call")
+    formats = commands.add_parser(
+        "formats", help="list the formats, each with a sample call, and what the other APIs behind the proxy can do"
+    )
     formats.set_defaults(command=_formats)
+    formats.add_argument("--providers", action="store_true", help="only the other APIs")
     formats.add_argument("--json", action="store_true", help="as JSON")
 
     replay = commands.add_parser("replay", help="read a captured answer offline and print what a client would get")
@@ -264,6 +267,8 @@ def _of_request(settings: Settings, file: str) -> Settings:
 
 
 def _formats(args: argparse.Namespace) -> int:
+    if args.providers:
+        return _providers(args)
     from .formats import registry
 
     rows: list[dict[str, str]] = []
@@ -278,6 +283,28 @@ def _formats(args: argparse.Namespace) -> int:
     for row in rows:
         print(f"{row['name']} ({row['source']})")
         print("\n".join(f"    {line}" for line in row["sample"].strip("\n").split("\n")))
+        print()
+    return _providers(args)
+
+
+def _providers(args: argparse.Namespace) -> int:
+    """What of OpenAI's API each `upstream_api` can do."""
+    from .hosts.providers import PROVIDERS
+
+    tables = {name: provider.capabilities for name, provider in sorted(PROVIDERS.items())}
+    if args.json:
+        _print_json(
+            {
+                name: {feature: {"support": row.support.value, "note": row.note} for feature, row in table.items()}
+                for name, table in tables.items()
+            }
+        )
+        return 0
+    for name, table in tables.items():
+        print(f"upstream_api={name}")
+        width, how = max(map(len, table)), max(len(row.support.value) for row in table.values())
+        for feature, row in table.items():
+            print(f"    {feature:{width}}  {row.support.value:{how}}  {row.note}".rstrip())
         print()
     return 0
 

@@ -12,7 +12,10 @@ from starlette.types import ASGIApp
 from ..errors import SettingsError
 from ..settings import Settings
 from ..wire.anthropic import AnthropicTranslation
+from ..wire.anthropic_capabilities import CAPABILITIES as ANTHROPIC
+from ..wire.capabilities import Capabilities
 from ..wire.google import GoogleTranslation
+from ..wire.google_capabilities import CAPABILITIES as GOOGLE
 from ..wire.translation import Translation
 from .proxy import Forwarder, Limits
 from .translator import Translator
@@ -31,6 +34,7 @@ class Provider:
     version: str
     key_header: str
     make: Callable[[Settings], Translation]
+    capabilities: Capabilities
     headers: Mapping[str, str] = field(default_factory=dict)
     mode: str = "native"
 
@@ -55,12 +59,14 @@ PROVIDERS: Mapping[str, Provider] = {
         # API do not know it.
         headers={"anthropic-version": "2023-06-01"},
         make=_anthropic,
+        capabilities=ANTHROPIC,
     ),
     "google": Provider(
         url="https://generativelanguage.googleapis.com",
         version="/v1beta",
         key_header="x-goog-api-key",
         make=_google,
+        capabilities=GOOGLE,
     ),
 }
 
