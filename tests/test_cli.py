@@ -148,7 +148,6 @@ def test_an_open_door_is_warned_of(
         (["--upstream", "http://up/v1", "--set", "cls=1"], "cls is not a setting"),
         (["--upstream", "http://up/v1", "--set", "retries"], "--set retries: write NAME=VALUE"),
         (["--upstream", "http://up/v1", "--set", "upstream_key=hunter2 x"], "upstream_key: (hidden) is not allowed"),
-        (["--upstream", "http://up/v1", "--set", "upstream_api=google"], "upstream_api=google is not supported"),
     ],
 )
 def test_a_mistake_is_exit_code_2_and_one_line(
