@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
-from . import chunks, growth, held, imports, report, requests
+from . import chunks, growth, held, hostile, imports, report, requests
 from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[..., Table]] = {
     "delay": held.run,
     "first-call": held.first_call,
     "requests": requests.run,
+    "hostile": hostile.run,
     "import": imports.run,
 }
 

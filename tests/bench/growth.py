@@ -68,7 +68,7 @@ _CASES: list[tuple[str, Make, str, str, dict[str, Any]]] = [
 ]
 
 
-def _wrapper(format_name: str, options: dict[str, Any]) -> Callable[[App], App]:
+def wrapper(format_name: str, options: dict[str, Any]) -> Callable[[App], App]:
     return lambda app: ToolCallMiddleware(app, format=format_name, **options)
 
 
@@ -76,7 +76,7 @@ def run(*, smoke: bool) -> Table:
     size = 8_000 if smoke else 1_000_000
     table = Table(f"Growth: {size // 1000} kB in 4-character chunks", ("seconds", "x half the size"))
     for name, make, style, format_name, options in _CASES:
-        app_of = _wrapper(format_name, options)
+        app_of = wrapper(format_name, options)
         half, whole = float("inf"), float("inf")
         for _ in range(1 if smoke else 3):
             half = min(half, _seconds(app_of, make, style, size // 2))
@@ -90,7 +90,7 @@ def memory(*, smoke: bool) -> Table:
     table = Table(f"Memory: peak during {size // 1000} kB, over a no-op wrapper", ("kB", "x the arguments"))
     for name, make, style, format_name, options in _CASES:
         bare = _peak(measure.NoOp, make, style, size)
-        peak = _peak(_wrapper(format_name, options), make, style, size)
+        peak = _peak(wrapper(format_name, options), make, style, size)
         table.add(name, f"{(peak - bare) / 1000:.0f}", f"{(peak - bare) / size:.2f}", "< 3")
     table.add("a stream that stands open in prose", f"{_open_streams(4 if smoke else 200):.1f}", "", "< 64")
     return table
