@@ -154,6 +154,130 @@ def test_ends_that_are_faults_are_told_apart(reason: str, code: str, status: int
     assert reason in made[-1]["error"]["message"]
 
 
+def test_a_call_beside_a_fault_never_leaves() -> None:
+    one = answer(text("So"), call("f", x=1), reason="MALFORMED_FUNCTION_CALL")
+    made = chunks(streamed(events(one)))
+    assert not any("tool_calls" in choice["delta"] for chunk in made for choice in chunk.get("choices", ()))
+    assert made[-1]["error"]["code"] == "malformed_tool_arguments"
+
+
+# As the API's reference and its users show them, with what they leave out left out.
+DOCUMENTED: list[tuple[dict[str, Any], str | None, list[str], str]] = [
+    # ai.google.dev/gemini-api/docs/function-calling: one call, without an id
+    (
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "parts": [
+                            {"functionCall": {"name": "get_current_temperature", "args": {"location": "London"}}}
+                        ],
+                        "role": "model",
+                    },
+                    "finishReason": "STOP",
+                    "avgLogprobs": -0.02,
+                }
+            ],
+            "usageMetadata": {
+                "promptTokenCount": 62,
+                "candidatesTokenCount": 8,
+                "totalTokenCount": 70,
+                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 62}],
+            },
+            "modelVersion": "gemini-2.5-flash",
+        },
+        None,
+        ["get_current_temperature"],
+        "tool_calls",
+    ),
+    # /thought-signatures: of parallel calls the first is signed; calls of newer models have ids
+    (
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {
+                                "functionCall": {"name": "check_flight", "args": {"flight": "AA100"}, "id": "8f2b1a3c"},
+                                "thoughtSignature": "QUJDRA==",
+                            },
+                            {"functionCall": {"name": "book_taxi", "args": {"time": "10 AM"}, "id": "c0ffee42"}},
+                        ],
+                    },
+                    "finishReason": "STOP",
+                    "index": 0,
+                    "finishMessage": "Model generated function call(s).",
+                }
+            ],
+            "responseId": "Il0taoSYJ5Cez7",
+        },
+        None,
+        ["check_flight", "book_taxi"],
+        "tool_calls",
+    ),
+    # a thought summary, and a signature with the answer's last part
+    (
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {"text": "**Counting**\n", "thought": True},
+                            {"text": "1+1 equals 2.", "thoughtSignature": "EjQKMgEM"},
+                        ],
+                    },
+                    "finishReason": "STOP",
+                    "safetyRatings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "NEGLIGIBLE"}],
+                    "citationMetadata": {"citationSources": [{"startIndex": 1, "endIndex": 2, "uri": "https://x.y"}]},
+                }
+            ]
+        },
+        "1+1 equals 2.",
+        [],
+        "stop",
+    ),
+    # the limit was spent on thinking: a candidate without parts
+    (
+        {
+            "candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS", "index": 0}],
+            "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 108, "thoughtsTokenCount": 99},
+        },
+        "",
+        [],
+        "length",
+    ),
+    (
+        {
+            "candidates": [
+                {
+                    "finishReason": "SAFETY",
+                    "index": 0,
+                    "safetyRatings": [
+                        {"category": "HARM_CATEGORY_DANGEROUS_CONTENT", "probability": "HIGH", "blocked": True}
+                    ],
+                }
+            ]
+        },
+        "",
+        [],
+        "content_filter",
+    ),
+]
+
+
+@pytest.mark.parametrize(("recorded", "content", "names", "reason"), DOCUMENTED)
+def test_documented_answers(recorded: Any, content: str | None, names: list[str], reason: str) -> None:
+    data = json.dumps(recorded).encode()
+    choice = json.loads(begun().whole(200, data)[1])["choices"][0]
+    assert choice["message"]["content"] == content
+    assert [one["function"]["name"] for one in choice["message"].get("tool_calls", ())] == names
+    assert choice["finish_reason"] == reason
+    text_, _, calls, reasons = folded(streamed(b"data: " + data + b"\r\n\r\n"))
+    assert (text_, [one[0] for one in calls], reasons) == (content or "", names, [reason])
+
+
 def test_a_prompt_that_is_blocked_is_a_filtered_answer() -> None:
     feedback = types.GenerateContentResponsePromptFeedback(
         block_reason=types.BlockedReason.SAFETY, block_reason_message="No."

@@ -104,7 +104,8 @@ class Stream:
                 delta["extra_content"] = {"google": {"thought_signature": read.signature}}
             out.append(_chunk(head, index, delta))
             delta = {}
-        for call in read.calls:
+        # A call beside a fault is not the model's word.
+        for call in read.calls if read.fault is None else ():
             function = call["function"]
             opened = {**call, "function": {**function, "arguments": ""}}
             out.append(_chunk(head, index, {**delta, "tool_calls": [opened]}))
