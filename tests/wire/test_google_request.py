@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.wire import google_request
 from toolcall_middleware.wire.google import GoogleTranslation
 from toolcall_middleware.wire.google_contents import NO_SIGNATURE
 from toolcall_middleware.wire.translation import TranslatedRequest
@@ -472,3 +473,16 @@ def test_models() -> None:
     assert json.loads(one.whole(200, b'{"name": "models/gemini-x"}')[1])["id"] == "gemini-x"
     with pytest.raises(ToolCallError):
         GoogleTranslation().models("../secrets")
+
+
+def test_the_same_tools_are_translated_once() -> None:
+    """Agents send them at every turn; a list of fifty costs as much as the rest of a hundred requests."""
+    tools = [tool(f"f{number}", **{f"p{at}": {"type": ["string", "null"]} for at in range(9)}) for number in range(50)]
+    first = translated(tools=tools).body
+    before = google_request._kept.cache_info().hits
+    assert translated(tools=tools).body == first
+    assert google_request._kept.cache_info().hits == before + 1
+    assert translated(tools=[]).body == translated().body
+    refused("invalid_request", "tools", tools={"a": 1})
+    refused("tool_schema_incompatible", "tools[0].function.name", tools=[tool("4")])
+    refused("tool_schema_incompatible", "tools[0].function.name", tools=[tool("4")])

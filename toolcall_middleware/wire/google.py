@@ -34,10 +34,10 @@ class GoogleTranslation:
 
     def request(self, body: bytes, /) -> TranslatedRequest:
         """The client's chat completion. Raises ToolCallError."""
-        fields = openai.read_value(body)
-        if not isinstance(fields, dict):
+        raw = openai.read_object(body)
+        if raw is None:
             raise ToolCallError("invalid_json", "The request's body must be a JSON object.")
-        request = translate(fields)
+        request, fields = translate(raw)
         self._model = str(fields["model"])
         self.stream = fields.get("stream") is True
         if self.stream:

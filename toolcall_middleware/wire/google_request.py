@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _OLD = re.compile(r"gemini-(?:1|2)(?![0-9])")
 _BUDGETED = re.compile(r"gemini-2\.5(?![0-9])")
 _MAX_STOPS = 5
+_MAX_KEPT = 256 << 10  # bytes of a list of tools whose translation is kept
 
 # Google's own OpenAI layer uses these for models that take a number of tokens (ai.google.dev/gemini-api/docs/openai).
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
@@ -69,20 +71,24 @@ def wants_signatures(model: str) -> bool:
     return "gemini" in model and _OLD.search(model) is None
 
 
-def translate(fields: Mapping[str, Any]) -> TranslatedRequest:
-    """The request for the API. Raises ToolCallError for what the API cannot express."""
+def translate(raw: openai.Fields) -> tuple[TranslatedRequest, dict[str, Any]]:
+    """The request for the API, and the client's fields without the tools.
+
+    Raises ToolCallError for what the API cannot express.
+    """
+    tools_raw = bytes(raw.get("tools", openai.NULL))
+    fields = {name: openai.read_value(value) for name, value in raw.items() if name != "tools"}
     model = model_path(fields.get("model"))
     for name, asked, advice in _LACKING:
         if asked(fields.get(name)):
             raise _refusal(f"Google's API has nothing for '{name}'. {advice}", name)
     body = contents_of(fields.get("messages"), sign=wants_signatures(model))
-    allowance = Allowance()
-    tools, choice = _tools(fields, allowance)
+    tools, choice = _tools(tools_raw, fields.get("tool_choice"))
     if tools:
         body["tools"] = [{"functionDeclarations": tools}]
         if choice:
             body["toolConfig"] = {"functionCallingConfig": choice}
-    config = _config(fields, model, allowance)
+    config = _config(fields, model)
     google = _own_fields(fields)
     if isinstance(thinking := google.get("thinking_config"), dict):
         config["thinkingConfig"] = {_THINKING.get(name, name): value for name, value in thinking.items()}
@@ -93,9 +99,8 @@ def translate(fields: Mapping[str, Any]) -> TranslatedRequest:
             body[own] = google[name]
     stream = fields.get("stream") is True
     method = "streamGenerateContent" if stream else "generateContent"
-    return TranslatedRequest(
-        path=f"/v1beta/{model}:{method}", body=openai.encode(body), query=b"alt=sse" if stream else b""
-    )
+    path, query = f"/v1beta/{model}:{method}", b"alt=sse" if stream else b""
+    return TranslatedRequest(path=path, body=openai.encode(body), query=query), fields
 
 
 def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,16 +113,12 @@ def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 # -- tools ---------------------------------------------------------------------------------------------------------
 
 
-def _tools(fields: Mapping[str, Any], allowance: Allowance) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+def _tools(raw: bytes, tool_choice: Any) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """The declarations and the functionCallingConfig."""
-    tools = fields.get("tools")
-    if not isinstance(tools, list) or not tools:
+    declared = _declared(raw) if len(raw) > _MAX_KEPT else _kept(raw)
+    if not declared:
         return [], None
-    declared: dict[str, dict[str, Any]] = {}
-    for index, tool in enumerate(tools):
-        declaration = _declaration(tool, f"tools[{index}]", allowance)
-        declared[declaration["name"]] = declaration
-    match fields.get("tool_choice"):
+    match tool_choice:
         case None | "auto":
             return list(declared.values()), None
         case "none":
@@ -136,6 +137,23 @@ def _tools(fields: Mapping[str, Any], allowance: Allowance) -> tuple[list[dict[s
             name = _chosen(choice, declared)
             return list(declared.values()), {"mode": "ANY", "allowedFunctionNames": [name]}
     raise _refusal("'tool_choice' must be 'none', 'auto', 'required' or an object that names a tool.", "tool_choice")
+
+
+def _declared(raw: bytes) -> Mapping[str, dict[str, Any]]:
+    """The declarations by name. They share an allowance."""
+    tools = openai.read_value(raw)
+    if tools is not None and not isinstance(tools, list):
+        raise _refusal("'tools' must be an array.", "tools")
+    allowance = Allowance()
+    declared: dict[str, dict[str, Any]] = {}
+    for index, tool in enumerate(tools or ()):
+        declaration = _declaration(tool, f"tools[{index}]", allowance)
+        declared[declaration["name"]] = declaration
+    return declared
+
+
+# Agents send the same tools at every turn; nobody changes what is kept.
+_kept = lru_cache(maxsize=64)(_declared)
 
 
 def _chosen(entry: Any, declared: Mapping[str, Any]) -> str:
@@ -178,7 +196,7 @@ def _declaration(tool: Any, param: str, allowance: Allowance) -> dict[str, Any]:
 # -- the generation config -----------------------------------------------------------------------------------------
 
 
-def _config(fields: Mapping[str, Any], model: str, allowance: Allowance) -> dict[str, Any]:
+def _config(fields: Mapping[str, Any], model: str) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for name, own in _NUMBERS.items():
         value = fields.get(name)
@@ -201,7 +219,7 @@ def _config(fields: Mapping[str, Any], model: str, allowance: Allowance) -> dict
         if len(stops) > _MAX_STOPS:
             raise _refusal(f"Google's API takes at most {_MAX_STOPS} stop strings, got {len(stops)}.", "stop")
         config["stopSequences"] = stops
-    config |= _response_format(fields.get("response_format"), allowance)
+    config |= _response_format(fields.get("response_format"))
     if thinking := _thinking(fields, model):
         config["thinkingConfig"] = thinking
     return config
@@ -216,7 +234,7 @@ def _whole(fields: Mapping[str, Any], name: str, *, least: int | None = 1) -> in
     return value
 
 
-def _response_format(value: Any, allowance: Allowance) -> dict[str, Any]:
+def _response_format(value: Any) -> dict[str, Any]:
     match value:
         case None | {"type": "text"}:
             return {}
@@ -224,7 +242,7 @@ def _response_format(value: Any, allowance: Allowance) -> dict[str, Any]:
             return {"responseMimeType": "application/json"}
         case {"type": "json_schema", "json_schema": dict() as inner}:
             schema = inner.get("schema")
-            written = {} if schema is None else response_schema_of(schema, _SCHEMA, allowance)
+            written = {} if schema is None else response_schema_of(schema, _SCHEMA, Allowance())
             return {"responseMimeType": "application/json", **written}
     raise _refusal("'response_format' must be of type 'text', 'json_object' or 'json_schema'.", "response_format")
 
