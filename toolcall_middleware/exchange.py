@@ -38,7 +38,7 @@ from .stages.guard import check_request
 from .stages.native import NativeCalls
 from .stages.order import admits
 from .stages.results import for_backend, result_warnings
-from .stages.rewrite import StreamRewriter
+from .stages.rewrite import Hold, StreamRewriter
 from .stages.tally import Tally, meter_for, model_of
 from .stages.usage import UsageMeter
 from .stages.usage_tap import UsageTap
@@ -269,13 +269,24 @@ class Exchange:
             self._usage,
             include_usage=chat.include_usage,
             choices=chat.n,
-            hold=chat.choice.must_call or settings.validate_arguments == "retry",
-            until_end=not chat.choice.must_call,
+            hold=self._hold,
             legacy=chat.legacy,
             as_object=settings.arguments_as_object,
             reasoning_field=settings.reasoning_field,
             max_bytes=settings.max_response_bytes,
         )
+
+    @property
+    def _hold(self) -> Hold:
+        """What the client's stream has to wait for."""
+        settings = self._settings
+        if self._request.choice.must_call:
+            return Hold.CALL
+        if settings.validate_arguments == "retry":
+            return Hold.END
+        policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
+        strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
+        return Hold.SPEECH if strict else Hold.NOTHING
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend's stream; what leaves for the client."""

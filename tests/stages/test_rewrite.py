@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.stages.answer import AnswerPolicy, ChoiceAnswer
-from toolcall_middleware.stages.rewrite import StreamRewriter
+from toolcall_middleware.stages.rewrite import Hold, StreamRewriter
 from toolcall_middleware.stages.usage import UsageMeter
 
 from ..stream_rules import Answered, check_stream
@@ -503,7 +503,7 @@ def test_a_stop_string_ends_the_stream() -> None:
 
 
 def test_nothing_leaves_before_the_call_that_was_asked_for() -> None:
-    made = rewriter(hold=True, policy={"hold_prose": True})
+    made = rewriter(hold=Hold.CALL, policy={"hold_prose": True})
     assert made.feed(stream(b": ping".decode(), role(), *says("Hi "), done=False)) == b""
     out = made.feed(stream(*says("[f|{"), done=False))
     assert out
@@ -514,7 +514,7 @@ def test_nothing_leaves_before_the_call_that_was_asked_for() -> None:
 
 
 def test_nothing_leaves_when_the_call_does_not_come() -> None:
-    made = rewriter(hold=True, policy={"hold_prose": True})
+    made = rewriter(hold=Hold.CALL, policy={"hold_prose": True})
     assert made.feed(stream(role(), *says("no"), FINISH)) == b""
     assert made.finish() == b""
     assert not made.satisfied
@@ -522,20 +522,20 @@ def test_nothing_leaves_when_the_call_does_not_come() -> None:
 
 
 def test_nothing_leaves_until_each_choice_has_its_call() -> None:
-    made = rewriter(hold=True, choices=2, policy={"hold_prose": True})
+    made = rewriter(hold=Hold.CALL, choices=2, policy={"hold_prose": True})
     assert made.feed(stream(role(), *says("[f|{}]"), done=False)) == b""
     assert made.feed(stream(chunk({"role": "assistant", "content": "x"}, index=1), done=False)) == b""
     assert made.feed(stream(*says("[g|{}]", index=1), done=False))
 
 
 def test_a_backend_that_gives_one_choice_of_two_is_not_held_for_ever() -> None:
-    made = rewriter(hold=True, choices=2, policy={"hold_prose": True})
+    made = rewriter(hold=Hold.CALL, choices=2, policy={"hold_prose": True})
     assert made.feed(stream(role(), *says("[f|{}]"), FINISH)) == b""
     assert check_stream(made.finish() + made.end()).only.named_calls == [("f", "{}")]
 
 
 def test_what_is_held_is_bounded() -> None:
-    made = rewriter(hold=True, policy={"hold_prose": True}, max_bytes=2000)
+    made = rewriter(hold=Hold.CALL, policy={"hold_prose": True}, max_bytes=2000)
     for _ in range(40):
         made.feed(event(chunk({"reasoning": "x" * 100})))
     assert made.failed is not None

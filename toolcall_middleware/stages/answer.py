@@ -320,7 +320,7 @@ class ChoiceAnswer:
                 case Malformed(raw, _, name):
                     # Only told where the setting makes it an error.
                     message = f"The model called {name!r}, which is not among the tools of the request: "
-                    self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw)
+                    self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw, at="name")
         return ops
 
     def _refuse_size(self, name: str) -> None:
@@ -328,8 +328,10 @@ class ChoiceAnswer:
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
         self._refuse("limit_exceeded", message)
 
-    def _refuse(self, code: str, message: str, written: str = "") -> None:
-        self.fault = ToolCallError(code, message)
+    def _refuse(self, code: str, message: str, written: str = "", *, at: str | None = None) -> None:
+        """End the answer. at: where in the call at hand."""
+        param = None if at is None else f"tool_calls[{self.calls}].function.{at}"
+        self.fault = ToolCallError(code, message, param=param)
         self.fault.written = written
         self.stopped = True
 
@@ -414,7 +416,7 @@ class ChoiceAnswer:
                     return
             elif event.complete and self._policy.malformed == "error":
                 message = f"The arguments of the model's call of {call.name!r} are not JSON: {event.raw[:_MAX_SHOWN]}"
-                self._refuse("malformed_tool_arguments", message, event.raw)
+                self._refuse("malformed_tool_arguments", message, event.raw, at="arguments")
                 return
             else:
                 if not self._waits_behind(call.name):
@@ -435,7 +437,9 @@ class ChoiceAnswer:
             if self._policy.warn_only:
                 self.warnings.append(what)
             else:
-                self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw)
+                path = faults[0].partition(": ")[0]
+                at = "arguments" if path == "(root)" else f"arguments{'' if path[0] == '[' else '.'}{path}"
+                self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw, at=at)
                 return
         self._open(call, ops)
         if call.name in self._policy.custom:

@@ -6,6 +6,7 @@ the chunk stay on each chunk made from it, those of its choice (logprobs, token 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ _encode = msgspec.json.encode
 _MAX_UNLIKE = 16
 _MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
 _MAX_PIECE = 1024
+_SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
 
@@ -90,13 +92,22 @@ class _Past:
         self.passed: list[bytes] = []
 
 
+class Hold(enum.Enum):
+    """What has to come before anything leaves: an answer that is refused or retried before has not begun."""
+
+    NOTHING = "nothing"
+    SPEECH = "speech"  # something to show: more than a role
+    END = "end"  # a call in each choice, or the end of the answer
+    CALL = "call"  # a call in each choice
+
+
 class StreamRewriter:
     """Bytes of the backend's event stream in, bytes for the client out. One per try.
 
     make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
-    for. hold: nothing leaves until each of them has a call; until_end: or until the answer is over. legacy: calls leave
-    as the deprecated `function_call`. as_object: arguments are a JSON object, whole, in the call's last delta;
-    its first has an empty string there, as ever: `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
+    for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
+    are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
+    `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
     max_bytes: of one event, and of what is held. Never raises: `failed` tells why the answer cannot go on.
     """
 
@@ -107,8 +118,7 @@ class StreamRewriter:
         *,
         include_usage: bool,
         choices: int = 1,
-        hold: bool = False,
-        until_end: bool = False,
+        hold: Hold = Hold.NOTHING,
         legacy: bool = False,
         as_object: bool = False,
         reasoning_field: str | None = None,
@@ -120,7 +130,7 @@ class StreamRewriter:
         self._counts = include_usage or usage.limit is not None
         self._expected = choices
         self._hold = hold
-        self._until_end = until_end
+        self._said = False  # something that a client shows has come
         self._legacy = legacy
         self._as_object = as_object
         self._reasoning_field = reasoning_field or "reasoning"
@@ -208,7 +218,7 @@ class StreamRewriter:
                 return b"".join((past.head, unescaped(piece) if past.twice else piece, past.foot))
             self._close_past()
         known = self._known
-        if known is not None and not self._reader.buffer and not self._hold:
+        if known is not None and not self._reader.buffer and self._hold is Hold.NOTHING:
             # What nearly every engine sends: one event a message, and it is like the one before.
             text = known.shape.content(data)
             if text is not None:
@@ -246,8 +256,9 @@ class StreamRewriter:
                 self._blame(choice)
                 choice.finished = not broken and self.failed is None
                 told = reason if choice.finished else None
+                self._said = self._said or bool(ops) or told is not None
                 self._put(_Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False), out)
-        if self._until_end and not lost and self.failed is None:
+        if self._hold is not Hold.CALL and not lost and self.failed is None:
             self._over = True
         return self._let(out, all_there=True)
 
@@ -288,16 +299,23 @@ class StreamRewriter:
 
     def _let(self, out: list[bytes], *, all_there: bool) -> bytes:
         """Let `out` go, or keep it until every choice has a call."""
-        if self._hold:
+        if self._hold is not Hold.NOTHING:
             self._held += out
             self._held_size += sum(map(len, out))
             if self._limit is not None and self._held_size > self._limit:
                 message = f"What came before the first call exceeds max_response_bytes ({self._limit})."
                 self._fail(ToolCallError("upstream_error", message))
-            over = self._until_end and self._over and self.failed is None
-            if not (all_there and self.satisfied) and not over:
+            over = self._over and self.failed is None
+            match self._hold:
+                case Hold.SPEECH:
+                    free = self._said or (all_there and over)
+                case Hold.END:
+                    free = over or (all_there and self.satisfied)
+                case Hold.CALL:
+                    free = all_there and self.satisfied
+            if not free:
                 return b""
-            self._hold = False
+            self._hold = Hold.NOTHING
             out, self._held = self._held, []
         return out[0] if len(out) == 1 else b"".join(out)
 
@@ -334,6 +352,7 @@ class StreamRewriter:
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
         data = event.data
         if data is None:
+            self._said = True  # a comment keeps the connection alive: that is what it is for
             out.append(event.raw)
             return
         known = self._known
@@ -425,6 +444,7 @@ class StreamRewriter:
             return
         parts = [part for fields in choices if (part := self._part(fields)) is not None]
         news = self._turn_to(top)
+        self._said = self._said or any(map(_says, parts))
         if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
             out.append(event.raw)
             for part in parts:
@@ -577,6 +597,12 @@ def take_calls(message: Fields) -> tuple[list[Any], Fields]:
         return calls, rest
     single = openai.read_value(message.get("function_call"))
     return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
+
+
+def _says(part: _Part) -> bool:
+    """Whether anything of it is for the client's eyes: more than a role."""
+    beside = any(name not in _SILENT and not openai.is_null(value) for name, value in part.delta.items())
+    return beside or bool(part.ops) or part.reason is not None
 
 
 def _is_plain(ops: list[Op], text: str) -> bool:
