@@ -17,7 +17,7 @@ _ENTITY = frozenset({b"content-length", b"content-type", b"etag", b"content-md5"
 class ErrorEnvelope:
     """Passes everything but answers of status 400 and more: these get OpenAI's envelope where POST `paths` were asked.
 
-    `key`: replaced by `***` in them; some servers quote what they refuse.
+    `key`: replaced by `***` in them, and in the headers of every answer; some servers quote what they refuse.
     """
 
     def __init__(self, app: ASGIApp, *, paths: tuple[str, ...], key: str | None = None) -> None:
@@ -39,6 +39,7 @@ class ErrorEnvelope:
             if passes:
                 await send(message)
             elif held is None:
+                message = self._without_key(message)
                 if message["type"] != "http.response.start" or message["status"] < 400 or _is_coded(message):
                     passes = True
                     await send(message)
@@ -55,6 +56,13 @@ class ErrorEnvelope:
                     await send({**message, "body": b"".join(parts)})
 
         await self._app(scope, receive, guarded)
+
+    def _without_key(self, message: Message) -> Message:
+        key = self._key
+        headers = message.get("headers", ())
+        if key is None or not any(key in value for _, value in headers):
+            return message
+        return {**message, "headers": [(name, value.replace(key, b"***")) for name, value in headers]}
 
     async def _finish(self, send: Send, start: Message, body: bytes, *, chat: bool) -> None:
         out = body if self._key is None else body.replace(self._key, b"***")

@@ -10,7 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import ToolCallError
 from .headers import raw_path
-from .record import TENANT, record_of
+from .record import record_of
+from .tenancy import TENANT_KEY
 
 # `NAME=KEY`. A key that ends in base64's own `=` is one without a name.
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63})=(?=.*[^=])(.+)")
@@ -58,7 +59,7 @@ class Gate:
                 return
         if tenant is not None:
             record_of(scope).tenant = tenant
-            scope = {**scope, TENANT: tenant}
+            scope = {**scope, TENANT_KEY: tenant}
         await self._app(scope, receive, send)
 
     def _shown(self, scope: Scope) -> tuple[bool, str | None]:

@@ -13,8 +13,9 @@ from starlette.types import Message, Scope
 from ..errors import ToolCallError
 from ..wire.openai import read_value
 from .headers import Headers
-from .record import RECORD, TENANT, Record
+from .record import RECORD, Record
 from .route import Route
+from .tenancy import TENANT_KEY
 
 # Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
 _PATIENCE = 5.0
@@ -108,7 +109,7 @@ async def _ask(route: Route, scope: Scope) -> list[dict[str, Any]]:
         "query_string": b"",
         "headers": headers,
         RECORD: Record(others=True),
-        TENANT: None,
+        TENANT_KEY: None,
     }
     await route(own, receive, send)
     value = read_value(b"".join(parts))

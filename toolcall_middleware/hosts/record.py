@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from starlette.types import Scope
 
-# Scope keys. The tenant is a name, there only where a named key of the proxy was shown.
+# A key of the scope.
 RECORD = "toolcall.request"
-TENANT = "toolcall.tenant"
 
 
 @dataclass(slots=True, kw_only=True)
