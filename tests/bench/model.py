@@ -33,7 +33,7 @@ from .report import README, Row, Table, machine, write
 
 _BEGIN = "<!-- model: written by `python -m tests.bench.model --write` -->"
 _END = "<!-- /model -->"
-_MOST_TOKENS = 128
+_MOST_TOKENS = 160
 _SECONDS = 120.0
 
 # The format, `tool_choice` and `constrain` of each run.

@@ -101,6 +101,19 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(
     assert wrong not in err
 
 
+def test_a_login_in_the_address_is_never_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    class Quoting(Engine):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            self.key = "another"
+            await super().__call__(scope, receive, send)
+
+    with serve(Quoting()) as url:
+        code, out, err = run(capsys, "--upstream", url.replace("://", "://user:hunter%322@"))
+    assert (code, out) == (2, "")
+    assert "Incorrect API key provided: Basic ***" in err
+    assert "dXNlcjp" not in err
+
+
 def test_a_mistake_in_the_format_is_told_before_anything_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     engine = Vllm()
     with serve(engine) as url:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Message
 
 from ..formats import registry
-from ..hosts.proxy import Forwarder
+from ..hosts.providers import upstream_app
 from ..settings import Settings, hide_login
 from ..wire import openai
 from . import advice, basics, constraints, native, table, trials
@@ -44,24 +46,35 @@ class Options:
 
 def run(options: Options, settings: Settings, *, as_json: bool) -> int:
     """Checks the upstream of `settings`, prints the report, gives the exit code: 0 where calls come out right in some
-    way, 1 where in none. Raises CheckError where nothing can be checked.
+    way, 1 where in none. Raises CheckError where nothing can be checked, SettingsError for an upstream that cannot be.
     """
-    url = settings.upstream_url
-    if url is None:
-        raise CheckError("there is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL")
-    if settings.upstream_api != "openai":
-        raise CheckError(f"upstream_api={settings.upstream_api} cannot be checked, only openai")
-    app = Forwarder(url, timeout=settings.upstream_timeout, key=settings.upstream_key)
-    login = url.partition("://")[2].rpartition("@")[0] if "@" in url else ""
-    secrets = [settings.upstream_key or "", *login.split(":", 1)[1:], login]
+    app = upstream_app(
+        settings,
+        api=settings.upstream_api,
+        url=settings.upstream_url,
+        key=settings.upstream_key,
+        timeout=settings.upstream_timeout,
+        forward_authorization=True,
+    )
+    url = settings.upstream_url or settings.upstream_api
     # What the proxy would log stands in the report.
     logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())
-    report = asyncio.run(_with_lifespan(app, partial(examine, app, hide_login(url), options, settings, secrets)))
+    report = asyncio.run(
+        _with_lifespan(app, partial(examine, app, hide_login(url), options, settings, _secrets(settings)))
+    )
     print(
         json.dumps(report.as_json(), indent=2, ensure_ascii=False) if as_json else table.text(report),
         end="\n" * as_json,
     )
     return 0 if report.calls_come_right else 1
+
+
+def _secrets(settings: Settings) -> list[str]:
+    """What must not be shown, in each form in which a backend could quote it."""
+    login = (settings.upstream_url or "").partition("://")[2].partition("/")[0].rpartition("@")[0]
+    password = login.partition(":")[2]
+    basic = b64encode(unquote_to_bytes(login)).decode()
+    return [text for text in (settings.upstream_key, login, basic, password, unquote(password)) if text]
 
 
 async def examine(
