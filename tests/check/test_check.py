@@ -137,6 +137,29 @@ async def test_llama_server() -> None:
     assert right(report)["prompt", "auto", "required", "response_format"] == "4/4"
 
 
+async def test_a_constrained_list_that_runs_on_is_constrained_all_the_same() -> None:
+    class RunsOn(LlamaServer):
+        def constraint(self, body: dict[str, Any]) -> str | None:
+            made = super().constraint(body)
+            if made is None or "zq_probe" not in made:
+                return made
+            call = json.dumps(json.loads(made)["tool_calls"][0])
+            return f'{{"tool_calls": [{call}, {call}, {call[:30]}'
+
+    report = await check(RunsOn())
+    assert verdicts(report, "constrain")["response_format"] is YES
+
+
+async def test_what_a_loose_constraint_leaves_open_is_told() -> None:
+    class Loose(LlamaServer):
+        def constraint(self, body: dict[str, Any]) -> str | None:
+            return (super().constraint(body) or "").replace("k7w", "anything")
+
+    report = await check(Loose())
+    assert verdicts(report, "constrain")["llama_cpp"] is PARTLY
+    assert "its arguments are not those of the schema" in details(report)["constrain.llama_cpp"]
+
+
 async def test_a_backend_that_knows_text_only() -> None:
     report = await check(TextOnly({"json"}), model="tiny")
     assert report.model == "tiny"
