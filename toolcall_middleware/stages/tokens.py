@@ -147,8 +147,12 @@ def _call_text(call: Any) -> str:
 
 # -- the approximation ---------------------------------------------------------------------------------------------
 
-# Words, numbers in threes, punctuation and single wide characters: about what byte-pair vocabularies make of text.
-_PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\x00-\x7f]|[^A-Za-z0-9\s]+|\n+")
+# Words, numbers in threes, punctuation, lines, characters that are words of their own, other scripts in pairs: that is
+# about what byte-pair vocabularies make of text.
+_PIECE = re.compile(
+    r"[A-Za-z]+|[0-9]{1,3}|[!-/:-@\[-`{-~]+|\n+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00010000-\U0010ffff]"
+    r"|[\x80-\u303f\u3100-\u33ff\ua000-\uabff\ud7b0-\uffff]{1,2}"
+)
 _LETTERS_A_TOKEN = 6
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ class HfTokenizer:
         self._template = template
         special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
         special.sort(key=len, reverse=True)
-        self._special = re.compile(f"(?={'|'.join(map(re.escape, special))})") if special else None
+        self._special = re.compile("|".join(map(re.escape, special))) if special else None
         # Vocabularies that put a space before each text that they are given count less in one piece.
         begin = special[0] if special else ""
         probe = (f"{begin}Hello there, my friend.", f"{begin}Bye", " for now, and all the best")
@@ -54,9 +55,17 @@ class HfTokenizer:
     def count_again(self, text: str, /) -> int:
         if not self._adds_up:
             return self._cache.count(text)
-        # A special token ends what stands before it; the messages of most templates begin with one.
-        parts = self._special.split(text) if self._special is not None else [text]
-        return sum(self._cache.count(block) for part in parts if part for block in blocks(part))
+        return sum(self._cache.count(block) for part in self._parts(text) for block in blocks(part))
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """Cut before each special token: it ends what stands before, and messages begin with one in most templates."""
+        begin = 0
+        for found in self._special.finditer(text) if self._special is not None else ():
+            if found.start() > begin:
+                yield text[begin : found.start()]
+                begin = found.start()
+        if begin < len(text):
+            yield text[begin:]
 
     def count_prompt(self, prompt: Prompt, /) -> Count:
         # A picture is not in the text that a template makes.
