@@ -31,7 +31,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 # What only the proxy, the command line or the checks of a schema need.
-HEAVY = ("httpx", "uvicorn", "jsonschema", "rich", "argparse")
+HEAVY = ("httpx", "uvicorn", "jsonschema", "rich", "argparse", "tiktoken", "tokenizers", "jinja2")
 
 
 def module_of(path: Path) -> str:

@@ -122,6 +122,14 @@ class Recorder:
 
 async def _usage(app: App, body: dict[str, Any], *, streamed: bool) -> tuple[dict[str, Any], str]:
     """(the usage that a client gets, what the backend's model wrote as the client sees it)."""
+    try:
+        return await _usage_once(app, body, streamed=streamed)
+    except KeyError:
+        # llama.cpp's server closes a connection after a hundred requests; the proxy does not ask twice.
+        return await _usage_once(app, body, streamed=streamed)
+
+
+async def _usage_once(app: App, body: dict[str, Any], *, streamed: bool) -> tuple[dict[str, Any], str]:
     asked = {**body, "stream": True, "stream_options": {"include_usage": True}} if streamed else body
     client = measure.Client(json.dumps(asked).encode(), keep=True)
     await client.ask(app)
@@ -129,6 +137,8 @@ async def _usage(app: App, body: dict[str, Any], *, streamed: bool) -> tuple[dic
     if not streamed:
         whole = json.loads(data)
         return whole["usage"], json.dumps(whole["choices"][0]["message"].get("content"))
+    if not data.startswith(b"data: {"):
+        raise KeyError(data)
     chunks = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
     text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
     return chunks[-1]["usage"], json.dumps(text)

@@ -194,6 +194,19 @@ async def test_a_backend_that_cannot_count_is_remembered_and_the_count_estimated
     assert len([each for each in caplog.records if "does not count tokens" in each.message]) == 1
 
 
+async def test_a_proxy_whose_upstream_closed_an_old_connection_is_asked_again() -> None:
+    class Broken(Engine):
+        async def _count(self, scope: Scope, body: Any, receive: Receive, send: Send) -> None:
+            if len(self.asked) % 2:
+                await self.send(send, 502, b'{"error": {}}')
+            else:
+                await super()._count(scope, body, receive, send)
+
+    engine = Broken()
+    assert (await usage_of(engine, asking()))["prompt_tokens"] == 100
+    assert len(engine.asked) == 4
+
+
 async def test_a_client_that_leaves_takes_the_question_with_it() -> None:
     reached, cancelled = asyncio.Event(), False
 

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.stages.tokens import APPROXIMATE, read_prompt
+from toolcall_middleware.stages.tokens_tiktoken import TiktokenTokenizer
 from toolcall_middleware.stages.usage import UsageMeter
 from toolcall_middleware.stages.usage_tap import UsageTap
+from toolcall_middleware.wire import openai
 
 from ..stream_rules import check_stream
 from .streams import DONE, HEAD, chunk, event, role, says, stream
+from .tiny import encoding
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "How are you today?"}]}).encode()
@@ -172,6 +175,133 @@ def test_counting_keeps_no_long_text() -> None:
     assert 450_000 <= total["completion_tokens"] <= 550_000
 
 
+@pytest.mark.parametrize(
+    "zeros",
+    [
+        {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+        {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9},
+        {"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2},
+    ],
+)
+def test_zeros_for_what_was_not_counted_are_not_believed(zeros: dict[str, int]) -> None:
+    counted = meter()
+    counted.wrote("one two")
+    assert not counted.saw(zeros)
+    total = counted.total()
+    assert total is not None
+    assert (total["prompt_tokens"], total["completion_tokens"]) == (zeros["prompt_tokens"] or estimate_prompt(BODY), 2)
+    assert total["total_tokens"] == total["prompt_tokens"] + 2
+    assert total["estimated"] is True
+
+
+def test_an_answer_of_nothing_costs_nothing() -> None:
+    counted = meter()
+    given = {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9}
+    assert counted.saw(given)
+    assert counted.total() == given
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_total_is_always_the_sum(known: bool) -> None:
+    counted = meter(known=known)
+    counted.wrote("one two")
+    assert not counted.saw({**USAGE, "total_tokens": 99})
+    total = counted.total()
+    assert total is not None
+    assert total["total_tokens"] == total["prompt_tokens"] + total["completion_tokens"]
+    only = meter(count=False)
+    only.saw({**USAGE, "total_tokens": 99})
+    assert only.total() == USAGE
+
+
+def test_details_of_the_backend_stay_where_we_count() -> None:
+    counted = meter(known=False)
+    counted.wrote("one two")
+    counted.saw({**USAGE, "prompt_tokens_details": {"cached_tokens": 2}})
+    total = counted.total()
+    assert total is not None
+    assert total["prompt_tokens_details"] == {"cached_tokens": 2}
+    assert total["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "reasoning"),
+    [
+        (["<think>one two</think>", "three"], 8),
+        (["one two</th", "ink>three"], 5),
+        (["<think>one", " two"], 5),
+        (["one two three"], None),
+        (["three </think> <think>"], 4),
+        (["say <think>one</think>"], None),
+    ],
+)
+def test_reasoning_in_the_text_is_told_apart(texts: list[str], reasoning: int | None) -> None:
+    counted = meter()
+    for text in texts:
+        counted.wrote(text)
+    total = counted.total()
+    assert total is not None
+    details = total.get("completion_tokens_details")
+    assert details == (None if reasoning is None else {"reasoning_tokens": reasoning})
+    assert reasoning is None or reasoning <= total["completion_tokens"]
+
+
+def test_what_is_written_beside_the_content_counts() -> None:
+    def beside(**message: Any) -> dict[str, Any]:
+        counted = meter(tokenizer=TiktokenTokenizer(encoding()))
+        fields = openai.read_object(json.dumps({"role": "assistant", "content": None, **message}).encode())
+        assert counted.wrote_beside(fields or {}) == bool(message)
+        total = counted.total()
+        assert total is not None
+        assert total["total_tokens"] == total["prompt_tokens"] + total["completion_tokens"]
+        assert total.get("estimated", False) == ("refusal" not in message and bool(message))
+        return total
+
+    both = beside(reasoning="abc", reasoning_content="abc")
+    assert (both["completion_tokens"], both["completion_tokens_details"]) == (3, {"reasoning_tokens": 3})
+    assert beside(refusal="no")["completion_tokens"] == 2
+    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    assert beside(tool_calls=[call, {"custom": {"name": "g", "input": "abc"}}, 5])["completion_tokens"] == 3 + 4
+    assert beside(function_call={"name": "f", "arguments": "{}"})["completion_tokens"] == 3
+    assert beside()["completion_tokens"] == 0
+
+
+def test_choices_are_counted_each_for_itself() -> None:
+    counted = meter(tokenizer=TiktokenTokenizer(encoding()))
+    for piece in ("He", "ll", "o"):
+        for choice in (0, 1):
+            counted.wrote(piece, choice)
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens"] == 2  # `Hello` is one
+
+
+def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
+    tokenizer = TiktokenTokenizer(encoding())
+    text = "Hello world, this is a sentence of some words. " * 20_000
+    counted = meter(tokenizer=tokenizer)
+    tracemalloc.start()
+    for at in range(0, len(text), 5):
+        counted.wrote(text[at : at + 5])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens"] == tokenizer.count(text)
+    assert "estimated" not in total
+
+
+def test_numbers_of_any_kind_add_up() -> None:
+    counted = meter()
+    counted.saw({**USAGE, "cost": 0.25})
+    counted.next_try()
+    counted.saw({**USAGE, "cost": 0.5})
+    total = counted.total()
+    assert total is not None
+    assert total["cost"] == 0.75
+
+
 # -- the tap -------------------------------------------------------------------------------------------------------
 
 TEXT = (role(), *says("one", " two"), chunk({}, "stop"))
@@ -199,6 +329,38 @@ def test_one_chunk_is_added_where_the_backend_counts_nothing() -> None:
     assert answer.usage["completion_tokens"] == 2
     assert answer.usage["estimated"] is True
     assert answer.chunks[-1] == {**HEAD, "choices": [], "usage": answer.usage}
+
+
+def test_no_chunk_is_parsed_that_is_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    real = openai.read_object
+
+    def counting(data: Any) -> Any:
+        parsed.append(data)
+        return real(data)
+
+    monkeypatch.setattr(openai, "read_object", counting)
+    out = tapped(stream(role(), *says(*["word "] * 500), chunk({}, "stop")), 10_000)
+    assert len(parsed) < 30
+    assert check_stream(out, include_usage=True).usage is not None
+
+
+def test_choices_in_turns_are_counted() -> None:
+    texts = [says(text, index=index)[0] for text in ("one", " two", " three") for index in (0, 1, 2)]
+    body = stream(*(chunk({"role": "assistant"}, index=index) for index in range(3)), *texts * 10)
+    body = body.removesuffix(DONE) + stream(*(chunk({}, "stop", index=index) for index in range(3)))
+    out = both(body)
+    usage = check_stream(out, include_usage=True, n=3).usage
+    assert usage is not None
+    assert usage["completion_tokens"] == 90
+
+
+def test_zeros_of_the_backend_are_replaced() -> None:
+    zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    body = stream(*TEXT, {**HEAD, "choices": [], "usage": zeros})
+    answer = check_stream(both(body), include_usage=True)
+    assert answer.usage is not None
+    assert answer.usage["completion_tokens"] == 2
 
 
 def test_reasoning_counts() -> None:

@@ -25,6 +25,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _SECONDS = 2.0
 """For all questions about one answer: its end waits for them."""
+_TRIES = 2
+_PASSING = frozenset({502, 503, 504})
+"""Of a proxy: its upstream may just have closed an old connection, which says nothing of what it can do."""
 _MAX_ANSWER = 16 << 20
 _MAX_WHOLE = 8 << 20
 _DROPPED = frozenset({b"content-length", b"content-type", b"accept-encoding", b"transfer-encoding", b"expect"})
@@ -40,23 +43,28 @@ async def wait_for(tally: Tally, app: App, scope: Scope, paths: tuple[str, ...])
         with contextlib.suppress(StopIteration):
             question = next(questions)
             while True:
-                answer = await _ask(app, _scope_of(scope, paths, question), question.body, end - loop.time())
+                asked = _scope_of(scope, paths, question)
+                answer = None
+                for _ in range(_TRIES):
+                    status, answer = await _ask(app, asked, question.body, end - loop.time())
+                    if answer is not None or status not in _PASSING:
+                        break
                 question = questions.send(answer)
     await asyncio.to_thread(tally.count)
 
 
-async def _ask(app: App, scope: Scope, body: bytes, seconds: float) -> bytes | None:
-    """The body of the app's answer; None when it is no good answer, or none in time."""
+async def _ask(app: App, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
+    """(status, body) of the app's answer; no body when it is no good answer, status 0 when there is none in time."""
     answer = _Answer(body)
     try:
         async with asyncio.timeout(seconds):
             await app(scope, answer.receive, answer.send)
     except TimeoutError:
-        return None
+        return 0, None
     except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer
         _log.debug("asking for a count failed", exc_info=True)
-        return None
-    return answer.body()
+        return 0, None
+    return answer.status, answer.body()
 
 
 class _Answer:
@@ -65,7 +73,7 @@ class _Answer:
     def __init__(self, body: bytes) -> None:
         self._question: bytes | None = body
         self._over = asyncio.Event()
-        self._status = 0
+        self.status = 0
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -78,7 +86,7 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
         elif message["type"] == "http.response.body" and not self._over.is_set():
             part = message.get("body", b"")
             self._size += len(part)
@@ -88,7 +96,7 @@ class _Answer:
                 self._over.set()
 
     def body(self) -> bytes | None:
-        good = self._status == 200 and self._over.is_set() and self._size <= _MAX_ANSWER
+        good = self.status == 200 and self._over.is_set() and self._size <= _MAX_ANSWER
         return b"".join(self._parts) if good else None
 
 

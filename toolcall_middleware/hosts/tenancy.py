@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import SettingsError
 from ..settings import Settings
 from ..stages.tenants import Tenant, Tenants, nobody, read_tenants
+from ..stages.tokens import load
 
 TENANT_KEY = "toolcall.tenant"
 """Where a scope holds the name of the tenant, when the host knows it: the proxy puts there whose API key was shown."""
@@ -84,6 +85,8 @@ class Tenancy:
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"tenants_file: {path} cannot be read: {error}.") from None
         tenants = read_tenants(text, path, self._settings)
+        for settings in (tenants.default, *tenants.by_name.values()):
+            load(settings.tokenizer)
         if _limits_rates(tenants):
             from .rates import require_limits
 

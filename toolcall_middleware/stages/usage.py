@@ -17,6 +17,7 @@ _KEPT = 1 << 17  # characters of one choice that are kept for counting at the en
 _KEPT_TO_ASK = 1 << 22  # the same where the backend counts
 ENDED = frozenset({"stop", "tool_calls", "function_call"})
 """The finish reasons of a choice that the model ended itself."""
+_NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NEAR = 0.6  # an estimate errs by about a third
 _REASONING = ("reasoning", "reasoning_content")
 
@@ -260,22 +261,21 @@ class UsageMeter:
 
     def _numbers(self, one: Try) -> dict[str, Any]:
         numbers = dict(one.backend or {})
+        estimated = numbers.pop("estimated", None)
         for name, counted in (("prompt_tokens", one.prompt), ("completion_tokens", one.completion)):
             if counted is not None:
                 numbers[name] = counted.tokens
-                if not counted.exact:
-                    numbers["estimated"] = True
+                estimated = estimated or (None if counted.exact else True)
         if one.completion is not None and one.reasoning:
             details = numbers.get("completion_tokens_details")
             reasoning = min(one.reasoning, one.completion.tokens)
             numbers["completion_tokens_details"] = {**(details or {}), "reasoning_tokens": reasoning}
         prompt, completion = numbers.get("prompt_tokens"), numbers.get("completion_tokens")
         if isinstance(prompt, int) and isinstance(completion, int):
-            estimated = numbers.pop("estimated", None)
             numbers["total_tokens"] = prompt + completion
-            if estimated is not None:
-                numbers["estimated"] = estimated
-        return numbers
+        # In the order in which everybody writes them.
+        first = {name: numbers.pop(name) for name in _NAMES if name in numbers}
+        return {**first, **numbers, **({} if estimated is None else {"estimated": estimated})}
 
     def injection(self) -> dict[str, int]:
         """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
