@@ -20,6 +20,7 @@ from ..stages.tally import Tally, completes_whole_answers
 from ..stages.tokens import load
 from .bodies import Inflate, Message, Receive, collect, replay
 from .counting import WholeUsage, wait_for
+from .warming import warm
 
 if TYPE_CHECKING:
     from .rates import RateLimiter
@@ -95,6 +96,8 @@ class ToolCallMiddleware:
             or settings.mode == "off"
             or not scope["path"].endswith(settings.paths)
         ):
+            if scope["type"] == "lifespan" and settings.mode != "off":
+                warm(settings)
             await self.app(scope, receive, send)
             return
         tenant = None
