@@ -21,6 +21,8 @@ OWN_ID = re.compile(r"call_[a-zA-Z0-9]{24}")
 FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 CUT_SHORT = frozenset({"length", "content_filter"})
 ENVELOPE = frozenset({"message", "type", "param", "code"})
+# Where Google's OpenAI layer, and ours for Google, has the signature of a call.
+_SIGNED = {"extra_content"}
 
 
 class RuleBrokenError(AssertionError):
@@ -296,7 +298,7 @@ class _StreamChecker:
         if choice.calls:
             _check_arguments(choice.calls[-1], want, f"{self.where}, before the next call opens")
         opening = {"index", "id", "type", "function"}
-        self.rule(set(entry) == opening, "a call opens with index, id, type and function", entry)
+        self.rule(set(entry) - _SIGNED == opening, "a call opens with index, id, type and function", entry)
         self.rule(entry["type"] == "function", "type is function", entry)
         function = entry["function"]
         self.rule(isinstance(function, dict), "function is an object", entry)
@@ -346,7 +348,8 @@ def _whole_choice(raw: dict[str, Any], want: Expected) -> Choice:
         _rule(not message.get("function_call"), "function_call does not come unasked", message)
     for at, entry in enumerate(entries):
         # `index` is no part of a whole answer in OpenAI's API; the gateway profile adds it.
-        _rule(set(entry) - {"index"} == {"id", "type", "function"}, "a call has id, type and function", entry)
+        known = set(entry) - {"index"} - _SIGNED
+        _rule(known == {"id", "type", "function"}, "a call has id, type and function", entry)
         _rule(entry.get("index", at) == at, "index counts the calls", entry)
         _rule(entry["type"] == "function", "type is function", entry)
         function = entry["function"]
