@@ -63,6 +63,7 @@ DEFAULTS: dict[str, Any] = {
     "extension_field": None,
     "upstream_url": None,
     "upstream_api": "openai",
+    "upstream_ids": None,
     "upstream_key": None,
     "upstreams_file": None,
     "upstream_timeout": 300.0,

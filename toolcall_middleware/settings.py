@@ -258,6 +258,8 @@ def _options() -> dict[str, Option]:
         ("proxy", "upstream_url", None, ("an http:// or https:// address without a query, or none", _url),
          "The upstream's base address, `/v1` included."),
         ("proxy", "upstream_api", "openai", _choice("openai", "anthropic", "google"), "What the upstream speaks."),
+        ("proxy", "upstream_ids", None, ("none or mistral", _id_form),
+         "The form of call ids that the upstream demands; `mistral`: nine letters and digits."),
         ("proxy", "upstream_key", None, ("a key, or none", _key), "Sent to the upstream instead of the client's."),
         ("proxy", "upstreams_file", None, ("a path, or none", _text), "TOML with several upstreams."),
         ("proxy", "upstream_timeout", 300.0, ("seconds, more than 0", _seconds), "Longest wait for a next byte."),
@@ -282,6 +284,13 @@ def _options() -> dict[str, Option]:
         name: Option(name, default, allowed, read, room, text, name in secret)
         for room, name, default, (allowed, read), text in rows
     }
+
+
+def _id_form(value: Any) -> str | None:
+    text = _text(value)
+    if text not in {None, "mistral"}:
+        raise ValueError
+    return text
 
 
 def _reasoning_field(value: Any) -> str | None:
@@ -383,6 +392,7 @@ class Settings:
     extension_field: str | None
     upstream_url: str | None
     upstream_api: str
+    upstream_ids: str | None
     upstream_key: str | None
     upstreams_file: str | None
     upstream_timeout: float

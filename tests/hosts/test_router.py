@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import socket
 from collections import Counter
 from pathlib import Path
@@ -322,3 +323,40 @@ async def test_a_long_name_is_not_repeated_whole(proxies: Proxies) -> None:
     async with proxies.running(table("http://up.example/v1", models=["a"])) as client:
         answer = await ask(client, "x" * 5000)
     assert len(answer.content) < 400
+
+
+async def test_call_ids_get_the_form_that_the_upstream_demands(proxies: Proxies) -> None:
+    backend = says("done")
+    history = [
+        {"role": "user", "content": "1+1"},
+        {"role": "assistant", "content": None, "tool_calls": [_call("call_abc-long")]},
+        {"role": "tool", "tool_call_id": "call_abc-long", "content": "2"},
+    ]
+    async with (
+        serving(backend) as address,
+        proxies.running(table(f"{address}/v1", mode="native", ids="mistral")) as client,
+    ):
+        answer = await client.post("/v1/chat/completions", json=chat(messages=history, tools=[TOOL]))
+    assert answer.status_code == 200
+    _, assistant, result = backend.last.body["messages"]
+    (sent,) = assistant["tool_calls"]
+    assert re.fullmatch("[a-zA-Z0-9]{9}", sent["id"])
+    assert result["tool_call_id"] == sent["id"]
+
+
+def _call(call_id: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "add", "arguments": "{}"}}
+
+
+async def test_our_own_refusal_is_not_taken_for_an_upstreams(proxies: Proxies) -> None:
+    """A tenant's rate is spent: the next upstream must not be asked instead."""
+    calls = write_calls("json", ("add", {"a": 1}))
+    one, two = TextBackend(lambda _body: calls), TextBackend(lambda _body: calls)
+    async with serving(one) as first, serving(two) as second:
+        tables = [table(f"{at}/v1", name=at, format="json") for at in (first, second)]
+        async with proxies.running(*tables, rate_limit="1/hour", api_keys="blue=sk-1") as client:
+            client.headers["authorization"] = "Bearer sk-1"
+            answers = [await ask(client, tools=[TOOL]) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert error_of(answers[1])["code"] == "rate_limit_exceeded"
+    assert (len(one.seen), len(two.seen)) == (1, 0)

@@ -47,7 +47,7 @@ def test_all_that_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SOME_KEY", "sk-from-environment")
     local, other = read(tmp_path, WHOLE, max_tools=9, upstream_timeout=11)
     settings = local.settings
-    assert (local.name, local.models, local.weight, local.ids) == ("local", ("qwen*", "tiny"), 2.0, None)
+    assert (local.name, local.models, local.weight) == ("local", ("qwen*", "tiny"), 2.0)
     assert settings.upstream_url == "http://127.0.0.1:8000/v1"
     assert (settings.format, settings.mode, settings.validate_arguments, settings.retries) == (
         "hermes",
@@ -130,7 +130,7 @@ def test_a_key_for_one_upstream_is_not_given_to_those_of_the_file(tmp_path: Path
         ("[[upstream]]\nurl='http://a'\nheaders={'x-a'=\"sk-1\\nb\"}", r"headers\.x-a: its value is not allowed"),
         ("[[upstream]]\nurl='http://a'\nweight=-1", "weight: -1 is not allowed"),
         ("[[upstream]]\nurl='http://a'\nweight=true", "weight: True is not allowed"),
-        ("[[upstream]]\nurl='http://a'\nids='x'", "ids: 'x' is not allowed; use mistral"),
+        ("[[upstream]]\nurl='http://a'\nids='x'", "ids: 'x' is not allowed; use none or mistral"),
         ("[[upstream]]\nurl='http://a'\nkey='sk 1'", r"key: \(hidden\) is not allowed"),
         ("[[upstream]]\nurl='http://a'\nkey=''", "key: it is empty"),
         ("[[upstream]]\nurl='http://a'\nkey='sk-1'\nkey_env='K'", "key_env: there is also `key`"),

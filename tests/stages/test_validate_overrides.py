@@ -165,6 +165,7 @@ SAMPLES: dict[str, list[Any]] = {
     "tenants_file": [None, "tenants.toml"],
     "extension_field": [None, "_note"],
     "upstream_url": [None, "http://x/v1"],
+    "upstream_ids": [None, "mistral"],
     "upstream_key": [None, "k"],
     "upstreams_file": [None, "x.toml"],
     "upstream_timeout": [300.0, 5.0],

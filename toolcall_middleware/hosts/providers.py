@@ -16,7 +16,9 @@ from ..wire.anthropic_capabilities import CAPABILITIES as ANTHROPIC
 from ..wire.capabilities import Capabilities
 from ..wire.google import GoogleTranslation
 from ..wire.google_capabilities import CAPABILITIES as GOOGLE
+from ..wire.ids import FORMS
 from ..wire.translation import Translation
+from .callids import CallIds
 from .proxy import Forwarder, Limits
 from .translator import Translator
 
@@ -104,7 +106,7 @@ def upstream_app(
     if api == "openai":
         if url is None:
             raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-        return Forwarder(
+        app = Forwarder(
             url,
             timeout=timeout,
             limits=limits,
@@ -113,6 +115,10 @@ def upstream_app(
             headers=given,
             transport=transport,
         )
+        if settings.upstream_ids is None:
+            return app
+        form = FORMS[settings.upstream_ids]
+        return CallIds(app, form, paths=settings.paths, max_request_bytes=settings.max_request_bytes)
     if api not in PROVIDERS:
         raise SettingsError(f"upstream_api={api} is not supported by this version.")
     provider = PROVIDERS[api]

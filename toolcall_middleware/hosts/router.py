@@ -26,6 +26,8 @@ from .upstreams import Upstream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
+# The middleware's word in the scope for what it refused by itself.
+REFUSED = "toolcall.refused"
 _BUSY = frozenset({429, 503})
 _MODELS = ("/v1/models", "/models")
 _MOST_SHOWN = 100
@@ -191,7 +193,8 @@ class Router:
             nonlocal started, passed_over
             if not started:
                 if message["type"] == "http.response.start":
-                    if record.unreached or message["status"] in _BUSY:
+                    # Our own refusals (a tenant's rate) are none of the upstream's.
+                    if REFUSED not in asked and (record.unreached or message["status"] in _BUSY):
                         route.rest(retry_after(message.get("headers", ())))
                         passed_over = record.others
                     started = not passed_over
@@ -199,8 +202,9 @@ class Router:
                     raise _PassedOverError("another upstream is asked")
             await send(message)
 
+        asked = with_body(scope, len(body), identity=renamed)
         try:
-            await route(with_body(scope, len(body), identity=renamed), _giving(body, receive), guarded)
+            await route(asked, _giving(body, receive), guarded)
         except _PassedOverError:
             passed_over = True
         return not passed_over

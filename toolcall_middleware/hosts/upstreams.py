@@ -25,13 +25,12 @@ from ..settings import OPTIONS, Settings, read_variable
 from .providers import PROVIDERS
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
-_PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections")
+_PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")
 _PROXY = ("upstream_retries", "default_max_tokens")
-_OWN = ("name", "models", "rename", "headers", "key_env", "weight", "ids", *_PROXY)
+_OWN = ("name", "models", "rename", "headers", "key_env", "weight", *_PROXY)
 _ROOMS = frozenset({"prompt", "parsing", "usage"})
 # What only one upstream has: a value for all would send a key to whom it was not given for.
 _SINGLE = ("upstream_url", "upstream_key", "upstream_api", "upstreams_file")
-IDS = ("mistral",)
 _GLOB = re.compile(r"[*?\[]")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t -~]*")
@@ -66,7 +65,6 @@ class Upstream:
     rename: tuple[Rename, ...] = ()
     headers: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
     weight: float | None = None
-    ids: str | None = None
 
     def serves(self, model: str) -> bool:
         """Whether requests for a client's `model` may go here."""
@@ -151,9 +149,7 @@ class _Table:
         if not models and not rename:
             raise self._error("models", "it is empty; give names or globs")
         name = self._name(settings.upstream_url or "")
-        return Upstream(
-            name, models, settings, rename, tuple(self._headers()), self._weight(), self._choice("ids", IDS)
-        )
+        return Upstream(name, models, settings, rename, tuple(self._headers()), self._weight())
 
     def _error(self, key: str, what: str) -> SettingsError:
         return SettingsError(f"{self._where}: {key}: {what}.")
@@ -239,12 +235,6 @@ class _Table:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _MAX_WEIGHT:
             raise self._error("weight", f"{weight!r} is not allowed; use a number from 0 to {_MAX_WEIGHT:g}")
         return float(weight)
-
-    def _choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
-        value = self._table.get(key)
-        if value is None or value in allowed:
-            return value
-        raise self._error(key, f"{value!r} is not allowed; use {', '.join(allowed)}")
 
 
 def _free() -> tuple[str, ...]:

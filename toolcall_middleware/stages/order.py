@@ -77,6 +77,7 @@ ORDER: Mapping[str, Order | Levels] = {
     "extension_field": Order.OPERATOR,
     "upstream_url": Order.OPERATOR,
     "upstream_api": Order.OPERATOR,
+    "upstream_ids": Order.OPERATOR,
     "upstream_key": Order.OPERATOR,
     "upstreams_file": Order.OPERATOR,
     "upstream_timeout": Order.OPERATOR,
