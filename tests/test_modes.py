@@ -224,3 +224,17 @@ async def test_a_clients_own_response_format_does_not_lock_calls_out(choice: str
     assert asked["anyOf"][0]["properties"]["n"] == {"$ref": "#/$defs/answer_N"}
     assert asked["$defs"]["answer_N"] == {"type": "integer"}
     assert "fits this JSON Schema" in backend.last.body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("arguments", ["[1, 2]", [1], '"text"', "5"])
+@pytest.mark.parametrize("options", [{"profile": "strict"}, {"arguments_as_object": True}])
+async def test_arguments_that_are_no_object_are_an_error_where_an_object_is_due(
+    options: dict[str, Any], arguments: Any, stream: bool
+) -> None:
+    backend = NativeBackend({"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": arguments}}]})
+    tool = {"type": "function", "function": {"name": "f", "description": "F."}}
+    response = await post(ToolCallMiddleware(backend, mode="native", **options), stream=stream, tools=[tool])
+    assert '"tool_calls":' not in response.text
+    assert '"code":"malformed_tool_arguments"' in response.text
+    assert "'f' are not a JSON object" in response.text

@@ -545,6 +545,7 @@ class Exchange:
             warn_only=settings.validate_arguments == "warn",
             admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
             admit_only_warns=settings.allowlist_mode == "warn",
+            objects=settings.arguments_as_object,
             extension=self._extension,
             full=self._usage.full,
         )

@@ -17,8 +17,10 @@ from toolcall_middleware.hosts.tenancy import TENANT_KEY
 
 from ..fakes import TextBackend
 from .asgi_client import Client, Headers
+from .proxy_servers import serving
 from .rated_app import app as rated_app
 from .rated_app import model
+from .routing import Proxies, http, table
 
 TOOL = {"type": "function", "function": {"name": "f"}}
 
@@ -157,6 +159,33 @@ async def test_calls_that_left_are_charged_when_the_client_leaves() -> None:
     await Client(body, leave_after=4).run_with_others(app)
     app.app = rated_app
     assert remaining(await post(app, ask(0), None))[1] == 8
+
+
+async def test_a_refused_tenant_is_no_refusal_of_the_upstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two upstreams, two keys: who has used up a budget is not sent to the other upstream, and others are served."""
+    one, two = TextBackend(model), TextBackend(model)
+    proxies = Proxies(tmp_path, monkeypatch)
+    own: dict[str, str] = {"rate_limit": "2/hour", "api_keys": "team=k1,other=k2", "format": "hermes"}
+    async with serving(http(one)) as first, serving(http(two)) as second:
+        tables = table(f"{first}/v1", name="one", weight=1), table(f"{second}/v1", name="two")
+        async with proxies.running(*tables, **own) as client:
+
+            async def status(key: str) -> tuple[int, str]:
+                headers = {"authorization": f"Bearer {key}"}
+                answer = await client.post("/v1/chat/completions", content=ask(2), headers=headers)
+                return answer.status_code, answer.headers.get("x-ratelimit-remaining", "")
+
+            assert [await status(key) for key in ("k1", "k1", "k1", "k2", "k2")] == [
+                (200, "0"),
+                (429, "0"),
+                (429, "0"),
+                (200, "0"),
+                (429, "0"),
+            ]
+    assert (len(one.bodies), len(two.bodies)) == (2, 0)
+    assert "the next one is asked" not in caplog.text
 
 
 # --- tenants of a file

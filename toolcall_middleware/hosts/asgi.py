@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from .rates import RateLimiter
     from .tenancy import Tenancy
 
+REFUSED = "toolcall.refused"
+"""Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
+apps must not take that for the app's own refusal."""
+
 Scope = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -121,8 +125,7 @@ class ToolCallMiddleware:
                     budget = await self._limiter().admit(tenant.key, settings.rate_limit)
                     send = budget.sender(send, lambda: exchange.calls_left)
         except ToolCallError as error:
-            # Who chooses among backends must not take this for a backend's refusal.
-            scope["toolcall.refused"] = error.code
+            scope[REFUSED] = error.code
             await _answer_error(send, error)
             return
         if rewritten is None:

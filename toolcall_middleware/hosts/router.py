@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import FormatError, SettingsError, ToolCallError
 from ..wire.openai import encode
+from .asgi import REFUSED
 from .bodies import collect
 from .gate import send_error, send_json
 from .listing import Listing
@@ -26,8 +27,6 @@ from .upstreams import Upstream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
-# The middleware's word in the scope for what it refused by itself.
-REFUSED = "toolcall.refused"
 _BUSY = frozenset({429, 503})
 _MODELS = ("/v1/models", "/models")
 _MOST_SHOWN = 100

@@ -71,6 +71,7 @@ class AnswerPolicy:
     finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with; write_ids: it gets one
     that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
     `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
+    objects: arguments that are no object are malformed.
     full: whether the model has written about as much as the request allows.
     limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told. hold_later: calls behind
     the first leave when they are complete; one that is cut off does not.
@@ -96,6 +97,7 @@ class AnswerPolicy:
     admits: Callable[[str], bool] | None = None
     admit_only_warns: bool = False
     extension: Extension | None = None
+    objects: bool = False
     full: Callable[[], bool] | None = None
 
 
@@ -326,7 +328,7 @@ class ChoiceAnswer:
     def _refuse_size(self, name: str) -> None:
         limit = self._policy.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
-        self._refuse("limit_exceeded", message)
+        self._refuse("limit_exceeded", message, at="arguments")
 
     def _refuse(self, code: str, message: str, written: str = "", *, at: str | None = None) -> None:
         """End the answer. at: where in the call at hand."""
@@ -372,7 +374,7 @@ class ChoiceAnswer:
         if policy.admits is not None and not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
             if not policy.admit_only_warns:
-                self._refuse("tool_not_allowed", message)
+                self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
         if policy.stream_arguments and name not in policy.custom and not self._waits_behind(name):
@@ -409,13 +411,19 @@ class ChoiceAnswer:
         call, self._call = self._call, None
         assert call is not None  # noqa: S101 - the parser's order of events
         if call.parts is not None:
-            kept = self._policy.malformed == "repair" or not event.repaired
+            written, malformed = call.parts.getvalue(), self._policy.malformed
+            if event.complete and self._policy.objects and not written.lstrip().startswith("{"):
+                # JSON, but none that could be given as an object; there is nothing to repair.
+                kept, malformed = False, "error" if malformed == "repair" else malformed
+            else:
+                kept = malformed == "repair" or not event.repaired
             if event.complete and kept:
-                self._whole_call(call, call.parts.getvalue(), event.raw, ops)
+                self._whole_call(call, written, event.raw, ops)
                 if self.fault is not None:
                     return
-            elif event.complete and self._policy.malformed == "error":
-                message = f"The arguments of the model's call of {call.name!r} are not JSON: {event.raw[:_MAX_SHOWN]}"
+            elif event.complete and malformed == "error":
+                what = "a JSON object" if self._policy.objects else "JSON"
+                message = f"The arguments of the model's call of {call.name!r} are not {what}: {event.raw[:_MAX_SHOWN]}"
                 self._refuse("malformed_tool_arguments", message, event.raw, at="arguments")
                 return
             else:
