@@ -273,6 +273,32 @@ def test_what_is_learned_of_tools_fades() -> None:
         assert ["tools" in body for body in engine.bodies[asked:]] == with_tools
 
 
+FORM = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"properties": {"n": {"type": "integer"}}}}}
+
+
+@STREAMS
+def test_a_clients_own_response_format_goes_by_prompt_where_tools_may_be_called(stream: bool) -> None:
+    # A backend that is held to it cannot write its own syntax of calls.
+    engine, memory = engines.deaf(), Memory()
+    ask(engine, memory, request(stream=stream, response_format=FORM), mode="auto")
+    options = engine.bodies[0]["response_format"]["json_schema"]["schema"]["anyOf"]
+    assert [sorted(option["properties"]) for option in options] == [["n"], ["tool_calls"]]
+    for fields in ({"response_format": FORM, "tool_choice": "none"}, {}):
+        ask(engine, memory, request(stream=stream) | fields, mode="auto")
+        assert engine.bodies[-1].get("response_format") == fields.get("response_format")
+        assert "tools" in engine.bodies[-1]
+
+
+@pytest.mark.parametrize("mode", ["native", "auto"])
+def test_it_is_no_matter_where_a_call_must_come(mode: str) -> None:
+    engine = engines.vllm_hermes()
+    answer = ask(engine, Memory(), request("required", response_format=FORM), mode=mode)
+    assert called(answer) == [("get_weather", {"city": "Paris", "unit": "celsius"})]
+    assert "response_format" not in engine.bodies[0]
+    ask(engine, Memory(), request(response_format=FORM), mode="native")
+    assert engine.bodies[-1]["response_format"] == FORM  # the operator's word: such a backend can do both
+
+
 @STREAMS
 def test_an_error_that_is_not_about_tools_is_the_clients(stream: bool) -> None:
     engine = Engine("vllm", lambda _body: "err_max_tokens_huge", frozenset())

@@ -14,7 +14,7 @@ import msgspec
 from ..formats.base import ToolFormat
 from ..settings import Settings
 from ..wire import openai
-from .constrain import Asking, Memory, askings, offered_now
+from .constrain import Asking, Memory, answer_schema, askings, offered_now
 from .tokens import estimate
 from .validate import ChatRequest
 
@@ -48,7 +48,12 @@ class Attempts:
         self._askings: list[Asking] = []  # further ways to ask for a constraint
         self._asked: Asking | None = None
         self.extra: dict[str, Any] = {}
-        self.native = settings.mode == "native" or (self._auto and not self._refuses(_TOOLS))
+        # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
+        own_answer = answer_schema(chat) is not None and bool(offered_now(chat).tools)
+        either = own_answer and not chat.choice.must_call
+        self.native = settings.mode == "native" or (self._auto and not either and not self._refuses(_TOOLS))
+        if own_answer and chat.choice.must_call:
+            self.extra["response_format"] = None  # a call must come: there is no other answer
         self.tries_left = 0
         if chat.choice.must_call or settings.validate_arguments == "retry":
             self.tries_left = settings.retries
