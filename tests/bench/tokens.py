@@ -35,7 +35,7 @@ from .report import README, Table, machine, write
 _BEGIN = "<!-- tokens: written by `python -m tests.bench.tokens --write` -->"
 _END = "<!-- /tokens -->"
 _SECONDS = 120.0
-_MOST_TOKENS = 16
+_MOST_TOKENS = 8
 _CHINESE = (
     "那天早晨港口很安静。几只海鸥站在栏杆上,渡船靠着码头,好像从来没有离开过。售票处的人说,九点以前不会开船。"
     "我还有四十分钟、两枚硬币和一封信要寄。关于这条航线,有三件事要知道:第一,它比时刻表上说的要久;第二,"
@@ -47,15 +47,15 @@ _CHINESE = (
 
 
 def conversations(count: int) -> Iterator[dict[str, Any]]:
-    """Requests of one to five turns: prose, code, JSON, another script, calls and their results."""
+    """Requests of one or two turns: prose, code, JSON, another script, calls and their results."""
     chance = random.Random(5)
     questions = [question for asked in QUESTIONS.values() for question in asked]
     sentences = [f"{sentence}." for sentence in material.PROSE.replace("\n", " ").split(". ")]
     others = [*material.CODE.split("\n\n"), _CHINESE[:60], "Ça va, café & naïve? 🙂", '{"a": [1, 2.5, null]}']
     for number in range(count):
         first = number * 7 // count
-        messages: list[dict[str, Any]] = [{"role": "system", "content": " ".join(chance.sample(sentences, 2))}]
-        for turn in range(chance.randint(0, 2)):
+        messages: list[dict[str, Any]] = [{"role": "system", "content": chance.choice(sentences)}]
+        for turn in range(chance.randint(0, 1)):
             messages.append({"role": "user", "content": chance.choice(questions)})
             if chance.random() < 0.5:
                 arguments = json.dumps({"city": chance.choice(["Oslo", "北京"]), "days": turn})
@@ -68,7 +68,7 @@ def conversations(count: int) -> Iterator[dict[str, Any]]:
         yield {
             "model": local.MODEL,
             "messages": messages,
-            "tools": TOOLS[first : first + 3],
+            "tools": TOOLS[first : first + 2],
             "temperature": 0,
             "seed": 1,
             "max_tokens": _MOST_TOKENS,

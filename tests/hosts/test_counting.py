@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
@@ -458,3 +459,79 @@ async def test_the_injection_is_told_where_an_extension_field_is(tmp_path: Path)
         own = engine.chats[0]["messages"][0]["content"]
         told = last["_toolcall"]["injected_prompt_tokens"]
         assert 0.9 * len(own) < told <= len(own.encode()) + 2
+
+
+# -- with the rest of the middleware -------------------------------------------------------------------------------
+
+CALL = '{"tool_calls": [{"name": "weather", "arguments": {"city": "Paris"}}]}'
+
+
+async def test_an_answer_that_is_stopped_early_is_counted_before_its_end(tmp_path: Path) -> None:
+    written = f"```json\n{CALL}\n```\nUser: and now?"
+    body = stream(role(), *says(*(written[at : at + 5] for at in range(0, len(written), 5))), FINISH)
+    events = [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
+
+    class Streaming(Engine):
+        told = 0
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if not scope["path"].endswith("/chat/completions"):
+                await super().__call__(scope, receive, send)
+                return
+            self.chats.append(json.loads(await read_body(receive)))
+            await send({"type": "http.response.start", "status": 200, "headers": [SSE_TYPE]})
+            for event in events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+                self.told += 1
+
+    for tokenizer in ("upstream", f"hf:{save_model(tmp_path)}"):
+        engine = Streaming()
+        made = asking(parallel_tool_calls=False)
+        with contextlib.suppress(OSError):  # how the app learns that nothing more is wanted
+            await made.run(ToolCallMiddleware(engine, tokenizer=tokenizer))
+        answer = check_stream(made.body, include_usage=True)
+        assert engine.told < len(events)
+        assert len(answer.only.calls) == 1
+        assert answer.usage is not None
+        assert "estimated" not in answer.usage
+        assert 0 < answer.usage["completion_tokens"] < len(written)
+        assert made.body.count(b"[DONE]") == 1
+
+
+@pytest.mark.parametrize("text", ["one two", f"```json\n{CALL}\n```"])
+async def test_a_whole_answer_to_a_request_for_a_stream_is_counted(text: str) -> None:
+    engine = Engine(answer=completion(text))
+    assert await usage_of(engine, asking()) == {
+        "prompt_tokens": 100,
+        "completion_tokens": len(text.split()) + 1,
+        "total_tokens": 101 + len(text.split()),
+    }
+
+
+async def test_an_error_has_no_usage_and_asks_nothing() -> None:
+    engine = Engine(answer=stream(role(), *says("one"), {"error": {"message": "boom"}}))
+    made = await asking().run(ToolCallMiddleware(engine, tokenizer="upstream"))
+    assert b"boom" in made.body
+    assert b'"usage"' not in made.body
+    assert engine.asked == []
+
+
+async def test_choices_are_asked_for_each_by_itself() -> None:
+    pieces = [says(text, index=index)[0] for text in ("one", " two") for index in (0, 1)]
+    ends = [chunk({}, "stop", index=index) for index in (0, 1)]
+    engine = Engine(answer=stream(*(chunk({"role": "assistant"}, index=index) for index in (0, 1)), *pieces, *ends))
+    made = await asking(n=2).run(ToolCallMiddleware(engine, tokenizer="upstream"))
+    answer = check_stream(made.body, include_usage=True, n=2)
+    assert answer.usage == {"prompt_tokens": 100, "completion_tokens": 6, "total_tokens": 106}
+    assert [body.get("prompt") for _, body in engine.asked] == [None, "one two", "one two"]
+
+
+async def test_a_native_backends_tools_are_counted_with_the_prompt(tmp_path: Path) -> None:
+    engine = Engine(answer=completion())
+    await usage_of(engine, asking(streamed=False), mode="native")
+    assert engine.asked[0][1]["tools"] == engine.chats[0]["tools"]
+    template = "{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    app = ToolCallMiddleware(engine, tokenizer=f"hf:{save_model(tmp_path, template)}", mode="native")
+    usage = await usage_of(engine, asking(streamed=False), app)
+    assert usage["prompt_tokens"] == len(json.dumps(engine.chats[0]["tools"])) + len("hello")
+    assert "estimated" not in usage
