@@ -512,6 +512,10 @@ class Exchange:
             unknown_tool=settings.unknown_tool,
             parse_reasoning=settings.reasoning == "parse",
             keep_raw=bool(chat.custom) or not settings.stream_arguments or settings.unknown_tool == "error",
+            # A call is refused for its arguments, and then shown or told of as it was written.
+            keep_complete=settings.validate_arguments not in {"off", "warn"}
+            or settings.malformed_arguments != "repair"
+            or settings.arguments_as_object,
         )
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
         syntax = self._format if offered.tools else registry.plain()

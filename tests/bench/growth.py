@@ -46,6 +46,7 @@ def _seconds(app_of: Callable[[App], App], make: Make, style: str, size: int) ->
 
 def _peak(app_of: Callable[[App], App], make: Make, style: str, size: int) -> int:
     """Peak of what Python has allocated during the answer, over what there was before."""
+    measure.ask(app_of(Stream((), make(style, 400))), _OFFERING)  # what is made once is made
     app = app_of(Stream((), make(style, size)))
     gc.collect()
     tracemalloc.start()

@@ -647,3 +647,10 @@ def test_an_opening_may_not_stand_behind_what_makes_it_data(text: str, calls: in
     assert len(calls_in(whole)) == calls
     for pieces in [*one_cut(text), list(text)]:
         assert read(fresh(grammar=grammar), pieces) == whole
+
+
+@pytest.mark.parametrize(("text", "raw"), [(CALL, ""), (CALL[:-20], CALL[:-20])], ids=["complete", "cut off"])
+def test_the_raw_text_of_a_complete_call_is_kept_only_where_it_is_wanted(text: str, raw: str) -> None:
+    reader = Scanner(GRAMMAR, NAMES.__contains__, keep_raw=True, keep_complete=False)
+    events = [*reader.feed(text), *reader.finish(cut=True)]
+    assert [event.raw for event in events if isinstance(event, CallEnd)] == [raw]

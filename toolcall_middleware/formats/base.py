@@ -35,6 +35,8 @@ class ParserOptions:
     parse_reasoning: bool = False
     keep_raw: bool = False
     """Whether `CallEnd.raw` is filled."""
+    keep_complete: bool = True
+    """... also of a call that is complete."""
 
 
 @dataclass(frozen=True, slots=True)

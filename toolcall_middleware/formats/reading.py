@@ -125,6 +125,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         unknown_tool=options.unknown_tool,
         parse_reasoning=options.parse_reasoning,
         keep_raw=options.keep_raw,
+        keep_complete=options.keep_complete,
     )
 
 

@@ -38,9 +38,12 @@ class ScanState:
         unknown_tool: str = "text",
         parse_reasoning: bool = False,
         keep_raw: bool = False,
+        keep_complete: bool = True,
     ) -> None:
         self._c: Compiled = compile_grammar(grammar)
-        self._sink = Sink(offered, schema, self._emit, unknown=unknown_tool, keep_raw=keep_raw)
+        self._sink = Sink(
+            offered, schema, self._emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete
+        )
         self._parse_reasoning = parse_reasoning
         self._carry = ""
         self._body: Body | None = None

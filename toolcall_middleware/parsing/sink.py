@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import io
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
+from .gathered import Gathered
 from .lane import Lane
 
 
@@ -72,6 +72,7 @@ class Sink:
         "events",
         "flow",
         "held",
+        "keep_complete",
         "keep_raw",
         "mode",
         "schema",
@@ -85,6 +86,7 @@ class Sink:
         *,
         unknown: str,
         keep_raw: bool,
+        keep_complete: bool = True,
     ) -> None:
         self.events: list[Event] = []
         self.mode = Mode.HOLD
@@ -99,7 +101,8 @@ class Sink:
         self._offered = offered
         self._unknown = unknown
         self.keep_raw = keep_raw
-        self._kept = io.StringIO()
+        self.keep_complete = keep_complete  # ... also of a call that is complete
+        self._kept = Gathered()
         # Where raw text is kept, a call's end waits until it is known what else belongs to the call: its closing
         # marker stands behind its arguments.
         self._ended: tuple[bool, bool] | str | None = None  # (complete, repaired), or the name that is not offered
@@ -214,9 +217,7 @@ class Sink:
     def begins_with(self, text: str) -> None:
         """White space that stands before the call that has just begun."""
         if self.keep_raw and text:
-            kept = self._kept.getvalue()
-            self._kept = io.StringIO()
-            self._kept.write(text + kept)
+            self._kept.write(text + self._kept.take())
 
     def ends_with(self, text: str) -> None:
         """More markup of the call whose end waits."""
@@ -235,8 +236,9 @@ class Sink:
         if ended is None or (others and (len(self.events) == self._ended_at or self.mode is Mode.REFUSED)):
             return
         self._ended = None
-        raw = self._kept.getvalue()
-        self._kept = io.StringIO()
+        if not isinstance(ended, str) and ended[0] and not self.keep_complete:
+            self._kept = Gathered()
+        raw = self._kept.take()
         if isinstance(ended, tuple):
             self.events.insert(self._ended_at, CallEnd(*ended, raw))
         else:

@@ -6,7 +6,6 @@ which finish_reason is true.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import msgspec
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..parsing.gathered import Gathered
 from ..parsing.lane import Lane, Way
 from ..parsing.stops import StopFinder
 from ..wire import openai
@@ -106,7 +106,7 @@ class _OpenCall:
     name: str
     id: str | None
     room: float  # bytes that its arguments may still take
-    parts: io.StringIO | None = None  # the arguments of a call that waits for its end
+    parts: Gathered | None = None  # the arguments of a call that waits for its end
     extra: dict[str, Any] | None = None
 
 
@@ -380,7 +380,7 @@ class ChoiceAnswer:
         if policy.stream_arguments and name not in policy.custom and not self._waits_behind(name):
             self._open(call, ops)
         else:
-            call.parts = io.StringIO()
+            call.parts = Gathered()
 
     def _waits_behind(self, name: str) -> bool:
         """Whether a call of this name, that would stream if it were the first, waits for its end."""
@@ -411,7 +411,7 @@ class ChoiceAnswer:
         call, self._call = self._call, None
         assert call is not None  # noqa: S101 - the parser's order of events
         if call.parts is not None:
-            written, malformed = call.parts.getvalue(), self._policy.malformed
+            written, malformed = call.parts.take(), self._policy.malformed
             if event.complete and self._policy.objects and not written.lstrip().startswith("{"):
                 # JSON, but none that could be given as an object; there is nothing to repair.
                 kept, malformed = False, "error" if malformed == "repair" else malformed

@@ -258,6 +258,7 @@ class StreamRewriter:
                 told = reason if choice.finished else None
                 self._said = self._said or bool(ops) or told is not None
                 self._put(_Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False), out)
+                ops.clear()
         if self._hold is not Hold.CALL and not lost and self.failed is None:
             self._over = True
         return self._let(out, all_there=True)
@@ -414,6 +415,7 @@ class StreamRewriter:
         out: list[bytes] = []
         self._put(part, out, shell=known.shell, news=news)
         self._expect(known, silent=not out)
+        ops.clear()
         self._blame(choice)
         return b"".join(out)
 
@@ -542,10 +544,11 @@ class StreamRewriter:
         for number, op in enumerate(part.ops):
             delta = self._delta(op)
             if number == 0 and rest:
-                delta = _encode({**rest, **(openai.read_object(delta) or {})})
+                delta = (_encode({**rest, **(openai.read_object(b"".join(delta)) or {})}),)
             elif number == 1:
                 shell = Shell(self._top, bare)
-            out.append(shell.around(delta))
+            # In parts: a whole call may be long, and is joined once.
+            out += (shell.before, *delta, shell.after)
         if not part.ops:
             extras = reason is None and any(
                 name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items()
@@ -568,25 +571,26 @@ class StreamRewriter:
             return b'{"tool_calls":[{"index":%d,"custom":{"input":' % op.index, b"}}]}"
         return b'{"tool_calls":[{"index":%d,"function":{"arguments":' % op.index, b"}}]}"
 
-    def _delta(self, op: Op) -> bytes:
+    def _delta(self, op: Op) -> tuple[bytes, ...]:
+        """The parts of a delta's JSON."""
         match op:
             case Arguments(_, text):
                 before, after = self._around_arguments(op)
                 if self._as_object and not op.custom:
                     # They are complete: a call leaves at its end then. Half an emoji stays an escape.
-                    return before + text.encode("utf-8", "backslashreplace") + after
-                return before + openai.encode(text) + after
+                    return before, text.encode("utf-8", "backslashreplace"), after
+                return before, openai.encode(text), after
             case Content(text):
-                return b'{"content":' + openai.encode(text) + b"}"
+                return b'{"content":', openai.encode(text), b"}"
             case Thought(text):
                 self._usage.thought(text)
-                return openai.encode({self._reasoning_field: text})
+                return (openai.encode({self._reasoning_field: text}),)
             case Opened(index, call_id, name, custom, extra):
                 if self._legacy:
-                    return openai.encode({"function_call": {"name": name, "arguments": ""}})
+                    return (openai.encode({"function_call": {"name": name, "arguments": ""}}),)
                 kind, key = ("custom", "input") if custom else ("function", "arguments")
                 call = {"index": index, "id": call_id, "type": kind, kind: {"name": name, key: ""}, **(extra or {})}
-                return openai.encode({"tool_calls": [call]})
+                return (openai.encode({"tool_calls": [call]}),)
 
 
 def take_calls(message: Fields) -> tuple[list[Any], Fields]:
