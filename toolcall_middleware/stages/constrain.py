@@ -104,9 +104,9 @@ def _whole(schema: dict[str, Any]) -> list[Asking]:
     json_schema = {"name": "tool_calls", "schema": schema, "strict": True}
     return [
         Asking("response_format", {"response_format": {"type": "json_schema", "json_schema": json_schema}}),
-        # llama.cpp's server and llama-cpp-python's. They make a grammar of it themselves. One of our own could also hold
-        # a format's tags, but on a real small model it gave fewer valid calls than plain JSON, which every format reads:
-        # the model never stopped to call (tests/bench/README.md).
+        # llama.cpp's server and llama-cpp-python's. They make a grammar of it themselves. One of our own could hold a
+        # format's tags, too, but gave fewer valid calls on a real small model, which never ceased to call, than plain
+        # JSON, which every format reads (tests/bench/README.md).
         Asking("llama_cpp", {"response_format": {"type": "json_object", "schema": schema}}),
         Asking("structured_outputs", {"structured_outputs": {"json": schema}}),
         Asking(
