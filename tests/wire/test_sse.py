@@ -137,3 +137,20 @@ def test_many_events_in_one_piece_are_read_in_linear_time() -> None:
     events = read([b"data: x\n\n" * 100_000])
     assert len(events) == 100_000
     assert time.perf_counter() - begin < 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"event: ping\ndata: {}\n\n",
+        b"event: ping\nid: 1\ndata: {}\n\n",
+        b"event: ping\ndata: a\ndata: b\n\n",
+        b"event: ping\ndata: a\n\ndata: b\n\n",
+        b"event: ping\ndata: a\r\ndata: b\n\n",
+        b"event: ping\n\n",
+        b"event: a\nevent: ping\ndata: \n\n",
+    ],
+)
+def test_an_event_with_a_name_that_comes_at_once_is_read_as_in_pieces(event: bytes) -> None:
+    pieces = [event[place : place + 1] for place in range(len(event))]
+    assert read([event, event]) == read(pieces + pieces)

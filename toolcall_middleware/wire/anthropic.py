@@ -62,10 +62,9 @@ class AnthropicTranslation:
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
         if not 200 <= status < 300:
             return answer.error(data, status)
-        value = read_value(data)
         if self._lists:
-            return status, answer.models(value)
-        return status, answer.completion(value, created=self._created)
+            return status, answer.models(read_value(data))
+        return status, answer.completion(data, created=self._created)
 
     def feed(self, data: bytes, /) -> bytes:
         return self._stream().feed(data)

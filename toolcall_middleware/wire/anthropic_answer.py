@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ToolCallError
-from .openai import encode, read_error
+from .openai import encode, read_error, read_object, read_objects, read_value
 
 _STOP_REASONS = {
     "end_turn": "stop",
@@ -81,21 +81,24 @@ def thinking_detail(block: Mapping[str, Any], index: int) -> dict[str, Any] | No
     return None
 
 
-def completion(message: Any, *, created: int) -> bytes:
-    """A whole answer. Raises ToolCallError where it is none."""
+def completion(data: bytes, *, created: int) -> bytes:
+    """A whole answer; arguments keep the spelling that they have there. Raises ToolCallError where it is none."""
+    message = read_value(data)
     content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list):
+    # The same blocks with their values as they are written.
+    written = read_objects((read_object(data) or {}).get("content"))
+    if not isinstance(content, list) or written is None:
         raise ToolCallError("upstream_error", "The upstream's answer is not one of Anthropic's messages.")
     texts: list[str] = []
     thoughts: list[str] = []
     details: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
-    for block in content:
+    for block, spelled in zip(content, written, strict=True):
         match block:
             case {"type": "text", "text": str(text)}:
                 texts.append(text)
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                arguments = encode(block.get("input") or {}).decode()
+                arguments = bytes(spelled["input"]).decode() if block.get("input") else "{}"
                 calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
             case {"type": "thinking", "thinking": str(text)}:
                 thoughts.append(text)

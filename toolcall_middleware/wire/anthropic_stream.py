@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import ToolCallError
 from .anthropic_answer import finish_reason, refusal_of, stream_error, thinking_detail, usage_of
-from .openai import encode, event, read_value
+from .openai import NULL, Shell, encode, event, raw, read_value
 from .sse import DONE, EventReader, ServerEvent, TooLargeError
 
 _MAX_THINKING = 8 * 1024 * 1024
@@ -25,6 +25,7 @@ class AnthropicStream:
         self._id = ""
         self._model = ""
         self._usage: dict[str, Any] = {}
+        self._shell: Shell | None = None
         self._begun = False
         self._calls = 0
         self._details = 0
@@ -165,7 +166,7 @@ class AnthropicStream:
         reason = finish_reason(self._stop_reason)
         if reason == "content_filter" and self._refusal is not None:
             out += self._chunk({"refusal": self._refusal})
-        out += self._chunk({}, reason)
+        out += self._last_chunk(reason)
         if self._include_usage:
             out += event(encode({**self._head(), "choices": [], "usage": usage_of(self._usage)}))
         return out + DONE
@@ -199,8 +200,15 @@ class AnthropicStream:
             "model": self._model,
         }
 
-    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    def _chunk(self, delta: dict[str, Any]) -> bytes:
+        if self._shell is None:
+            # What is around the delta is the same in all chunks of an answer.
+            top = {name: raw(value) for name, value in self._head().items()}
+            self._shell = Shell(top, {"index": raw(0), "delta": NULL, "logprobs": NULL})
+        return self._shell.around(encode(delta))
+
+    def _last_chunk(self, reason: str) -> bytes:
+        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}
         return event(encode({**self._head(), "choices": [choice]}))
 
 

@@ -56,6 +56,12 @@ class EventReader:
             if b"\r" not in data:
                 self._begun = True
                 return [ServerEvent(data, data[6:-2])]
+        # Anthropic's: the same with a name before.
+        if not buffer and data.startswith(b"event: ") and data.endswith(b"\n\n") and b"\r" not in data:
+            name, found_data, rest = data.partition(b"\ndata: ")
+            if found_data and b"\n" not in name and rest.find(b"\n") == len(rest) - 2:
+                self._begun = True
+                return [ServerEvent(data, rest[:-2], name[6:].strip().decode("utf-8", "replace"))]
         buffer += data
         events: list[ServerEvent] = []
         begin = 0
