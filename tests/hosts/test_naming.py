@@ -55,6 +55,21 @@ async def test_a_stream_cut_anywhere_is_renamed_and_nothing_else(cuts: list[int]
     assert (b"content-length", b"99") not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ('{"id":1,"model":"own","text":"%d"}', '{"id":1,"model":"client","text":"%d"}'),
+        ('{"in":{"model":"own"},"model":"own","text":"%d"}', '{"in":{"model":"own"},"model":"client","text":"%d"}'),
+        ('{"in":{"model":"own"},"text":"%d"}', '{"in":{"model":"own"},"text":"%d"}'),
+        ('{"text":"\\"model\\":\\"own\\" %d","model":"own"}', '{"text":"\\"model\\":\\"own\\" %d","model":"client"}'),
+        ('{"a":["model", %d],"model":"ow\\u006e"}', '{"a":["model", %d],"model":"client"}'),
+    ],
+)
+async def test_events_that_begin_alike_are_all_renamed(event: str, expected: str) -> None:
+    answer = await renamed(b"text/event-stream", *[f"data: {event}\n\n".encode() % at for at in range(5)])
+    assert answer.body == b"".join(f"data: {expected}\n\n".encode() % at for at in range(5))
+
+
 async def test_an_event_without_its_blank_line_comes_too() -> None:
     answer = await renamed(b"text/event-stream", b'data: {"model":"own"}\n')
     assert answer.body == b'data: {"model":"client"}\n'

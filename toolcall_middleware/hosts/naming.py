@@ -59,6 +59,7 @@ class RenamedAnswer:
         self._size = 0
         self._events: EventReader | None = None
         self._passes = False
+        self._seen = self._instead = b""
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
@@ -103,16 +104,32 @@ class RenamedAnswer:
             await self._send({"type": "http.response.body", "body": out, "more_body": more})
 
     def _renamed(self, event: ServerEvent) -> bytes:
+        if self._seen and event.raw.startswith(self._seen):
+            return self._instead + event.raw[len(self._seen) :]
         if event.data is None or b'"model"' not in event.data:
             return event.raw
         data = self._in_object(event.data)
         if data is event.data:
             return event.raw
+        self._remember(event)
         before, found, after = event.raw.partition(event.data)
         if not found:  # on several lines, between the tokens of the object
             data = data.replace(b"\n", b" ")
             return (b"event: " + event.name.encode() + b"\n" if event.name else b"") + openai.event(data)
         return before + data + after
+
+    def _remember(self, event: ServerEvent) -> None:
+        """The bytes up to the model's value: events that begin with them have their model there, too."""
+        value = bytes((openai.read_object(event.data) or {}).get("model", b""))
+        before, found, after = event.raw.partition(b'"model":')
+        if not found or not value or not after.startswith(value):
+            return
+        begin = before + found
+        # What was found may be the key of an inner object.
+        probe = (begin + b"0" + after[len(value) :]).partition(b"{")[2]
+        if bytes((openai.read_object(b"{" + probe) or {}).get("model", b"")) == b"0":
+            self._seen = begin + value
+            self._instead = begin + bytes(self._model)
 
     def _in_object(self, data: bytes) -> bytes:
         fields = openai.read_object(data)
