@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{row.what}: valid {row.figure}, right {row.ratio}, {score.seconds:.0f} s", flush=True)
             for fault, count in score.faults.most_common(3):
                 print(f"    {count} x {fault[:160]}", flush=True)
-    text = f"{local.MODEL} (Q8_0 weights of {local.WEIGHTS}) on {machine()}.\n\n{table.markdown()}"
+    text = f"{path.stem} (of {local.WEIGHTS}) on {machine()}.\n\n{table.markdown()}"
     print(text)
     if given.write:
         write(text, README, begin=_BEGIN, end=_END)
