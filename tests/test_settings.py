@@ -236,6 +236,7 @@ def test_values_are_read(name: str, given: object, value: object) -> None:
         ("rate_limit", "60/fortnight"),
         ("rate_limit", "1/minute;5/hour"),
         ("rate_limit_failure", "panic"),
+        ("extension_field", "choices"),
     ],
 )
 def test_a_bad_value_is_an_error_that_names_the_option_and_what_is_allowed(name: str, given: object) -> None:

@@ -175,6 +175,18 @@ def _rate(value: Any) -> str | None:
     return text
 
 
+_USED = frozenset(
+    {"id", "object", "created", "model", "choices", "usage", "error", "system_fingerprint", "service_tier"}
+)
+
+
+def _extension(value: Any) -> str | None:
+    text = _text(value)
+    if text in _USED:
+        raise ValueError
+    return text
+
+
 def _header(value: Any) -> str:
     name = _word(value).lower()
     if not re.fullmatch(r"[a-z0-9!#$%&'*+.^_`|~-]+", name):
@@ -253,7 +265,7 @@ def _options() -> dict[str, Option]:
         ("strict", "strict_ids", False, _flag(), "Call ids in the history must match `^call_[a-zA-Z0-9]+$`."),
         ("strict", "strict_results", False, _flag(), "Every call in the history has one result, right behind it."),
         ("guard", "call_index", False, _flag(), "Calls of whole answers have an `index`, as those of streams."),
-        ("guard", "extension_field", None, ("a field's name, or none", _text),
+        ("guard", "extension_field", None, ("a field's name that OpenAI's API does not use, or none", _extension),
          "Warnings are added to answers under this key."),
         ("proxy", "upstream_url", None, ("an http:// or https:// address without a query, or none", _url),
          "The upstream's base address, `/v1` included."),

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -71,6 +72,7 @@ def workers(redis: RedisServer) -> Iterator[str]:
 
 
 async def test_two_workers_count_the_bursts_of_200_tenants_exactly(workers: str, redis: RedisServer) -> None:
+    """Before the Redis stops, and after it has started again. In between, nobody waits or is refused."""
     seeded = random.Random(7)
     jobs = [
         (f"tenant-{number}", seeded.randint(0, 5), seeded.random() < 0.5) for number in range(200) for _ in range(3)
@@ -79,27 +81,38 @@ async def test_two_workers_count_the_bursts_of_200_tenants_exactly(workers: str,
     spent: Counter[str] = Counter()
     crowd = asyncio.Semaphore(40)
 
+    async def request(client: httpx.AsyncClient, tenant: str, calls: int, stream: bool) -> httpx.Response:
+        body, key = ask(calls, stream=stream), {"authorization": f"Bearer {tenant}"}
+        async with crowd:
+            return await client.post("/v1/chat/completions", content=body, headers=key)
+
+    async def burst(client: httpx.AsyncClient, number: int) -> list[httpx.Response]:
+        answers = await asyncio.gather(*(request(client, *job) for job in jobs[:number]))
+        assert [answer.status_code for answer in answers] == [200] * number
+        return answers
+
+    def counted() -> int:
+        script = "local n = 0 for _, k in ipairs(redis.call('KEYS', '*')) do n = n + redis.call('GET', k) end return n"
+        return int(redis.ask("EVAL", script, "0").strip(":\r\n"))
+
     async with httpx.AsyncClient(base_url=workers, timeout=30, limits=httpx.Limits(max_connections=40)) as client:
-
-        async def request(tenant: str, calls: int, stream: bool) -> httpx.Response:
-            body, key = ask(calls, stream=stream), {"authorization": f"Bearer {tenant}"}
-            async with crowd:
-                return await client.post("/v1/chat/completions", content=body, headers=key)
-
-        answers = await asyncio.gather(*(request(*job) for job in jobs))
-        assert [answer.status_code for answer in answers] == [200] * len(jobs)
+        await burst(client, len(jobs))
         for tenant, calls, _ in jobs:
             spent[tenant] += calls
-        asked = [await request(f"tenant-{number}", 0, stream=False) for number in range(0, 200, 10)]
-    assert [RATE - int(answer.headers["x-ratelimit-remaining"]) for answer in asked] == [
-        spent[f"tenant-{number}"] for number in range(0, 200, 10)
-    ]
-    # All of them, in the Redis itself; and no secret there.
-    script = (
-        "local sum = 0 for _, k in ipairs(redis.call('KEYS', '*')) do sum = sum + redis.call('GET', k) end return sum"
-    )
-    assert redis.ask("EVAL", script, "0") == f":{sum(spent.values())}\r\n"
-    assert "tenant-" not in redis.ask("KEYS", "*")
+        asked = [await request(client, f"tenant-{number}", 0, stream=False) for number in range(0, 200, 10)]
+        assert [RATE - int(answer.headers["x-ratelimit-remaining"]) for answer in asked] == [
+            spent[f"tenant-{number}"] for number in range(0, 200, 10)
+        ]
+        # All of them, in the Redis itself; and no secret there.
+        assert counted() == sum(spent.values())
+        assert "tenant-" not in redis.ask("KEYS", "*")
+        redis.stop()
+        start = time.monotonic()
+        assert not any("x-ratelimit-remaining" in answer.headers for answer in await burst(client, 60))
+        assert time.monotonic() - start < 15
+        redis.start()
+        await burst(client, 60)
+        assert counted() == sum(calls for _, calls, _ in jobs[:60])
 
 
 @pytest.mark.parametrize("failure", ["open", "closed"])
@@ -141,6 +154,23 @@ async def test_a_redis_that_stops_while_an_answer_is_written_costs_the_client_no
     assert (await post(wrapped, ask(3))).status == 200
     assert wrapped._rates is not None
     await wrapped._rates.aclose()
+
+
+async def test_the_connections_close_with_the_app(redis: RedisServer) -> None:
+    app = limited("10/hour", rate_limit_storage=redis.uri)
+    assert (await post(app, ask(1))).status == 200
+    before = redis.ask("CLIENT", "LIST").count(" addr=")
+    app.app = ended
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}}, never, never)
+    assert redis.ask("CLIENT", "LIST").count(" addr=") == before - 1
+
+
+async def ended(*_ignored: object) -> None:
+    """An app whose lifespan is over."""
+
+
+async def never(*_ignored: object) -> Any:
+    raise AssertionError
 
 
 @pytest.mark.parametrize("failure", ["open", "closed"])

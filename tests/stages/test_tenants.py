@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.settings import MAXIMA, OPTIONS, PROFILES, Settings
-from toolcall_middleware.stages.tenants import ALLOWED, Tenants, hash_of, nobody, read_tenants
+from toolcall_middleware.stages.tenants import ALLOWED, Tenants, _Reader, hash_of, nobody, read_tenants
 
 KEY = b"Bearer sk-one"
 HASH = hashlib.sha256(KEY).hexdigest()
@@ -107,6 +111,8 @@ def test_without_a_file_tenants_differ_in_their_rates_only() -> None:
             ["line 4", "tenants.b.header_sha256:", "'a' has the same"],
         ),
         ("[tenants.' ']\nmax_tools = 1", ["a name"]),
+        ("[tenants.a]\nheader_sha256 = 5", ["line 2", "64 hex digits"]),
+        ("a = " + "[" * 5000, []),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, says: list[str]) -> None:
@@ -114,6 +120,28 @@ def test_a_mistake_is_named_with_its_place(text: str, says: list[str]) -> None:
         read(text)
     for word in ["t.toml", *says]:
         assert word in str(raised.value)
+
+
+VALUES = st.recursive(
+    st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["none", "off", "strict", HASH]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+TABLE = st.dictionaries(st.sampled_from([*sorted(ALLOWED), "header_sha256", "mode", "x"]), VALUES, max_size=3)
+
+
+@given(
+    st.fixed_dictionaries(
+        {}, optional={"default": TABLE | VALUES, "tenants": st.dictionaries(st.text(), TABLE | VALUES)}
+    )
+)
+def test_whatever_a_file_holds_it_is_read_or_refused(tables: dict[str, Any]) -> None:
+    with contextlib.suppress(SettingsError):
+        _Reader("", "t.toml", Settings()).read(tables)
 
 
 def test_a_secret_in_place_of_a_hash_is_not_shown() -> None:

@@ -103,6 +103,8 @@ class ToolCallMiddleware:
             if scope["type"] == "lifespan" and settings.mode != "off":
                 warm(settings)
             await self.app(scope, receive, send)
+            if scope["type"] == "lifespan" and self._rates is not None:
+                await self._rates.aclose()
             return
         tenant = None
         if self._tenancy is not None:

@@ -58,15 +58,17 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
         try:
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
+            from redis.exceptions import ConnectionError as BrokenConnectionError
         except ImportError:
             message = "a Redis needs its client library: pip install 'toolcall-middleware[redis]'"
             raise SettingsError(f"rate_limit_storage: {message}.") from None
-        # Not tried again: what was counted before the connection broke would be counted twice.
+        # Once more where a connection is found to be closed, as all are after a Redis has been started anew. Not after
+        # a timeout: what has been counted by then would be counted twice.
         options |= {
             "implementation": "redispy",
             "socket_timeout": _PATIENCE,
             "socket_connect_timeout": _PATIENCE,
-            "retry": Retry(NoBackoff(), 0),
+            "retry": Retry(NoBackoff(), 1, (BrokenConnectionError,)),
         }
     try:
         limiter = FixedWindowRateLimiter(storage_from_string(f"async+{uri}", **options))

@@ -34,7 +34,7 @@ def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
             param=chat.deprecated,
         )
     for number, tool in enumerate(chat.tools.tools):
-        path = f"tools[{number}].function"
+        path = _path(chat, number, tool)
         if settings.strict_names and not _STRICT_NAME.fullmatch(tool.name):
             message = f"The tool name {tool.name!r} must match ^[a-zA-Z0-9_]+$."
             raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
@@ -61,12 +61,17 @@ def _check_allowlist(chat: ChatRequest, settings: Settings) -> list[str]:
             continue
         message = f"The tool {tool.name!r} is not on the allowlist."
         if settings.allowlist_mode == "enforce":
-            field = "functions" if chat.legacy else "tools"
-            inner = "custom." if tool.name in chat.custom else "" if chat.legacy else "function."
-            raise ToolCallError("tool_not_allowed", message, param=f"{field}[{number}].{inner}name")
+            raise ToolCallError("tool_not_allowed", message, param=f"{_path(chat, number, tool)}.name")
         _log.warning("%s", message)
         warnings.append(message)
     return warnings
+
+
+def _path(chat: ChatRequest, number: int, tool: Tool) -> str:
+    """Where the client wrote the tool."""
+    if chat.legacy:
+        return f"functions[{number}]"
+    return f"tools[{number}].{'custom' if tool.name in chat.custom else 'function'}"
 
 
 def _check_descriptions(tool: Tool, path: str) -> None:

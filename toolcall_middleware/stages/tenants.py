@@ -83,7 +83,7 @@ def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     """
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}") from None
     return _Reader(text, path, settings).read(tables)
 
@@ -120,8 +120,8 @@ class _Reader:
         return Tenants(default, by_name, by_hash)
 
     def _hashes(self, value: Any, where: tuple[str, ...]) -> Iterable[str]:
-        given = [value] if isinstance(value, str) else value
-        hashes = [item.strip().lower() if isinstance(item, str) else "" for item in given or ()]
+        given = value if isinstance(value, list | tuple) else [value]
+        hashes = [item.strip().lower() if isinstance(item, str) else "" for item in given]
         if not all(_HASH.fullmatch(digest) for digest in hashes):
             # Not shown: people put the secret itself there.
             raise self._error(where, "it must be a SHA-256 as 64 hex digits, or a list of such")
