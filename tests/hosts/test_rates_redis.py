@@ -79,7 +79,7 @@ async def test_two_workers_count_the_bursts_of_200_tenants_exactly(workers: str,
     ]
     seeded.shuffle(jobs)
     spent: Counter[str] = Counter()
-    crowd = asyncio.Semaphore(40)
+    crowd = asyncio.Semaphore(16)
 
     async def request(client: httpx.AsyncClient, tenant: str, calls: int, stream: bool) -> httpx.Response:
         body, key = ask(calls, stream=stream), {"authorization": f"Bearer {tenant}"}
@@ -95,7 +95,7 @@ async def test_two_workers_count_the_bursts_of_200_tenants_exactly(workers: str,
         script = "local n = 0 for _, k in ipairs(redis.call('KEYS', '*')) do n = n + redis.call('GET', k) end return n"
         return int(redis.ask("EVAL", script, "0").strip(":\r\n"))
 
-    async with httpx.AsyncClient(base_url=workers, timeout=30, limits=httpx.Limits(max_connections=40)) as client:
+    async with httpx.AsyncClient(base_url=workers, timeout=30, limits=httpx.Limits(max_connections=16)) as client:
         await burst(client, len(jobs))
         for tenant, calls, _ in jobs:
             spent[tenant] += calls
@@ -131,7 +131,7 @@ async def test_a_redis_that_stops_and_starts_is_a_matter_of_policy(
         else:
             assert (down.status, down.headers["retry-after"]) == (503, "1")
             assert down.json["error"]["code"] == "rate_limit_unavailable"
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 5
     assert sum("rate_limit_storage cannot be reached" in record.getMessage() for record in caplog.records) == 1
     redis.start()
     assert remaining(await post(app, ask(4)))[1] == 6
@@ -183,7 +183,7 @@ async def test_a_storage_that_never_answers_does_not_hang_a_request(failure: str
         app = limited("10/hour", rate_limit_storage=uri, rate_limit_failure=failure)
         start = time.monotonic()
         assert (await post(app, ask(3))).status == (200 if failure == "open" else 503)
-        assert time.monotonic() - start < 2.5
+        assert time.monotonic() - start < 4
         assert app._rates is not None
         await app._rates.aclose()
 

@@ -20,7 +20,7 @@ from ..settings import hide_login
 if TYPE_CHECKING:
     from limits.aio.strategies import FixedWindowRateLimiter
 
-_PATIENCE = 1.0  # seconds for one question to the storage
+_PATIENCE = 2.0  # seconds for one question to the storage
 _REDIS = ("redis", "valkey")
 
 _log = logging.getLogger("toolcall_middleware")
@@ -81,7 +81,7 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
 
 class RateLimiter:
     """Counts units by tenant. `failure`: `open` lets requests pass uncounted while the storage is down, `closed`
-    refuses them; both are logged, and neither waits longer than a second.
+    refuses them; both are logged, and neither waits longer than two seconds.
     """
 
     def __init__(self, storage: str, failure: str) -> None:
