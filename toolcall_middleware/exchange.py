@@ -87,6 +87,7 @@ class Exchange:
         self._defer = defer
         self.tally: Tally | None = None
         self._tapped = b""  # the request's body, of a tap
+        self._unasked = False  # ... that was asked again without stream_options
         self._memory = memory
         self._chat: ChatRequest | None = None
         self._format: ToolFormat = registry.plain()
@@ -136,7 +137,7 @@ class Exchange:
         """The body of a request without tools that asks for usage."""
         settings, model = self._settings, model_of(body)
         self._tapped = body
-        if self._memory.refuses(model, "stream_options"):
+        if self._unasked or self._memory.refuses(model, "stream_options"):
             body = openai.without_field(body, "stream_options")
         self._usage = meter_for(settings, model, self._memory)
         self._usage.sent(body)
@@ -247,6 +248,9 @@ class Exchange:
             plain = kinds.get(b"content-encoding", b"identity") == b"identity"
             if status in {400, 422} and plain:
                 return Plan.BUFFER
+            if self._unasked and status == 200:
+                # Now it is sure that this was the fault, and no other that was told with the request's own words.
+                self._memory.refuse(model_of(self._tapped), "stream_options")
             return Plan.TAP if status == 200 and self._is_stream and plain else Plan.PASS
         if status >= 400:
             return Plan.BUFFER
@@ -410,9 +414,9 @@ class Exchange:
 
     def _refused_tap(self, data: bytes) -> Reply | None:
         """A backend refuses a request without tools. It may be for the usage that it asks for."""
-        model = model_of(self._tapped)
-        if b"stream_options" in data[:4096].lower() and not self._memory.refuses(model, "stream_options"):
-            self._memory.refuse(model, "stream_options")
+        known = self._memory.refuses(model_of(self._tapped), "stream_options")
+        if b"stream_options" in data[:4096].lower() and not self._unasked and not known:
+            self._unasked = True
             self._next_body = self._pass(self._tapped)
             return None
         return Reply(self._status, data, as_it_came=True)

@@ -436,6 +436,22 @@ async def test_another_refusal_passes_as_it_came() -> None:
     assert (made.status, made.got[0]["headers"], made.body) == (400, messages[0]["headers"], b'{"odd": 1}')
 
 
+async def test_a_refusal_that_quotes_the_request_is_not_remembered() -> None:
+    refusals = [answered(b'{"error": "no such model in {\\"stream_options\\": 1}"}', status=400)] * 2
+    answer = answered(stream(role(), FINISH, {**chunk({}), "choices": [], "usage": USAGE}), headers=[SSE_TYPE])
+    bodies: list[Any] = []
+
+    async def engine(scope: Scope, receive: Receive, send: Send) -> None:
+        bodies.append(json.loads(await read_body(receive)))
+        for message in refusals.pop() if refusals else answer:
+            await send(message)
+
+    app = ToolCallMiddleware(engine)
+    assert (await asking(tools=False).run(app)).status == 400
+    assert check_stream((await asking(tools=False).run(app)).body, include_usage=True).usage == USAGE
+    assert ["stream_options" in body for body in bodies] == [True, False, True]
+
+
 def test_a_tokenizer_that_is_not_there_is_an_error_at_start() -> None:
     from toolcall_middleware.errors import SettingsError
 
