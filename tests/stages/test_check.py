@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import jsonschema
@@ -96,6 +97,100 @@ def test_an_evil_pattern_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         "f", json.dumps({"a": "ab " * 4000 + "!"})
     )
     assert len(faults) == 1
+
+
+EVIL = r"^(a|a?)+$"
+NESTED = {
+    "type": "object",
+    "$ref": "#/$defs/n",
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["y"]},
+                {"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["z"]},
+            ]
+        }
+    },
+}
+ONE: dict[str, Any] = {"properties": {"a": {}}}
+MANY = [str(number) for number in range(20_000)]
+
+
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def x(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": schema}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        (x({"pattern": EVIL}), {"x": "a" * 40 + "!"}),
+        ({"type": "object", "propertyNames": {"pattern": EVIL}}, {"a" * 40 + "!": 1}),
+        # jsonschema itself runs these two with `re`, for years.
+        ({"type": "object", "patternProperties": {EVIL: {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        ({"type": "object", "patternProperties": {EVIL: {}}, "unevaluatedProperties": False}, {"a" * 40 + "!": 1}),
+        (NESTED, deep(18)),
+        (NESTED, deep(60)),
+        (x({"items": {"enum": [[text] for text in MANY]}}), {"x": [["no"]] * 5000}),
+        (x({"anyOf": [{"prefixItems": [{"type": "integer"}]}] * 50, "unevaluatedItems": False}), {"x": [1] * 15_000}),
+        (
+            {"type": "object", "anyOf": [x({})] * 500, "unevaluatedProperties": False},
+            dict.fromkeys(MANY[:5000], 1),
+        ),
+    ],
+    ids=["pattern", "names", "additional", "unevaluated", "nested", "deep", "enum", "items", "properties"],
+)
+def test_no_check_holds_the_event_loop(checker: ArgumentChecker, schema: dict[str, Any], arguments: Any) -> None:
+    del checker  # chosen for its kind
+    made = ArgumentChecker(ToolSet.of([Tool("f", parameters=schema)]))
+    made.faults("f", "{}")  # compiles
+    text = json.dumps(arguments)
+    before = time.thread_time()
+    faults = made.faults("f", text)
+    assert time.thread_time() - before < 0.05
+    assert len(faults) >= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "fits", "other"),
+    [
+        (1, 1.0, True),
+        (True, True, 1),
+        (None, None, 0),
+        ({"a": [1, 2]}, {"a": [1.0, 2]}, {"a": [2, 1]}),
+        ("é", "é", "e"),
+    ],
+)
+def test_values_are_equal_as_json_is(checker: ArgumentChecker, value: Any, fits: Any, other: Any) -> None:
+    del checker  # chosen for its kind
+    for rule in ({"const": value}, {"enum": ["-", value]}):
+        made = ArgumentChecker(ToolSet.of([Tool("f", parameters=x(rule))]))
+        assert made.faults("f", json.dumps({"x": fits})) == []
+        assert len(made.faults("f", json.dumps({"x": other}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "valid"),
+    [
+        ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"ab": 1}, True),
+        ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"b": 1}, False),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": None}, True),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 2}, False),
+        ({"properties": {"b": {}}, "additionalProperties": True}, {"a": 1}, True),
+        ({"$defs": {"A": ONE}, "$ref": "#/$defs/A", "unevaluatedProperties": False}, {"a": 1}, True),
+        ({"$defs": {"A": ONE}, "$ref": "#/$defs/A", "unevaluatedProperties": False}, {"b": 1}, False),
+    ],
+)
+def test_properties_that_are_not_named(checker: ArgumentChecker, schema: Any, arguments: Any, valid: bool) -> None:
+    del checker  # chosen for its kind
+    made = ArgumentChecker(ToolSet.of([Tool("f", parameters={"type": "object", **schema})]))
+    assert (made.faults("f", json.dumps(arguments)) == []) == valid
 
 
 def test_more_values_than_can_be_checked_are_a_fault(checker: ArgumentChecker) -> None:

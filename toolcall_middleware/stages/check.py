@@ -18,10 +18,12 @@ import msgspec
 from ..model import ToolSet
 
 # For one call, on the event loop. Time of this thread: where others keep it from running, no call is at fault.
-_SECONDS = 0.025
+_SECONDS = 0.02
 _PATTERN_SECONDS = 0.01
 _PATTERN_TRIES = 3
 _MAX_VALUES = 20_000  # JSON values in one call's arguments
+_MAX_QUICK = 1 << 22
+_MAX_UNEVALUATED = 1 << 18
 _MAX_FAULTS = 3
 _MAX_TEXT = 300
 _TOO_LONG = "(root): checking takes too long; the schema's patterns or the arguments are too large"
@@ -36,7 +38,7 @@ class ArgumentChecker:
 
     def __init__(self, tools: ToolSet) -> None:
         self._tools = tools
-        self._compiled: dict[str, tuple[Any, Any]] = {}
+        self._compiled: dict[str, tuple[Any, Any, int]] = {}
         self._deadline = 0.0
 
     def faults(self, name: str, arguments: str) -> list[str]:
@@ -53,10 +55,11 @@ class ArgumentChecker:
             return [f"(root): not JSON: {error}"]
         if not isinstance(value, dict):
             return ["(root): arguments must be an object"]
-        if _is_large(value):
+        values, depth = _measure(value)
+        if values > _MAX_VALUES:
             return [_TOO_LONG]
-        validator, quick = self._validators(name)
-        if quick is not None and _quick_yes(quick, value):
+        validator, quick, size = self._validators(name)
+        if quick is not None and _is_quick(size, values, depth) and _quick_yes(quick, value):
             return []
         self._deadline = time.thread_time() + _SECONDS
         found: list[str] = []
@@ -69,11 +72,12 @@ class ArgumentChecker:
             found.append(_TOO_LONG)
         return found
 
-    def _validators(self, name: str) -> tuple[Any, Any]:
+    def _validators(self, name: str) -> tuple[Any, Any, int]:
+        """jsonschema's, jsonschema-rs's if there is one, and how many values the schema has."""
         made = self._compiled.get(name)
         if made is None:
             schema = self._tools.by_name[name].parameters
-            made = self._compiled[name] = (self._slow(schema), _quick(schema))
+            made = self._compiled[name] = (self._slow(schema), _quick(schema), _measure(schema)[0])
         return made
 
     def _slow(self, schema: dict[str, Any]) -> Any:
@@ -82,7 +86,14 @@ class ArgumentChecker:
         import regex  # noqa: F401 - now, not within the time for a check
 
         base = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-        rules = {keyword: self._timed(_RULES.get(keyword, rule)) for keyword, rule in dict(base.VALIDATORS).items()}
+        ours: dict[str, Callable[..., Any]] = {**_RULES, "enum": _Values().enum, "const": _Values().const}
+        size = _measure(schema)[0]
+        for keyword in ("unevaluatedItems", "unevaluatedProperties"):
+            if keyword in base.VALIDATORS:
+                ours[keyword] = functools.partial(_unevaluated, base.VALIDATORS[keyword], size)
+        if _has(schema, "patternProperties"):
+            ours["unevaluatedProperties"] = _unevaluated_beside_patterns
+        rules = {keyword: self._timed(ours.get(keyword, rule)) for keyword, rule in dict(base.VALIDATORS).items()}
         cls: Any = jsonschema.validators.extend(base, rules)  # type: ignore[no-untyped-call]
         return cls(schema, registry=referencing.Registry())
 
@@ -137,18 +148,26 @@ def _quick(schema: dict[str, Any]) -> Any:
         return None
 
 
-def _is_large(value: Any) -> bool:
-    """Whether there are more values than can be checked in time."""
-    left = _MAX_VALUES
-    stack = [value]
-    while stack:
-        at = stack.pop()
-        inner = list(at.values()) if isinstance(at, dict) else at if isinstance(at, list) else ()
-        left -= len(inner)
-        if left < 0:
-            return True
-        stack += [item for item in inner if isinstance(item, (dict, list))]
-    return False
+def _measure(value: Any) -> tuple[int, int]:
+    """(how many values there are, how deep they are nested); counted no further than is of interest."""
+    count = depth = 0
+    level = [value]
+    while level and count <= _MAX_VALUES:
+        depth += 1
+        inner: list[Any] = []
+        for at in level:
+            inner += at.values() if isinstance(at, dict) else at if isinstance(at, list) else ()
+        count += len(inner)
+        level = [item for item in inner if isinstance(item, (dict, list))]
+    return count, depth
+
+
+def _is_quick(schema: int, values: int, depth: int) -> bool:
+    """Whether jsonschema-rs, which cannot be interrupted, is sure to be done in time.
+
+    Its work grows with schema and value, and doubles with each level of them where alternatives refer to each other.
+    """
+    return schema * values * (1 << min(depth, 64)) < _MAX_QUICK
 
 
 def _quick_yes(validator: Any, value: Any) -> bool:
@@ -174,14 +193,90 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
                 yield from validator.descend(value, schema, path=name, schema_path=pattern)
 
 
+def _additional_properties(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """With our own matching: jsonschema runs the patterns of `patternProperties` here without a limit."""
+    from jsonschema import ValidationError
+
+    if not validator.is_type(instance, "object"):
+        return
+    known, patterns = schema.get("properties") or {}, schema.get("patternProperties") or {}
+    others = [name for name in instance if name not in known and not any(_matches(text, name) for text in patterns)]
+    if validator.is_type(rule, "object"):
+        for name in others:
+            yield from validator.descend(instance[name], rule, path=name)
+    elif others and not rule:
+        names = ", ".join(repr(name) for name in others[:_MAX_FAULTS])
+        yield ValidationError(f"Additional properties are not allowed ({_short(names)} unexpected)")
+
+
+class _Values:
+    """`enum` and `const`, each of which is made comparable once: jsonschema compares each value with each."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, frozenset[bytes]] = {}
+
+    def _holds(self, values: Any, instance: Any) -> bool:
+        known = self._known.get(id(values))
+        if known is None:
+            known = self._known[id(values)] = frozenset(map(_comparable, values))
+        return _comparable(instance) in known
+
+    def enum(self, _validator: Any, values: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+        from jsonschema import ValidationError
+
+        if not self._holds(values, instance):
+            yield ValidationError(f"{_short(repr(instance))} is not one of {_short(repr(values[: _MAX_FAULTS * 4]))}")
+
+    def const(self, _validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+        from jsonschema import ValidationError
+
+        if _comparable(value) != _comparable(instance):
+            yield ValidationError(f"{_short(repr(value))} was expected")
+
+
+def _unevaluated(theirs: Callable[..., Any], size: int, validator: Any, rule: Any, instance: Any, schema: Any) -> Any:
+    """jsonschema's, whose work grows with the schema and with the square of the value."""
+    if isinstance(instance, (dict, list)) and len(instance) * max(size, len(instance)) > _MAX_UNEVALUATED:
+        raise _TookTooLongError
+    return theirs(validator, rule, instance, schema)
+
+
+def _unevaluated_beside_patterns(validator: Any, _rule: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    """Jsonschema would run the patterns without a limit. Where jsonschema-rs has said yes, nobody asks here."""
+    from jsonschema import ValidationError
+
+    if validator.is_type(instance, "object"):
+        yield ValidationError("unevaluatedProperties in a schema with patternProperties is not checked")
+
+
+def _has(schema: Any, keyword: str) -> bool:
+    """Whether a keyword stands anywhere in a schema."""
+    level = [schema]
+    while level:
+        inner: list[Any] = []
+        for at in level:
+            if isinstance(at, dict):
+                if keyword in at:
+                    return True
+                inner += at.values()
+            elif isinstance(at, list):
+                inner += at
+        level = [item for item in inner if isinstance(item, (dict, list))]
+    return False
+
+
 def _unique_items(validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[Any]:
     """Linear; jsonschema compares each item with each other."""
     from jsonschema import ValidationError
 
     if wanted and validator.is_type(instance, "array"):
-        seen = {msgspec.json.encode(_canonical(item), order="sorted") for item in instance}
+        seen = set(map(_comparable, instance))
         if len(seen) != len(instance):
             yield ValidationError(f"{_short(repr(instance))} has items that are not unique")
+
+
+def _comparable(value: Any) -> bytes:
+    return msgspec.json.encode(_canonical(value), order="sorted")
 
 
 def _canonical(value: Any) -> Any:
@@ -196,6 +291,7 @@ def _canonical(value: Any) -> Any:
 
 
 _RULES: dict[str, Callable[..., Any]] = {
+    "additionalProperties": _additional_properties,
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "uniqueItems": _unique_items,
