@@ -280,6 +280,28 @@ async def test_an_answer_without_end_is_cut() -> None:
     assert details(report)["stream"] == "an answer without end"
 
 
+async def test_a_list_of_models_without_end_is_one_line() -> None:
+    class Endless(Engine):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while True:
+                await send({"type": "http.response.body", "body": b" " * 100_000, "more_body": True})
+
+    with pytest.raises(CheckError, match="no end"):
+        await check(Endless())
+
+
+@pytest.mark.parametrize("listed", [[], {}, {"data": 5}, {"data": [5, {"id": None}, {"id": ""}]}, None])
+async def test_a_list_that_is_none_needs_the_name(listed: Any) -> None:
+    class Odd(Engine):
+        async def _json(self, send: Any, status: int, value: Any) -> None:
+            await super()._json(send, status, listed if "data" in value else value)
+
+    with pytest.raises(CheckError, match="give --model"):
+        await check(Odd())
+    assert (await check(Odd({"json"}), model="m\x1b[2J")).calls_come_right
+
+
 async def test_a_backend_is_never_shown_to_have_no_models_or_chat() -> None:
     with pytest.raises(CheckError, match="give --model"):
         await check(TextOnly())

@@ -13,12 +13,13 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Message
 
+from ..errors import ToolCallError
 from ..formats import registry
 from ..hosts.providers import upstream_app
 from ..settings import Settings, hide_login
 from ..wire import openai
 from . import advice, basics, constraints, native, table, trials
-from .asking import Asker, BudgetSpentError, Meter
+from .asking import Asker, BudgetSpentError, Meter, TooLargeError
 from .findings import Finding, Report, Verdict
 from .progress import Step, progress
 from .tools import PROMPTS
@@ -107,8 +108,12 @@ async def examine(
 async def _models(asker: Asker, wanted: str | None) -> list[str]:
     try:
         status, body = await asker.get("/v1/models")
-    except TimeoutError:
+    except (TimeoutError, BudgetSpentError):
         raise CheckError("the upstream did not answer to /v1/models in time") from None
+    except TooLargeError:
+        raise CheckError("the upstream's list of models has no end") from None
+    except ToolCallError as error:
+        raise CheckError(asker.hide(table.shown(error.message))) from None
     if status != 200:
         error = openai.read_error(body, status)
         message = asker.hide(table.shown(error.message))[:300]
@@ -132,7 +137,8 @@ class _GoneError(Exception):
 async def _examine(asker: Asker, report: Report, options: Options, settings: Settings) -> None:
     answer, findings = await basics.plain(asker)
     if not answer.ok:
-        raise CheckError(f"the upstream does not answer chat completions for {report.model!r}: {answer.refusal}")
+        why = table.shown(answer.refusal)
+        raise CheckError(f"the upstream does not answer chat completions for {report.model!r}: {why}")
     report.findings += [_models_finding(report), *findings]
     kinds = constraints.kinds()
     questions: list[tuple[str, Question]] = [("streamed answers", basics.streaming)]

@@ -28,7 +28,7 @@ def shown(text: str) -> str:
 
 def text(report: Report) -> str:
     """The whole report, ending in a line end."""
-    lines = [f"{report.upstream}, model {report.model}"]
+    lines = [f"{report.upstream}, model {shown(report.model)}"]
     if len(report.models) > 1:
         lines.append(f"The backend lists {len(report.models)} models; --model checks another.")
     lines += _findings(report)
