@@ -61,9 +61,9 @@ def open_gateway(stage: tuple[Stage, str], request: pytest.FixtureRequest) -> It
     def open_one(
         script: Model | Iterable[Script],
         *,
-        format: str = "auto",
+        format: str = "auto",  # noqa: A002 - the setting's own name
         usage: bool = True,
-        **settings: Any,  # noqa: A002
+        **settings: Any,
     ) -> Gateway:
         backend = TextBackend(script, strict=True, usage=usage, chunk_size=4)
         server: Any = ToolCallMiddleware(backend, format=format) if request.param == "native" else backend

@@ -112,8 +112,8 @@ async def _models(asker: Asker, wanted: str | None) -> list[str]:
         raise CheckError("the upstream did not answer to /v1/models in time") from None
     except TooLargeError:
         raise CheckError("the upstream's list of models has no end") from None
-    except ToolCallError as error:
-        raise CheckError(asker.hide(table.shown(error.message))) from None
+    except ToolCallError as broken:
+        raise CheckError(asker.hide(table.shown(broken.message))) from None
     if status != 200:
         error = openai.read_error(body, status)
         message = asker.hide(table.shown(error.message))[:300]
