@@ -160,7 +160,8 @@ def _serve(args: argparse.Namespace) -> int:
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
     # Once here, so that a mistake is one line and not a traceback of every worker.
     create_proxy()
-    supervise()
+    if settings.upstreams_file is not None:
+        supervise()
 
     settings = with_mode(settings, settings.upstream_api)
     host = f"[{args.host}]" if ":" in args.host else args.host

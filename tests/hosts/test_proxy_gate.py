@@ -83,6 +83,45 @@ async def test_every_key_is_compared_without_haste(monkeypatch: pytest.MonkeyPat
     assert compared == [b"sk-one", b"sk-two"]
 
 
+@pytest.mark.parametrize(
+    ("shown", "tenant"),
+    [("sk-one", "blue"), ("a=b", "red-2"), ("c2stb25l==", None), ("plain", None), ("=x", None), ("no name=k", None)],
+)
+async def test_a_named_key_tells_whose_it_is(shown: str, tenant: str | None) -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+        await inner(scope, receive, send)
+
+    keys = ("blue=sk-one", "red-2=a=b", "c2stb25l==", "plain", "=x", "no name=k")
+    answer = await ask(Gate(app, keys), scope_of(headers=[(b"authorization", f"Bearer {shown}".encode())]))
+    assert answer.status == 299
+    assert [scope.get("toolcall.tenant") for scope in seen] == [tenant]
+
+
+async def test_a_name_alone_or_with_its_key_opens_nothing() -> None:
+    for shown in (b"Bearer blue", b"Bearer blue=sk-one", b"Bearer blue="):
+        answer = await ask(Gate(never, ("blue=sk-one",)), scope_of(headers=[(b"authorization", shown)]))
+        assert answer.status == 401
+
+
+async def test_a_client_cannot_say_whose_it_is() -> None:
+    """The name is a key of the scope, and nothing that comes over the wire becomes one."""
+    answer = await ask(Gate(inner, KEYS), scope_of(headers=[(b"toolcall.tenant", b"blue")]))
+    assert answer.status == 401
+
+
+async def test_while_it_drains_everything_new_is_a_503() -> None:
+    gate = Gate(never)
+    gate.drain()
+    health, other = await ask(gate, scope_of("/healthz")), await ask(gate, scope_of("/v1/models"))
+    assert (health.status, json.loads(health.body)) == (503, {"status": "draining"})
+    assert (other.status, json.loads(other.body)["error"]["code"]) == (503, "upstream_error")
+    for answer in (health, other):
+        assert {(b"connection", b"close"), (b"retry-after", b"1")} <= set(answer.headers)
+
+
 async def test_without_keys_everybody_passes() -> None:
     assert (await ask(Gate(inner), scope_of())).status == 299
 

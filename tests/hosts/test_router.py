@@ -18,11 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import Settings
 from toolcall_middleware.hosts.route import Route, in_turn
-from toolcall_middleware.hosts.upstreams import Upstream
+from toolcall_middleware.hosts.router import Router
+from toolcall_middleware.hosts.upstreams import Upstream, read_upstreams
 
 from ..fakes import Answer, Refusal, TextBackend, write_calls
+from .proxy_servers import PATIENCE, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as drive
-from .proxy_servers import raw_upstream, scope_of, serving
 from .routing import TOOL, Proxies, ask, chat, error_of, http, table
 
 
@@ -162,7 +163,7 @@ async def test_the_openai_sdk_over_the_router(proxies: Proxies) -> None:
 
 
 @pytest.mark.parametrize("tools", [None, [TOOL]])
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 503, 529])
 async def test_a_busy_upstream_is_passed_over(status: int, tools: list[Any] | None, proxies: Proxies) -> None:
     busy, free = TextBackend(lambda _body: Refusal(status, {"error": {"message": "busy"}})), says("free")
     more: dict[str, Any] = {"tools": tools} if tools else {}
@@ -206,6 +207,28 @@ async def test_no_other_refusal_is_passed_over_and_the_last_one_is_told(proxies:
     assert (refused.status_code, error_of(refused)["message"]) == (400, "status 400")
     assert (last.status_code, error_of(last)["message"], last.headers["retry-after"]) == (503, "status 503", "77")
     assert (len(busy.seen), len(other.seen)) == (1, 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", ["anthropic", "google"])
+async def test_a_provider_with_another_api_is_passed_over_too(api: str, proxies: Proxies, *, stream: bool) -> None:
+    asked: list[str] = []
+
+    async def overloaded(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+        await send({"type": "http.response.start", "status": 503, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": b'{"error": {"message": "Overloaded"}}'})
+
+    async with serving(http(overloaded)) as first, serving(says("free")) as second:
+        tables = (
+            table(first, name="a", api=api, key="sk-provider"),
+            table(closed_port(), name="b", api=api, key="sk-provider"),
+            table(f"{second}/v1", name="c"),
+        )
+        async with proxies.running(*tables) as client:
+            answer = await ask(client, tools=[TOOL], stream=stream)
+    assert answer.status_code == 200
+    assert ("free" in answer.text, len(asked)) == (True, 1)
 
 
 async def test_what_breaks_off_after_its_first_byte_is_not_begun_again(proxies: Proxies) -> None:
@@ -360,3 +383,42 @@ async def test_our_own_refusal_is_not_taken_for_an_upstreams(proxies: Proxies) -
     assert [answer.status_code for answer in answers] == [200, 429]
     assert error_of(answers[1])["code"] == "rate_limit_exceeded"
     assert (len(one.seen), len(two.seen)) == (1, 0)
+
+
+async def test_a_reload_keeps_what_has_not_changed_and_closes_the_rest_when_it_is_idle(proxies: Proxies) -> None:
+    closed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await go_on.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        await reader.read()
+        closed.set()
+
+    async with raw_upstream(talk) as address, asyncio.timeout(PATIENCE):
+        kept = table("http://up.example/v1", name="kept", models=["k"])
+        proxies.write(table(address, name="old"), kept)
+        router = Router(
+            lambda: read_upstreams(str(proxies.path), Settings()),
+            forward_authorization=True,
+            max_request_bytes=None,
+            max_response_bytes=None,
+        )
+        body = json.dumps(chat()).encode()
+        asked = asyncio.create_task(drive(router, scope_of("/v1/chat/completions", method="POST"), body))
+        await asyncio.sleep(0.05)
+        before = list(router._routes)
+        proxies.write(kept, table(address, name="old", timeout=9))
+        assert router.reload()
+        after = list(router._routes)
+        assert after[0] is before[1]
+        assert after[1] is not before[0]
+        await asyncio.sleep(0.05)
+        assert not closed.is_set()  # a request is under way there
+        go_on.set()
+        assert (await asked).body == b"{}"
+        await closed.wait()
+        proxies.path.write_text("nonsense", "utf-8")
+        assert not router.reload()
+        assert router._routes == after
+        await router.aclose()

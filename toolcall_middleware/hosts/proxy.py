@@ -27,7 +27,7 @@ from ..errors import SettingsError, ToolCallError
 from .gate import send_error
 from .headers import Headers, raw_path, request_headers, response_headers
 from .record import record_of
-from .retries import LONGEST_WAIT, pause, retry_after
+from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -76,7 +76,7 @@ class Forwarder:
     are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
     `transport` is closed with the app.
 
-    New tries (`Limits.retries`) are made where no connection was had, or after a 429 or 503 whose `retry-after` is
+    New tries (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose `retry-after` is
     short; only where nothing has left for the client, the body is at hand, and no other upstream can be asked
     (`Record.others`).
 
@@ -257,7 +257,7 @@ class Forwarder:
                 wait = 0.0
             else:
                 record.unreached = False
-                asked = retry_after(response.headers.raw) if left and response.status_code in {429, 503} else None
+                asked = retry_after(response.headers.raw) if left and response.status_code in BUSY else None
                 if asked is None or asked > LONGEST_WAIT:
                     return response
                 wait = asked

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from random import Random
 
+# 529 is Anthropic's word for overloaded.
+BUSY = frozenset({429, 503, 529})
 # Seconds. Who says to come back later than this is not waited for: the client does that.
 LONGEST_WAIT = 5.0
 _FIRST_WAIT = 0.2

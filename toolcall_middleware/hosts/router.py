@@ -1,7 +1,7 @@
 """Many upstreams behind one address: the model of a request says who may answer it, in which order they are asked.
 
-An upstream that cannot be reached, or says 429 or 503, is passed over as long as the client has got nothing and
-another one is left. New upstreams (`reload`) take requests at once; the old ones end with their last answer.
+An upstream that cannot be reached, or says that it is busy (429, 503, 529), is passed over as long as the client has got
+nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end with their last answer.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from .gate import send_error, send_json
 from .listing import Listing
 from .naming import RenamedAnswer, model_of, with_body, with_model
 from .record import record_of
-from .retries import retry_after
+from .retries import BUSY, retry_after
 from .route import Route, in_turn
 from .upstreams import Upstream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
-_BUSY = frozenset({429, 503})
 _MODELS = ("/v1/models", "/models")
 _MOST_SHOWN = 100
 
@@ -174,7 +173,8 @@ class Router:
             record.others = route is not routes[-1]
             if await self._try(route, model, body, scope, receive, send):
                 return
-            logger.warning("The upstream %s refused or was not reached: the next one is asked.", route.upstream.name)
+            name = route.upstream.name
+            logger.warning("The upstream %s refused or was not reached: the next one is asked (%s).", name, record.id)
 
     async def _try(self, route: Route, model: str, body: bytes, scope: Scope, receive: Receive, send: Send) -> bool:
         """Ask one upstream; False when its answer is none for the client and another one is left."""
@@ -193,7 +193,7 @@ class Router:
             if not started:
                 if message["type"] == "http.response.start":
                     # Our own refusals (a tenant's rate) are none of the upstream's.
-                    if REFUSED not in asked and (record.unreached or message["status"] in _BUSY):
+                    if REFUSED not in asked and (record.unreached or message["status"] in BUSY):
                         route.rest(retry_after(message.get("headers", ())))
                         passed_over = record.others
                     started = not passed_over
