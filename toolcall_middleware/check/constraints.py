@@ -32,7 +32,7 @@ _PARAMETERS: dict[str, Any] = {
 _TOOL = {"type": "function", "function": {"name": _NAME, "parameters": _PARAMETERS}}
 _WORDS = [{"role": "user", "content": "Say hello to me in one short sentence. Write plain words, nothing else."}]
 
-# What stands before the code in a grammar of llama.cpp's; nothing that `constrain` asks for, but good to know.
+# One fixed call, in the notation of llama.cpp's grammars. Nothing that `constrain` asks for, but good to know.
 _GBNF = 'root ::= "{\\"tool_calls\\": [{\\"name\\": \\"zq_probe\\", \\"arguments\\": {\\"code\\": \\"k7w\\"}}]}"'
 
 _ABOUT = {

@@ -29,7 +29,6 @@ QUESTIONS: list[tuple[str, str, dict[str, Any], bool]] = [
 
 async def ask(asker: Asker, key: str, what: str, fields: dict[str, Any], *, must: bool) -> list[Finding]:
     """One of QUESTIONS."""
-    # The last prompt asks for a call that no guess makes right.
     messages = [{"role": "user", "content": PROMPTS[0][0] + " Use the tool."}]
     answer = await asker.ask(messages, tokens=TOKENS, tools=TOOLS, **fields)
     return [Finding(key, what, *_judge(answer, must=must))]
