@@ -259,7 +259,7 @@ async def test_without_a_key_of_its_own_the_proxy_hands_the_clients_on(monkeypat
 async def test_a_key_of_the_proxy_is_never_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async with proxying(monkeypatch, PROSE, upstream_key="", api_keys="sk-client") as proxy:
         with pytest.raises(openai.AuthenticationError, match="x-api-key"):
-            await proxy.chat()
+            await proxy.chat(extra_headers={"x-api-key": KEY})
         assert "sk-client" not in str(proxy.upstream.headers)
 
 

@@ -372,6 +372,22 @@ def test_a_model_that_cannot_be_forced_is_asked() -> None:
     assert "tool_choice" not in sent(tools=[WEATHER], tool_choice="required", model="claude-fable-5-1")
 
 
+@pytest.mark.parametrize(
+    ("model", "choice", "thinking"),
+    [
+        ("claude-opus-4-8", {"type": "any"}, None),
+        ("claude-opus-5", {"type": "any"}, {"type": "disabled"}),
+        ("claude-fable-5", {"type": "any"}, None),
+        ("claude-opus-5-5", None, None),
+        ("claude-mythos-5-2", None, None),
+    ],
+)
+def test_a_forced_call_and_thinking_by_default_do_not_meet(model: str, choice: Any, thinking: Any) -> None:
+    built = sent(tools=[WEATHER], tool_choice="required", model=model)
+    assert built.get("tool_choice") == choice
+    assert built.get("thinking") == thinking
+
+
 def test_tools_of_the_history_are_declared_where_none_are_offered() -> None:
     built = sent(HELLO, asks(("a", "weather", "{}")), gives("a", "1"))
     assert built["tools"] == [{"name": "weather", "input_schema": {"type": "object"}}]
@@ -463,6 +479,8 @@ def test_stop_strings_of_white_space_are_left_out(stop: Any, expected: Any) -> N
         ("claude-opus-4-6", "xhigh", {}, {"type": "adaptive", "display": "summarized"}, "high"),
         (NEW, "none", {}, {"type": "disabled"}, None),
         ("claude-mythos-5", "none", {}, None, "low"),
+        ("claude-opus-5", "none", {}, {"type": "disabled"}, None),
+        ("claude-opus-5-5", "none", {}, None, "low"),
         (NEW, "high", {"tools": [WEATHER], "tool_choice": "required"}, None, None),
         (OLD, None, {"thinking": {"type": "enabled", "budget_tokens": 1024}},
          {"type": "enabled", "budget_tokens": 1024}, None),

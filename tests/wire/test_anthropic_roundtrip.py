@@ -138,7 +138,11 @@ def test_what_the_api_says_comes_back_to_it_unchanged(
 ) -> None:
     blocks: list[Any] = [api.thought("Hm. " + said), api.hidden("eA==")] if thinks else []
     blocks += [api.text(said)] if said.strip() else []
-    blocks += [api.call(f"toolu_{number}", name, given) for number, (name, given) in enumerate(calls)]
+    for number, (name, arguments) in enumerate(calls):
+        if thinks and number:
+            # Between calls, too; newer models show no text of it.
+            blocks.append(api.thought("", f"c2ln{number}"))
+        blocks.append(api.call(f"toolu_{number}", name, arguments))
     message = api.answer(*blocks, stop_reason="tool_use" if calls else "end_turn")
 
     whole = AnthropicTranslation(default_max_tokens=1)

@@ -70,9 +70,14 @@ def refusal_of(message: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) and text else None
 
 
-def thinking_detail(block: Mapping[str, Any], index: int) -> dict[str, Any] | None:
-    """A thinking block as an item of `reasoning_details`, which a client gives back; None where it need not."""
-    base = {"format": DETAILS_FORMAT, "index": index}
+def thinking_detail(block: Mapping[str, Any], index: int, calls: int) -> dict[str, Any] | None:
+    """A thinking block as an item of `reasoning_details`, which a client gives back; None where it need not.
+
+    `calls` is how many calls stand before it: the API wants its blocks back where they were.
+    """
+    base: dict[str, Any] = {"format": DETAILS_FORMAT, "index": index}
+    if calls:
+        base["calls_before"] = calls
     match block:
         case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:
             return {"type": "reasoning.text", "text": text, "signature": signature, **base}
@@ -102,7 +107,7 @@ def completion(data: bytes, *, created: int) -> bytes:
                 calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
             case {"type": "thinking", "thinking": str(text)}:
                 thoughts.append(text)
-        detail = thinking_detail(block, len(details)) if isinstance(block, dict) else None
+        detail = thinking_detail(block, len(details), len(calls)) if isinstance(block, dict) else None
         if detail is not None:
             details.append(detail)
     answer: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}

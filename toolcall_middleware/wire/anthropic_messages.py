@@ -191,14 +191,16 @@ def _sendable(call_id: str, times: int, sent: set[str], taken: set[str]) -> str:
 
 
 def _assistant(message: dict[str, Any], calls: list[_Call], where: str) -> list[Block]:
-    blocks = _thinking(message)
+    thinking = _thinking(message)
+    blocks = [block for before, block in thinking if not before]
     blocks += _content(message.get("content"), f"{where}.content", only_text=True)
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         blocks.append({"type": "text", "text": refusal})
-    for call, item in zip(calls, _calls_in(message, where), strict=True):
+    for number, (call, item) in enumerate(zip(calls, _calls_in(message, where), strict=True)):
+        blocks += [block for before, block in thinking if number and before == number]
         blocks.append({"type": "tool_use", "id": call.sent, "name": call.name, "input": _input(item)})
-    return blocks
+    return blocks + [block for before, block in thinking if before and before >= len(calls)]
 
 
 def _input(item: dict[str, Any]) -> Any:
@@ -320,26 +322,28 @@ def _data_url(url: Any) -> tuple[str, str]:
     return (found[1].lower(), url[found.end() :]) if found else ("", "")
 
 
-def _thinking(message: dict[str, Any]) -> list[Block]:
+def _thinking(message: dict[str, Any]) -> list[tuple[int, Block]]:
     """The model's thinking as it came with an answer of ours (`reasoning_details`), or as `thinking_blocks`.
 
-    Only what is signed goes back: the API refuses the rest.
+    Each with the number of calls that stand before it. Only what is signed goes back: the API refuses the rest.
     """
-    blocks: list[Block] = []
+    blocks: list[tuple[int, Block]] = []
     details = message.get("reasoning_details")
     for detail in details if isinstance(details, list) else ():
+        before = detail.get("calls_before") if isinstance(detail, dict) else None
+        before = before if isinstance(before, int) and before > 0 else 0
         match detail:
             case {"type": "reasoning.text", "text": str(text), "signature": str(signature)} if signature:
-                blocks.append({"type": "thinking", "thinking": text, "signature": signature})
+                blocks.append((before, {"type": "thinking", "thinking": text, "signature": signature}))
             case {"type": "reasoning.encrypted", "data": str(data)}:
-                blocks.append({"type": "redacted_thinking", "data": data})
+                blocks.append((before, {"type": "redacted_thinking", "data": data}))
     if blocks:
         return blocks
     given = message.get("thinking_blocks")
     for block in given if isinstance(given, list) else ():
         match block:
             case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:
-                blocks.append({"type": "thinking", "thinking": text, "signature": signature})
+                blocks.append((0, {"type": "thinking", "thinking": text, "signature": signature}))
             case {"type": "redacted_thinking", "data": str(data)}:
-                blocks.append({"type": "redacted_thinking", "data": data})
+                blocks.append((0, {"type": "redacted_thinking", "data": data}))
     return blocks

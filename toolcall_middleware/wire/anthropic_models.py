@@ -30,8 +30,8 @@ class Abilities:
     """What may be sent to a model.
 
     `sampling`: temperature, top_p, top_k. `both_sampling`: temperature and top_p together. `structured`:
-    `output_config.format` and `strict` tools. `forced`: tool_choice `any` and `tool`. `off`: thinking can be disabled.
-    `efforts`: what `output_config.effort` may say.
+    `output_config.format` and `strict` tools. `forced`: tool_choice `any` and `tool`. `off`: thinking can be disabled;
+    `on`: it is on where nothing is said. `efforts`: what `output_config.effort` may say.
     """
 
     sampling: bool
@@ -40,6 +40,7 @@ class Abilities:
     thinking: Thinking
     forced: bool
     off: bool
+    on: bool = False
     efforts: tuple[str, ...] = ()
 
 
@@ -67,7 +68,8 @@ def abilities(model: str) -> Abilities:
         both_sampling=version < (4, 1),
         structured=version >= (4, 5),
         thinking=thinking,
-        forced=not (thinker and (5, 1) <= version < _NEWEST),
-        off=not thinker,
+        forced=version < (5, 1),
+        off=not thinker and version < (5, 1),
+        on=thinker or version >= (5, 0),
         efforts=efforts,
     )

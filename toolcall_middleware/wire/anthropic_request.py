@@ -190,6 +190,11 @@ def _lengths(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent:
         sent["thinking"] = body["thinking"]
         return
     effort = _effort(body)
+    forced = sent.get("tool_choice", {}).get("type") in {"any", "tool"}
+    if forced and able.on and able.off:
+        # A call cannot be forced while the model thinks, which newer ones do by themselves.
+        sent["thinking"] = {"type": "disabled"}
+        return
     if effort is None or able.thinking is Thinking.NO:
         return
     if effort == "none":
@@ -199,7 +204,7 @@ def _lengths(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent:
             else:
                 sent.setdefault("output_config", {})["effort"] = "low"
         return
-    if sent.get("tool_choice", {}).get("type") in {"any", "tool"}:
+    if forced:
         _log.info("reasoning_effort is left out: the API cannot think when a call is forced.")
         return
     budget = _BUDGETS[effort]

@@ -183,7 +183,7 @@ class AnthropicStream:
         return self._chunk({"reasoning": text})
 
     def _detail(self, block: dict[str, Any]) -> bytes:
-        detail = thinking_detail(block, self._details)
+        detail = thinking_detail(block, self._details, self._calls)
         if detail is None:
             return b""
         self._details += 1
