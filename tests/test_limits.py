@@ -52,7 +52,9 @@ class OfRequest:
 
 
 OF_REQUEST = [
-    OfRequest("max_tools", lambda n: {"tools": [tool(f"f{i}") for i in range(n)]}, "too_many_tools", "tools"),
+    OfRequest(
+        "max_tools", lambda n: {"tools": [tool(f"f{i}") for i in range(n)]}, "too_many_tools", "tools", ("'f5'",)
+    ),
     OfRequest(
         "max_tool_name_length",
         lambda n: {"tools": [tool("n" * n)]},

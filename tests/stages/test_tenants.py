@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,6 +179,16 @@ def test_the_maxima_are_the_contracts() -> None:
         }
     }
     assert all(PROFILES["gateway"][name] <= most for name, most in MAXIMA["gateway"].items())
+
+
+def test_the_example_is_as_it_says() -> None:
+    path = Path(__file__).parent.parent.parent / "examples" / "proxy" / "tenants.toml"
+    tenants = read_tenants(path.read_text("utf-8"), "tenants.toml", Settings())
+    assert tenants.default.rate_limit == "60/minute"
+    research = tenants.find(None, b"Bearer sk-research").settings
+    assert (research.rate_limit, research.max_tool_rounds, research.max_tool_calls) == ("600/minute", 30, 20)
+    bots = tenants.find("bots", None).settings
+    assert (bots.allowlist, bots.allowlist_mode, bots.rate_limit) == (("search", "get_*"), "enforce", "60/minute")
 
 
 def test_what_a_tenant_may_be_given() -> None:

@@ -87,7 +87,8 @@ def read_tools(raw: bytes, limits: ToolLimits, *, legacy: bool = False) -> Offer
 def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
     entries = _entries(raw, field)
     if limits.max_tools is not None and len(entries) > limits.max_tools:
-        message = f"max_tools is {limits.max_tools}: the request offers {len(entries)} tools."
+        most, over = limits.max_tools, _name_in(entries[limits.max_tools])
+        message = f"max_tools is {most}: the request offers {len(entries)} tools, {over} is the first too many."
         raise ToolCallError("too_many_tools", message, param=field)
     if raw.count(b",") + raw.count(b"{") + raw.count(b"[") > 10 * MAX_VALUES:  # text has some of these, too
         message = f"The tools cannot be checked: their schemas hold more than {MAX_VALUES} values."
@@ -97,6 +98,19 @@ def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
         param = f"{field}[{index}]"
         reader.add(decode(entry, param), param, legacy=field == "functions")
     return OfferedTools(ToolSet.of(list(reader.tools.values())), frozenset(reader.custom))
+
+
+def _name_in(entry: msgspec.Raw) -> str:
+    """How a tool that nobody has checked calls itself."""
+    try:
+        value = msgspec.json.decode(entry)
+    except DECODE_ERRORS:
+        return "one that is no JSON"
+    inner = (
+        next((value[key] for key in ("function", "custom") if key in value), value) if isinstance(value, dict) else {}
+    )
+    name = inner.get("name") if isinstance(inner, dict) else None
+    return shown(name) if isinstance(name, str) else "one without a name"
 
 
 def _entries(raw: bytes, field: str) -> list[msgspec.Raw]:
