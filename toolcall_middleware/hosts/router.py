@@ -1,7 +1,8 @@
 """Many upstreams behind one address: the model of a request says who may answer it, in which order they are asked.
 
-An upstream that cannot be reached, or says that it is busy (429, 503, 529), is passed over as long as the client has got
-nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end with their last answer.
+An upstream that cannot be reached, or says that it is busy (429, 503, 529), is passed over as long as the client has
+got nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end with their last
+answer.
 """
 
 from __future__ import annotations
