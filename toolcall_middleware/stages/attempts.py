@@ -23,6 +23,7 @@ _PROVEN = "tools reach the model"
 _STREAM_OPTIONS = "stream_options"
 _SPECIAL_TOKENS = "skip_special_tokens"
 _CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structur", b"guided")
+_OTHER_WORDS = (b"context", b"token")  # the prompt is too long: no constraint's fault
 _TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown field", b"unrecognized", b"jinja")
 _REFUSED = frozenset({400, 422})  # for a field
 _FAILED = frozenset({500, 501})  # perhaps for one
@@ -118,7 +119,7 @@ class Attempts:
             self._refuse(self._asked.kind)
             self._ask()
             return Next.AGAIN
-        if status in _FAILED:
+        if status in _FAILED or (status in _REFUSED and not any(word in refusal for word in _OTHER_WORDS)):
             # It may be the constraint, and the server does not say so: once without any.
             self._askings.clear()
             self._ask()
