@@ -153,8 +153,8 @@ def _serve(args: argparse.Namespace) -> int:
 
     from .hosts.assembly import create_proxy
     from .hosts.lifetime import supervise
+    from .hosts.network import is_loopback
     from .hosts.providers import with_mode
-    from .hosts.proxy import is_loopback
 
     # By the environment, because worker processes build the app anew.
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import SettingsError, create_proxy
 from toolcall_middleware.hosts.gate import Gate
-from toolcall_middleware.hosts.proxy import is_loopback
+from toolcall_middleware.hosts.network import is_loopback
 
 from .proxy_servers import ask, client_of, raw_upstream, read_request, scope_of, serving
 

@@ -5,15 +5,12 @@ Nothing is decoded or collected here. An answer that the upstream breaks off nev
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
-import os
 import random
 import re
-import urllib.request
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import unquote_to_bytes
@@ -26,7 +23,9 @@ from starlette.types import Message, Receive, Scope, Send
 from ..errors import SettingsError, ToolCallError
 from .gate import send_error
 from .headers import Headers, raw_path, request_headers, response_headers
+from .network import proxy_of_environment, reason
 from .record import record_of
+from .request_body import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 
 logger = logging.getLogger("toolcall_middleware.proxy")
@@ -44,10 +43,6 @@ _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 # Enough to hold the last line of a stream and its end.
 _TAIL = 32
-
-
-class _ClientGoneError(Exception):
-    """The client does not wait for the answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +160,7 @@ class Forwarder:
                 limits=httpx.Limits(
                     max_connections=self._connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE
                 ),
-                proxy=_proxy_of_environment(self._origin),
+                proxy=proxy_of_environment(self._origin),
             )
         return self._transport
 
@@ -186,12 +181,12 @@ class Forwarder:
                     await send(message)
                 except OSError as error:
                     # How servers since ASGI 2.4 say that the client has gone.
-                    raise _ClientGoneError from error
+                    raise ClientGoneError from error
 
-            body = _Body(first, receive, on_end=lambda: tasks.start_soon(leave_with_client))
+            body = RequestBody(first, receive, on_end=lambda: tasks.start_soon(leave_with_client))
             try:
                 await self._exchange(scope, body, send_to_client)
-            except _ClientGoneError:
+            except ClientGoneError:
                 pass
             except Exception as error:  # noqa: BLE001 - raised below, where the group does not wrap it
                 failure = error
@@ -199,7 +194,7 @@ class Forwarder:
         if failure is not None:
             raise failure
 
-    async def _exchange(self, scope: Scope, body: _Body, send: Send) -> None:
+    async def _exchange(self, scope: Scope, body: RequestBody, send: Send) -> None:
         """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
         deadline = math.inf if self._total_timeout is None else anyio.current_time() + self._total_timeout
         response: httpx.Response | None = None
@@ -241,7 +236,7 @@ class Forwarder:
             with anyio.CancelScope(shield=True):
                 await response.aclose()
 
-    async def _answered(self, scope: Scope, body: _Body) -> httpx.Response:
+    async def _answered(self, scope: Scope, body: RequestBody) -> httpx.Response:
         """The upstream's answer, asked for as often as that is wise."""
         record = record_of(scope)
         left = 0 if record.others or body.length is None else self._retries
@@ -266,7 +261,7 @@ class Forwarder:
             left -= 1
             tries += 1
 
-    def _request(self, scope: Scope, body: _Body) -> httpx.Request:
+    def _request(self, scope: Scope, body: RequestBody) -> httpx.Request:
         method = scope["method"].upper()
         if method in {"CONNECT", "TRACE"}:
             # TRACE would show the client the upstream's key.
@@ -337,7 +332,7 @@ class Forwarder:
             case httpx.TimeoutException():
                 code, what = "upstream_timeout", f"sent nothing for {self._timeout:g} s"
             case httpx.ConnectError() | httpx.ProxyError():
-                what = f"cannot be reached: {_reason(error)}"
+                what = f"cannot be reached: {reason(error)}"
             case _ if started:
                 what = "broke off its answer"
             case httpx.NetworkError():
@@ -349,57 +344,6 @@ class Forwarder:
         # Kept for the server's log, where the error is raised in the end.
         fault.__cause__ = error
         return fault
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` (a name or an address) is this machine and cannot be reached from elsewhere."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-class _Body(httpx.AsyncByteStream):
-    """The client's request body, piece by piece. `on_end` is called once, when nothing more is to be received."""
-
-    def __init__(self, first: Message, receive: Receive, *, on_end: Callable[[], object]) -> None:
-        self._first = first
-        self._receive = receive
-        self._on_end: Callable[[], object] | None = on_end
-        self.length: int | None = None
-        """Known when the whole body came at once."""
-        self._declared: int | None = None
-        if not first.get("more_body", False):
-            self.length = len(first.get("body", b""))
-            self.stop()
-
-    def declare(self, length: bytes | None) -> None:
-        """What the upstream is told of the length. A body that turns out not to fit raises ToolCallError."""
-        self._declared = None if length is None else int(length)
-
-    def stop(self) -> None:
-        on_end, self._on_end = self._on_end, None
-        if on_end is not None:
-            on_end()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        message = self._first
-        more, size = True, 0
-        while more:
-            if message["type"] == "http.disconnect":
-                raise _ClientGoneError
-            part, more = message.get("body", b""), message.get("more_body", False)
-            if not more:
-                self.stop()
-            size += len(part)
-            if self._declared is not None and (size > self._declared or (not more and size < self._declared)):
-                raise ToolCallError("invalid_request", "The request's body does not fit its content-length.")
-            if part:
-                yield part
-            if more:
-                message = await self._receive()
 
 
 class _Target(httpx.URL):
@@ -425,29 +369,3 @@ def _ending(headers: Headers, tail: bytes, fault: ToolCallError) -> bytes:
         # All was said; only the connection's end was untidy.
         return end_of_event
     return end_of_event + fault.sse() + b"data: [DONE]\n\n"
-
-
-def _reason(error: BaseException) -> str:
-    """Why a connection failed, in the system's words."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, BaseExceptionGroup):
-            cause = cause.exceptions[0]
-        if isinstance(cause, OSError) and cause.strerror:
-            # asyncio puts its own words and the address before the system's.
-            if isinstance(cause, ConnectionError) and cause.errno is not None:
-                return os.strerror(cause.errno)
-            return cause.strerror
-        cause = cause.__cause__ or cause.__context__
-    return str(error) or type(error).__name__
-
-
-def _proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
-    """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as everywhere; never between us and this machine itself."""
-    if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
-        return None
-    proxies = urllib.request.getproxies()
-    address = proxies.get(url.scheme) or proxies.get("all")
-    if not address:
-        return None
-    return httpx.Proxy(address if "://" in address else f"http://{address}")

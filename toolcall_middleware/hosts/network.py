@@ -1,0 +1,45 @@
+"""What the system says of the way to an upstream: why a connection failed, and which HTTP proxy stands before it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import urllib.request
+
+import httpx
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` (a name or an address) is this machine and cannot be reached from elsewhere."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def reason(error: BaseException) -> str:
+    """Why a connection failed, in the system's words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, OSError) and cause.strerror:
+            # asyncio puts its own words and the address before the system's.
+            if isinstance(cause, ConnectionError) and cause.errno is not None:
+                return os.strerror(cause.errno)
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
+    """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as everywhere; never between us and this machine itself."""
+    if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
+        return None
+    proxies = urllib.request.getproxies()
+    address = proxies.get(url.scheme) or proxies.get("all")
+    if not address:
+        return None
+    return httpx.Proxy(address if "://" in address else f"http://{address}")
