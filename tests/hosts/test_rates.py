@@ -122,6 +122,20 @@ async def test_middlewares_of_one_process_share_its_memory() -> None:
     assert refused.scope["toolcall.refused"] == "rate_limit_exceeded"
 
 
+async def test_who_asks_is_not_told_in_two_ways() -> None:
+    """Else a second header would give a new budget, or another tenant's settings, where the app takes the first."""
+    body = ask(1)
+
+    async def keys(*values: bytes) -> Client:
+        headers = [(b"content-length", str(len(body)).encode()), *((b"authorization", value) for value in values)]
+        return await Client(body, headers=headers).run_with_others(limited("1/hour"))
+
+    assert (await keys(b"Bearer a", b"Bearer a")).status == 200
+    refused = await keys(b"Bearer a", b"Bearer b")
+    assert (refused.status, refused.json["error"]["code"]) == (400, "invalid_request")
+    assert "authorization" in refused.json["error"]["message"]
+
+
 async def test_a_window_ends() -> None:
     app = limited("1/second")
     assert [(await post(app, ask(1))).status, (await post(app, ask(1))).status] == [200, 429]

@@ -108,7 +108,11 @@ class ToolCallMiddleware:
             return
         tenant = None
         if self._tenancy is not None:
-            tenant = self._tenancy.find(scope)
+            try:
+                tenant = self._tenancy.find(scope)
+            except ToolCallError as refusal:
+                await _answer_error(send, refusal)
+                return
             settings = tenant.settings
         body, messages, too_large = await collect(receive, settings.max_request_bytes)
         if too_large:

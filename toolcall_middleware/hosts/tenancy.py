@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import SettingsError
+from ..errors import SettingsError, ToolCallError
 from ..settings import Settings
 from ..stages.tenants import Tenant, Tenants, nobody, read_tenants
 from ..stages.tokens import load
@@ -53,12 +53,15 @@ class Tenancy:
         return _limits_rates(self._tenants)
 
     def find(self, scope: MutableMapping[str, Any]) -> Tenant:
-        """Who asks in `scope`."""
+        """Who asks in `scope`. Raises ToolCallError where that is told in two ways: the app might believe the other."""
         if self._path is not None and time.monotonic() - self._looked >= _SECONDS:
             self._look(self._path)
         name = scope.get(TENANT_KEY)
-        values = [value for key, value in scope.get("headers", ()) if key.lower() == self._header]
-        return self._tenants.find(name if isinstance(name, str) else None, b", ".join(values) if values else None)
+        values = {value for key, value in scope.get("headers", ()) if key.lower() == self._header}
+        if len(values) > 1:
+            message = f"The header {self._header.decode()} says who asks, and stands there with different values."
+            raise ToolCallError("invalid_request", message)
+        return self._tenants.find(name if isinstance(name, str) else None, values.pop() if values else None)
 
     def _look(self, path: str) -> None:
         self._looked = time.monotonic()
