@@ -83,10 +83,15 @@ class Error:
     status: int
     name: str
     message: str
+    delay: str | None = None
+    """When to try again, as `30s`."""
 
     @property
     def body(self) -> dict[str, Any]:
-        return {"error": {"code": self.status, "message": self.message, "status": self.name}}
+        error: dict[str, Any] = {"code": self.status, "message": self.message, "status": self.name}
+        if self.delay is not None:
+            error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": self.delay}]
+        return {"error": error}
 
 
 @dataclass

@@ -247,6 +247,19 @@ async def test_errors_keep_their_status(
     assert caught.value.code == name
 
 
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_time_to_wait_is_told_where_clients_look_for_it(stream: bool, tools: bool) -> None:
+    fake = FakeGemini([Error(429, "RESOURCE_EXHAUSTED", "Quota.", delay="12.5s")])
+    async with talking(fake) as client:
+        with pytest.raises(openai.RateLimitError, match="Quota") as caught:
+            await client.chat.completions.create(
+                model=MODEL, messages=HELLO, stream=stream, tools=[WEATHER] if tools else openai.omit
+            )
+    assert caught.value.response.headers["retry-after"] == "13"
+    assert caught.value.code == "RESOURCE_EXHAUSTED"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_call_that_google_could_not_read_is_the_models_fault(stream: bool) -> None:
     broken = answer(reason="MALFORMED_FUNCTION_CALL", message="Malformed function call: print(")

@@ -55,7 +55,7 @@ class GoogleTranslation:
         return TranslatedRequest(path=f"/v1beta/{model_path(name)}", method="GET")
 
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
-        """A collected answer. Raises ToolCallError."""
+        """A collected answer. Raises ToolCallError, also for an error of the API that comes with a time to wait."""
         if status >= 400:
             return status, error_answer(data, status)
         if self._lists is None:

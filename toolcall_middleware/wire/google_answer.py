@@ -6,6 +6,8 @@ a call's arguments in pieces, when asked to, which we never do; they are put tog
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
 import string
 import time
@@ -20,6 +22,7 @@ _ALPHABET = string.ascii_letters + string.digits
 _ID_CHARACTERS = frozenset(_ALPHABET + "_-.:")
 _MAX_ID = 64
 MAX_SHOWN = 2000
+_SECONDS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,9})?)s")
 
 _LENGTH = frozenset({"MAX_TOKENS", "CONTINUATION"})
 # The model's faults, and Google's: no answer that could go on.
@@ -274,8 +277,18 @@ def error_of(data: bytes, status: int | None) -> ToolCallError:
         message,
         param=_blamed(details),
         status=status,
+        headers=_wait(details),
         extra={"details": details} if details else None,
     )
+
+
+def _wait(details: Any) -> dict[str, str]:
+    """How long to wait before another try: Google says it in the body (google.rpc.RetryInfo), OpenAI in a header."""
+    for detail in details if isinstance(details, list) else ():
+        match detail:
+            case {"retryDelay": str(delay)} if found := _SECONDS.fullmatch(delay):
+                return {"retry-after": str(math.ceil(float(found[1])))}
+    return {}
 
 
 def _blamed(details: Any) -> str | None:
@@ -287,10 +300,15 @@ def _blamed(details: Any) -> str | None:
 
 
 def error_answer(data: bytes, status: int) -> bytes:
-    """An error's body for the client; one of the host's own stays as it is."""
+    """An error's body for the client; one of the host's own stays as it is.
+
+    Raises the error itself where it has a header to be told by.
+    """
     value = openai.read_value(data)
     match value:
         case {"error": {"message": _, "type": _}}:
             return data
     error = error_of(data, status)
+    if error.headers:
+        raise error
     return error_body(error.message, type=error.type, param=error.param, code=error.code, extra=error.extra)

@@ -49,7 +49,8 @@ class Translation(Protocol):
         """A collected answer of any status: the client's status and body (a completion, a list of models, an error).
 
         An error keeps its status and text, in OpenAI's envelope. The host's own errors are in that envelope already
-        and stay as they are. Raises ToolCallError (`upstream_error`) for a success that cannot be read.
+        and stay as they are. Raises ToolCallError (`upstream_error`) for a success that cannot be read, and may raise
+        an error that has headers of its own.
         """
         ...
 
