@@ -131,7 +131,7 @@ class _Writer:
 
     def write(self, node: Node, path: str, depth: int = 0) -> dict[str, Any]:
         """The schema. Raises SchemaTooLargeError."""
-        self._allowance.take(depth)
+        self._allowance.take(depth, 1 + node.weight)
         if node.any_of is not None:
             return self._union(self._branches(node, path), node, path, depth)
         if node.is_never:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
-MAX_VALUES = 30_000
-"""Schemas that the tools of one request may become in all. Those that agents send hold some hundreds."""
+MAX_VALUES = 40_000
+"""What the schemas of one request may cost, at about 20 us each: one for each schema that is read, merged or written,
+and one for each 128 characters of its texts. Those that agents send cost some hundreds."""
 MAX_DEPTH = 64
 
 ANY = frozenset({"string", "number", "boolean", "array", "object"})
@@ -28,6 +29,7 @@ _IMPOSSIBLE = (
 # TypeBox and others write a map like this.
 _MATCHES_ALL = frozenset({"", ".*", "^.*$", "^(.*)$", ".+", "^.+$"})
 _MAX_WORDS = 300
+_MAX_DEFAULT = 1000
 
 
 class SchemaTooLargeError(Exception):
@@ -67,22 +69,29 @@ class Node:
     any_of: tuple[Node, ...] | None = None
 
     @property
+    def weight(self) -> int:
+        """What its own texts cost, without those of the schemas in it."""
+        texts = sum(len(text) for text in (self.description, self.title, self.pattern, *self.words) if text)
+        values = sum(len(value) if isinstance(value, str) else 8 for value in self.enum or ())
+        return (texts + values + sum(map(len, self.properties)) + sum(map(len, self.required))) >> 7
+
+    @property
     def is_never(self) -> bool:
         """Whether no value fits."""
         return (not self.types and not self.null) or self.enum == [] or self.any_of == ()
 
 
 class Allowance:
-    """How many schemas may still be made for a request."""
+    """What the schemas of a request may still cost."""
 
     __slots__ = ("_left",)
 
     def __init__(self, values: int = MAX_VALUES) -> None:
         self._left = values
 
-    def take(self, depth: int = 0) -> None:
-        """One more, at this depth. Raises SchemaTooLargeError."""
-        self._left -= 1
+    def take(self, depth: int = 0, cost: int = 1) -> None:
+        """So much more, at this depth. Raises SchemaTooLargeError."""
+        self._left -= cost
         if self._left < 0 or depth > MAX_DEPTH:
             raise SchemaTooLargeError
 
@@ -133,16 +142,19 @@ class SchemaReader:
         for name in ("pattern", "format", "title", "description"):
             if isinstance(schema.get(name), str):
                 setattr(node, name, schema[name])
-        if "default" in schema:
-            node.default = schema["default"]
+        default = schema.get("default", MISSING)
+        if default in ([], {}) or (not isinstance(default, list | dict) and len(str(default)) <= _MAX_DEFAULT):
+            node.default = default
         self._enum(schema, node, path)
         node.bounds = _bounds(schema)
+        node.required = tuple(dict.fromkeys(name for name in _list(schema.get("required")) if isinstance(name, str)))
         properties = schema.get("properties")
+        names = sum(map(len, properties)) if isinstance(properties, dict) else 0
+        self._allowance.take(cost=node.weight + (names >> 7))
         if isinstance(properties, dict):
             node.properties = {
                 name: self._read(value, f"{path}.properties.{name}", depth + 1) for name, value in properties.items()
             }
-        node.required = tuple(dict.fromkeys(name for name in _list(schema.get("required")) if isinstance(name, str)))
         self._others(schema, node, path, depth)
         self._items(schema, node, path, depth)
         return node
@@ -239,7 +251,9 @@ class SchemaReader:
 
 def both(first: Node, second: Node, allowance: Allowance, fault: Callable[[str], object], depth: int = 0) -> Node:
     """The schema of what fits both. Texts are the first one's where it has any. Raises SchemaTooLargeError."""
-    allowance.take(depth)
+    size = len(first.properties) + len(second.properties) + len(first.required) + len(second.required)
+    size += len(first.enum or ()) + len(second.enum or ()) + len(first.words) + len(second.words)
+    allowance.take(depth, 1 + (size >> 4))
 
     def inner(a: Node | None, b: Node | None) -> Node | None:
         return b if a is None else a if b is None else both(a, b, allowance, fault, depth + 1)
@@ -251,13 +265,15 @@ def both(first: Node, second: Node, allowance: Allowance, fault: Callable[[str],
         fault("allOf of tuples")
     enum = first.enum
     if second.enum is not None:
-        enum = second.enum if enum is None else [a for a in enum if any(_same(a, b) for b in second.enum)]
+        others = {(isinstance(value, bool), value) for value in second.enum}
+        enum = second.enum if enum is None else [one for one in enum if (isinstance(one, bool), one) in others]
     types = _common(first.types, second.types)
     if enum is not None:
         enum = [value for value in enum if _has_type(value, types)]
     words = first.words + tuple(word for word in second.words if word not in first.words)
-    if first.pattern and second.pattern and first.pattern != second.pattern:
-        words += (f"also matching {second.pattern}",)
+    also = f"also matching {second.pattern}"
+    if first.pattern and second.pattern and first.pattern != second.pattern and also not in words:
+        words += (also,)
     any_of = second.any_of if first.any_of is None else first.any_of
     if first.any_of is not None and second.any_of is not None:
         pairs = [both(a, b, allowance, fault, depth + 1) for a in first.any_of for b in second.any_of]
