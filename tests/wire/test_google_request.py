@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -214,6 +215,13 @@ def test_ids_that_come_again_in_each_turn_find_their_own_call() -> None:
     )  # fmt: skip
     answers = [part["functionResponse"] for content in (2, 4) for part in body["contents"][content]["parts"]]
     assert [(one["name"], one["response"]["result"]) for one in answers] == [("f", "1"), ("g", "2"), ("h", "3")]
+
+
+def test_many_calls_of_one_id_cost_no_more_than_others() -> None:
+    many = [("0", "f", "{}")] * 20_000
+    begun = time.process_time()
+    translated(messages=[*HELLO, called(*many), *[result("0", "x") for _ in range(20_010)]])
+    assert time.process_time() - begun < 2
 
 
 def test_an_image_in_a_result_goes_along() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,9 @@ class _Reader:
         self._system: list[dict[str, Any]] = []
         self._contents: list[dict[str, Any]] = []
         self._turns: list[tuple[dict[str, Any], list[_Call]]] = []  # each with the content that its results go into
-        self._calls: dict[str, list[_Call]] = {}  # by id, the last one first
+        # By id: the calls of the last turn that has it, which wait for a result; and the one that got the last.
+        self._waiting: dict[str, deque[_Call]] = {}
+        self._answered: dict[str, _Call] = {}
         self._alone = False  # nothing may be added to the last content
 
     def body(self) -> dict[str, Any]:
@@ -132,9 +135,10 @@ class _Reader:
             made[0].setdefault("thoughtSignature", NO_SIGNATURE)
         self._put("model", parts + made)
         if calls:
-            for call in reversed(calls):
-                # Some engines number the calls of each turn alike.
-                self._calls.setdefault(call.id, []).insert(0, call)
+            # Some engines number the calls of each turn alike.
+            self._waiting |= {call.id: deque() for call in calls}
+            for call in calls:
+                self._waiting[call.id].append(call)
             place: dict[str, Any] = {"role": "user", "parts": []}
             self._turns.append((place, calls))
             self._contents.append(place)
@@ -145,11 +149,11 @@ class _Reader:
         if not isinstance(call_id, str) or not call_id:
             text = "A message with role 'tool' needs the 'tool_call_id' of the call that it answers."
             raise ToolCallError("invalid_tool_call_id", text, param=where)
-        calls = self._calls.get(call_id)
-        if not calls:
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
             text = f"No earlier assistant message has a tool call with the id {call_id[:100]!r}."
             raise ToolCallError("invalid_tool_call_id", text, param=where)
-        call = next((call for call in calls if not call.results), calls[0])
+        call = self._answered[call_id] = waiting.popleft() if waiting else self._answered[call_id]
         value, media = _result_of(message.get("content"), f"{param}.content")
         answer: dict[str, Any] = {
             **_id(call_id),
