@@ -533,3 +533,45 @@ async def test_an_unknown_scope_is_not_passed_over() -> None:
 
     with pytest.raises(RuntimeError, match="gopher"):
         await Forwarder("http://up.example", timeout=PATIENCE)({"type": "gopher"}, never, never)
+
+
+# -- connections that are kept open ------------------------------------------------------------------------------------
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize("reset", [True, False])
+async def test_a_connection_that_was_closed_while_idle_is_not_the_clients_matter(*, reset: bool) -> None:
+    seen: list[int] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(seen)
+        seen.append(0)
+        while True:
+            await read_request(reader)
+            seen[number] += 1
+            if number == 0 and seen[0] == 2:
+                # As if it had been closed before this request came: nothing of an answer is written.
+                if reset:
+                    writer.transport.abort()
+                return
+            writer.write(ANSWER)
+            await writer.drain()
+
+    async with raw_upstream(talk) as url, proxying(url) as client:
+        first = await client.post("/v1/x", content=b"{}")
+        second = await client.post("/v1/x", content=b"{}")
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert seen == [2, 1]
+
+
+async def test_a_new_connection_that_is_closed_is_not_tried_again() -> None:
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        seen.append(await read_request(reader))
+
+    async with raw_upstream(talk) as url, proxying(url) as client:
+        answer = await client.post("/v1/x", content=b"{}")
+    assert answer.status_code == 502
+    assert len(seen) == 1

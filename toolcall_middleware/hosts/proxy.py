@@ -40,6 +40,7 @@ _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:
 # Also escaped, because some servers unescape before they resolve.
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
 # Nothing of a request has left for the upstream.
+_CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 # Enough to hold the last line of a stream and its end.
 _TAIL = 32
@@ -241,10 +242,16 @@ class Forwarder:
         record = record_of(scope)
         left = 0 if record.others or body.length is None else self._retries
         tries = 0
+        stale = body.length is not None
         while True:
+            connection = _Connection()
             try:
-                response = await self._open(self._request(scope, body))
+                response = await self._open(self._request(scope, body, connection))
             except ToolCallError as error:
+                if stale and connection.reused and isinstance(error.__cause__, _CLOSED):
+                    # The upstream has closed it while it was idle, and we learn of it only now: nobody read this.
+                    stale = False
+                    continue
                 record.unreached = isinstance(error.__cause__, _UNREACHED)
                 # Who has waited for a connection once has waited long enough.
                 if not left or not isinstance(error.__cause__, httpx.ConnectError):
@@ -261,7 +268,7 @@ class Forwarder:
             left -= 1
             tries += 1
 
-    def _request(self, scope: Scope, body: RequestBody) -> httpx.Request:
+    def _request(self, scope: Scope, body: RequestBody, connection: _Connection) -> httpx.Request:
         method = scope["method"].upper()
         if method in {"CONNECT", "TRACE"}:
             # TRACE would show the client the upstream's key.
@@ -279,7 +286,7 @@ class Forwarder:
         except ValueError as error:
             raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
         body.declare(dict(headers).get(b"content-length"))
-        extensions = {"timeout": self._timeouts}
+        extensions = {"timeout": self._timeouts, "trace": connection.trace}
         request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
         request.url = _Target(self._origin, self._target(scope))
         return request
@@ -344,6 +351,18 @@ class Forwarder:
         # Kept for the server's log, where the error is raised in the end.
         fault.__cause__ = error
         return fault
+
+
+class _Connection:
+    """What a request learns of its connection. `reused`: it was not opened for this request."""
+
+    def __init__(self) -> None:
+        self.reused = True
+
+    async def trace(self, event: str, _info: object) -> None:
+        """httpcore's own words on what it does (its `trace` extension)."""
+        if event.startswith("connection.connect"):
+            self.reused = False
 
 
 class _Target(httpx.URL):
