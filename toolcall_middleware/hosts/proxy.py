@@ -360,7 +360,7 @@ class _Connection:
         self.reused = True
 
     async def trace(self, event: str, _info: object) -> None:
-        """httpcore's own words on what it does (its `trace` extension)."""
+        """What httpcore says it does: its extension `trace`."""
         if event.startswith("connection.connect"):
             self.reused = False
 
