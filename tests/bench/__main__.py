@@ -6,11 +6,12 @@ import argparse
 import os
 from collections.abc import Callable
 
-from . import chunks, growth, held, hostile, imports, report, requests
+from . import chunks, growth, held, hostile, imports, parsers, plot, report, requests
 from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
     "chunks": chunks.run,
+    "parsers": parsers.run,
     "growth": growth.run,
     "memory": growth.memory,
     "delay": held.run,
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="What the middleware costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--smoke", action="store_true", help="small and quick: shows that all of it works, no figures")
-    parser.add_argument("--write", action="store_true", help="put the tables into tests/bench/README.md")
+    parser.add_argument("--write", action="store_true", help="put the tables and plots into tests/bench")
     given = parser.parse_args(arguments)
     unknown = set(given.names) - set(BENCHMARKS)
     if unknown:
@@ -42,6 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Measured on: {report.machine()}." if not given.smoke else "It works. No figures: this was a smoke run.")
     if given.write:
         report.write(report.figures(tables))
+        by_name = dict(zip(BENCHMARKS, tables, strict=True))
+        report.README.with_name("chunks.svg").write_text(plot.bars(by_name["chunks"]), "utf-8")
+        report.README.with_name("parsers.svg").write_text(plot.bars(by_name["parsers"], log=True), "utf-8")
     return 0
 
 

@@ -72,19 +72,19 @@ def run(*, smoke: bool) -> Table:
         runs = [prose.run(prose.stream, _PLAIN), prose.run(app, body), prose.decode()]
         _add(table, name, measure.rounds(runs, repeats), len(prose.pieces), "")
     for name in FORMATS:
-        _case(table, f"prose, {name}", prose, name, repeats, "<= 4")
+        _case(table, f"prose, {name}", prose, name, repeats, "<= 3")
     _case(table, "prose, auto, usage asked", prose, "auto", repeats, "", asking=_OFFERING_ASKING)
     _case(table, "prose with logprobs, auto", _Case(_HELLO, text, logprobs=True), "auto", repeats, "")
     _case(table, "reasoning in `<think>`, auto", _Case(_THINKING, text), "auto", repeats, "")
     _case(table, "fenced code, auto", _Case([*_HELLO, "\n\n", "```python\n"], material.CODE), "auto", repeats, "")
     file, fields = material.file_arguments(size), material.field_arguments(size)
     for name in FORMATS:
-        _case(table, f"arguments, a long string, {name}", _arguments(name, file), name, repeats, "<= 6", given=file)
+        _case(table, f"arguments, a long string, {name}", _arguments(name, file), name, repeats, "<= 5", given=file)
     for name in FORMATS:
         what = f"arguments, short values, {name}"
-        _case(table, what, _arguments(name, fields), name, repeats, "<= 6", given=fields)
+        _case(table, what, _arguments(name, fields), name, repeats, "<= 5", given=fields)
     what = "arguments, a long string, written as a JSON string, json"
-    _case(table, what, _arguments("json-string", file), "json", repeats, "<= 6", given=file)
+    _case(table, what, _arguments("json-string", file), "json", repeats, "<= 5", given=file)
     return table
 
 

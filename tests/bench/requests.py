@@ -77,6 +77,16 @@ def run(*, smoke: bool) -> Table:
         bare, with_it = measure.best([_whole(noop, body, count), _whole(app, body, count)], repeats)
         _check(reached.body == body)
         table.add(name, f"{(with_it - bare) * 1e3:.4f}", f"{with_it / bare:.1f}", "< 0.020" if body is plain else "")
+    for turns in (10, 100, 1000):
+        app = ToolCallMiddleware(reached, format="auto")
+        body = _agent(turns)
+        measure.ask(app, body)
+        bare, with_it = measure.best(
+            [_until_app(noop, reached, lambda: body), _until_app(app, reached, lambda: body)],  # noqa: B023 - used at once
+            max(2, repeats // 6),
+        )
+        what = f"a history of {turns} calls and results, {len(body) // 1000} kB"
+        table.add(what, f"{(with_it - bare) * 1e3:.3f}", f"{with_it / bare:.0f}")
     numbers = itertools.count()
     for count in (1, 25, 100):
         offered = material.tools(count)
@@ -98,6 +108,17 @@ def run(*, smoke: bool) -> Table:
         goal = "< 1" if count == 25 else ""
         table.add(f"{what}, seen before", f"{(cached - bare) * 1e3:.3f}", f"{cached / bare:.0f}", goal)
     return table
+
+
+def _agent(turns: int) -> bytes:
+    """A request of an agent that has called a tool `turns` times."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Write the files."}]
+    for number in range(turns):
+        function = {"name": material.TOOL, "arguments": material.file_arguments(200)}
+        call = {"id": f"call_{number}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"call_{number}", "content": "Written: 200 characters."})
+    return material.request([material.write_file_tool()], stream=False, messages=messages)
 
 
 def _check(holds: bool) -> None:
