@@ -23,8 +23,8 @@ WORDS = 11  # an unquoted string that has begun to leave
 DONE = 12
 
 Row = dict[str, Any]
-"""The next row by the next character, for one state. Brackets are not among the characters; what more there is to
-know of the state stands under the names below, which are no characters."""
+"""The next row by the next character, for one state; None for what is not clean there, and for brackets. What more
+there is to know of the state stands under the names below, which are no characters."""
 
 _STATE, _CLOSES, _OPENS, _IS_KEY = "state", "closes", "opens", "is key"
 _PRINTABLE: Final = "".join(map(chr, range(0x20, 0x7F)))
@@ -36,7 +36,8 @@ SMALL = 24  # characters: in longer ones a search beats the table
 
 def _row(state: int, *, closes: str = "", opens: bool = False, is_key: bool = False) -> Row:
     """closes: the bracket that may end the container here. opens: whether a container may begin."""
-    return {_STATE: state, _CLOSES: closes, _OPENS: opens, _IS_KEY: is_key}
+    about = {_STATE: state, _CLOSES: closes, _OPENS: opens, _IS_KEY: is_key}
+    return dict.fromkeys(_PRINTABLE + _SPACE) | about
 
 
 def _build(close: str) -> dict[int, Row]:
@@ -113,30 +114,33 @@ class CleanReader:
         self._is_key = False
         self._row: Row | None = None  # where the last piece ended, if it was read here
 
-    def _read_clean(self, s: str, out: list[str]) -> bool:  # noqa: C901 - the loop, and its end by state
+    def _read_clean(self, s: str, out: list[str]) -> bool:  # noqa: C901, PLR0912 - the loop, and its end by state
         """Read all of `s`; append what leaves to `out`. False: this piece is not for the table, nothing was read."""
         row = self._row
         if row is None and (row := self._find_row()) is None:
             return False
         stack, objects = self._stack, self._objects
-        for char in s:
-            following = row.get(char)
-            if following is not None:
-                row = following
-                continue
-            if stack is self._stack:
-                stack = stack.copy()
-            if char == row[_CLOSES]:
-                objects -= stack.pop() == "{"
-                if not stack:
-                    return False  # the end
-                row = _ROWS[stack[-1]][AFTER]
-            elif row[_OPENS] and (char == "{" or char == "["):
-                stack.append(char)
-                objects += char == "{"
-                row = _ROWS[char][FIRST_KEY if char == "{" else FIRST_ITEM]
-            else:
-                return False
+        try:
+            for char in s:
+                following = row[char]
+                if following is not None:
+                    row = following
+                    continue
+                if stack is self._stack:
+                    stack = stack.copy()
+                if char == row[_CLOSES]:
+                    objects -= stack.pop() == "{"
+                    if not stack:
+                        return False  # the end
+                    row = _ROWS[stack[-1]][AFTER]
+                elif row[_OPENS] and (char == "{" or char == "["):
+                    stack.append(char)
+                    objects += char == "{"
+                    row = _ROWS[char][FIRST_KEY if char == "{" else FIRST_ITEM]
+                else:
+                    return False
+        except KeyError:
+            return False  # no printable ASCII
         self._stack, self._objects = stack, objects
         self._row = row
         self._is_key = row[_IS_KEY]

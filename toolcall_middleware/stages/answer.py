@@ -192,7 +192,8 @@ class ChoiceAnswer:
         events = self._read(text)
         if isinstance(events, str):
             call = self._call
-            if call is not None and call.parts is None and not self._own and call.room >= (size := _size(events)):
+            size = len(events) if events.isascii() else _size(events)
+            if call is not None and call.parts is None and not self._own and call.room >= size:
                 call.room -= size
                 return events
             events = [CallArgs(events)] if events else []

@@ -391,7 +391,7 @@ class StreamRewriter:
             if said and (frame := known.frames.get(index)) is not None:
                 if said is text and alone:  # as inside of a string
                     self._open_past(known)
-                return b"".join((frame[0], openai.encode(said), frame[1]))
+                return b"".join((frame[0], _encode(said) if said.isascii() else openai.encode(said), frame[1]))
             if not said and text and known.silent and not news:
                 return b""
             ops: list[Op] = [Arguments(index, said)] if said else []
