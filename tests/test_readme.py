@@ -26,7 +26,8 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
 from toolcall_middleware.errors import _STATUS
 from toolcall_middleware.hosts.proxy import Forwarder
-from toolcall_middleware.settings import OPTIONS
+from toolcall_middleware.hosts.upstreams import read_upstreams
+from toolcall_middleware.settings import OPTIONS, Settings
 
 from . import readme
 from .fakes import Answer, Refusal, TextBackend, serve, write_calls
@@ -151,14 +152,25 @@ def test_the_client_gets_a_call_from_the_proxy(tmp_path: Path) -> None:
 
 def test_every_command_is_known_here() -> None:
     for line in SHELL:
-        assert any(check in line for check in (*RUN, "vllm serve", "serve --upstream", "demo", "pytest")), line
+        assert any(check in line for check in (*RUN, "vllm serve", *CHECKED, "demo", "pytest")), line
+
+
+def test_the_file_of_upstreams_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    path = tmp_path / "upstreams.toml"
+    path.write_text(next(code for _, language, code in BLOCKS if language == "toml"), "utf-8")
+    local, claude = read_upstreams(str(path), Settings())
+    assert (local.name, claude.name) == ("local", "claude")
+    assert claude.settings.upstream_api == "anthropic"
 
 
 def test_every_command_that_is_named_exists() -> None:
     named = set(re.findall(r"toolcall-middleware (\w+)", TEXT))
-    assert {"serve", "config", "demo", "formats", "replay"} <= named <= readme.commands()
+    assert {"serve", "config", "demo", "formats", "replay", "check"} <= named <= readme.commands()
 
 
+# Run against a server: by other tests, in tests/hosts and tests/check.
+CHECKED = ("serve --upstream", "check --upstream")
 RUN = {
     "toolcall-middleware config": "format",
     "toolcall-middleware formats": "hermes (built in)",

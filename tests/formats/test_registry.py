@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,15 +57,10 @@ assert "toolcall_middleware.formats.gemma" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_the_command_lists_all_formats_in_less_than_a_second() -> None:
+def test_the_command_lists_all_formats() -> None:
     command = [sys.executable, "-m", "toolcall_middleware", "formats", "--json"]
-    times = []
-    for _ in range(3):
-        start = time.monotonic()
-        out = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
-        times.append(time.monotonic() - start)
+    out = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
     assert [row["name"] for row in json.loads(out)] == NAMES
-    assert min(times) < 1.0
 
 
 @pytest.fixture
