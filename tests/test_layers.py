@@ -25,6 +25,7 @@ FLOORS: list[set[str]] = [
     {"stages"},
     {"formats", "wire"},
     {"settings", "model"},
+    {"options"},
     {"parsing", "errors"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
