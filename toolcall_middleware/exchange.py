@@ -40,6 +40,7 @@ from .stages.order import admits
 from .stages.results import for_backend, result_warnings
 from .stages.rewrite import Hold, StreamRewriter
 from .stages.tally import Tally, meter_for, model_of
+from .stages.thoughts import ThoughtReader
 from .stages.usage import UsageMeter
 from .stages.usage_tap import UsageTap
 from .stages.validate import ChatRequest, UsageOnly, read_request
@@ -558,7 +559,10 @@ class Exchange:
             full=self._usage.full,
         )
         parsing = len(offered) > 0 or settings.reasoning_field is not None
-        return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, native)
+        thoughts = None
+        if options.parse_reasoning and offered.tools:
+            thoughts = ThoughtReader(functools.partial(syntax.parser, offered, options))
+        return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, native, thoughts)
 
 
 def _token_limit(chat: ChatRequest) -> int | None:

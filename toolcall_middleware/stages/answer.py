@@ -6,6 +6,7 @@ which finish_reason is true.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from ..parsing.gathered import Gathered
 from ..parsing.lane import Lane, Way
 from ..parsing.stops import StopFinder
 from ..wire import openai
+from ..wire.openai import Fields
 from .extension import Extension
 from .ids import new_call_id, write_id
 from .native import NativeCalls
+from .thoughts import ThoughtReader, take_thoughts
 
 _MAX_SHOWN = 2000
 _LANE_ROOM = 1 << 16  # bytes of arguments that may go past uncounted for a while
@@ -32,9 +35,10 @@ Content = Text  # what the parser says is text is what the client gets for `cont
 
 
 class Thought(msgspec.Struct, frozen=True, gc=False):
-    """Text for the reasoning field."""
+    """Text for the reasoning field. `names` are the fields that it came in, where it is the backend's own."""
 
     text: str
+    names: tuple[str, ...] = ()
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -60,6 +64,14 @@ Op = Content | Thought | Opened | Arguments
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
+
+
+class _Source(enum.IntEnum):
+    """Where an event was read."""
+
+    TEXT = 0
+    OWN = 1  # the backend's own calls
+    THOUGHTS = 2  # its reasoning field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +143,28 @@ class ChoiceAnswer:
 
     `calls`: those that have begun. `stopped`: nothing that the model writes from here on is wanted. `fault`: why the
     answer must not go on, the operations before it are still good; then it is stopped too. `cut`: the answer ended at
-    its limit of tokens. `lost`: the backend says that there was a call, and none came.
+    its limit of tokens. `lost`: the backend says that there was a call, and none came. `in_thoughts`: the calls that
+    were read in its reasoning field.
     """
 
     __slots__ = (
-        "_call", "_ended", "_held", "_held_size", "_native", "_own", "_parser", "_policy", "_read", "_refused",
-        "_stops", "_straight", "_waiting", "calls", "cut", "fault", "lost", "stopped", "warnings",
+        "_alone", "_call", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_read", "_refused",
+        "_source", "_stops", "_straight", "_thoughts", "_waiting", "calls", "cut", "fault", "in_thoughts", "lost",
+        "stopped", "warnings",
     )  # fmt: skip
 
-    def __init__(self, parser: StreamParser, policy: AnswerPolicy, native: NativeCalls | None = None) -> None:
+    def __init__(
+        self,
+        parser: StreamParser,
+        policy: AnswerPolicy,
+        native: NativeCalls | None = None,
+        thoughts: ThoughtReader | None = None,
+    ) -> None:
         self._parser = parser
         self._read: Callable[[str], list[Event] | str] = getattr(parser, "read", parser.feed)
         self._native = native
+        self._thoughts = thoughts
+        self._alone = native is None and thoughts is None  # calls are read from the text only
         self._policy = policy
         self._stops = StopFinder(policy.stop) if policy.stop else None
         self._straight = not (policy.stop or policy.hold_prose or policy.drop_prose)  # text leaves as it is
@@ -151,9 +173,10 @@ class ChoiceAnswer:
         self._held_size = 0
         self._ended = False
         self._refused = False  # the last call went out as text
-        self._own = False  # the open call is the backend's own
-        self._waiting: list[Event] = []  # of the other source of calls, while a call is open
+        self._source = _Source.TEXT  # of the open call
+        self._waiting: list[tuple[_Source, Event]] = []  # of other sources of calls, while a call is open
         self.calls = 0
+        self.in_thoughts = 0
         self.stopped = self.cut = self.lost = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
@@ -172,11 +195,33 @@ class ChoiceAnswer:
             return []
         events = self._parser.feed(text)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
-        ops = self._take(events[:first], own=False)
-        ops += self._take(self._native.feed(deltas), own=True)
+        ops = self._take(events[:first], _Source.TEXT)
+        ops += self._take(self._native.feed(deltas), _Source.OWN)
         if self._native.oversized is not None and not self.stopped:
             self._refuse_size(self._native.oversized)
-        return ops + self._take(events[first:], own=False)
+        return ops + self._take(events[first:], _Source.TEXT)
+
+    @property
+    def thinks(self) -> bool:
+        """Whether calls are read in the backend's reasoning field, too: `take_thoughts` comes first then."""
+        return self._thoughts is not None
+
+    def take_thoughts(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
+        """The reasoning field of a delta or message, whose content is `text`.
+
+        Returns what comes of it, the other fields, and whether it leaves as it came.
+        """
+        thoughts = self._thoughts
+        thought, names, rest = take_thoughts(said)
+        if thoughts is None or self.stopped or self._ended:
+            return [], rest, not thought
+        ops: list[Op] = []
+        if thought:
+            field = self._policy.reasoning_field
+            ops = self._take(thoughts.feed(thought, names if field is None else (field,)), _Source.THOUGHTS)
+        if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
+            ops += self._take(thoughts.finish(), _Source.THOUGHTS)
+        return ops, rest, ops == ([Thought(thought, names)] if thought else [])
 
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
@@ -193,7 +238,7 @@ class ChoiceAnswer:
         if isinstance(events, str):
             call = self._call
             size = len(events) if events.isascii() else _size(events)
-            if call is not None and call.parts is None and not self._own and call.room >= size:
+            if call is not None and call.parts is None and not self._source and call.room >= size:
                 call.room -= size
                 return events
             events = [CallArgs(events)] if events else []
@@ -201,11 +246,11 @@ class ChoiceAnswer:
             only = events[0]
             if type(only) is Text and self._straight:
                 return [only]
-            if type(only) is CallArgs and self._native is None:
+            if type(only) is CallArgs and self._alone:
                 return self._arguments(only.text)
             if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
                 return [Content(only.text)]
-        return self._apply(events) if self._native is None else self._take(events, own=False)
+        return self._apply(events) if self._alone else self._take(events, _Source.TEXT)
 
     @property
     def lane(self) -> Lane | None:
@@ -214,7 +259,7 @@ class ChoiceAnswer:
         `went_by` is told of it before anything else is asked for, and at the latest after 64 KiB.
         """
         lane: Lane | None = getattr(self._parser, "lane", None)
-        if lane is None or self.stopped or self._ended or self._own or self._waiting:
+        if lane is None or self.stopped or self._ended or self._source or self._waiting:
             return None
         if lane.way is Way.ARGUMENTS:
             call = self._call
@@ -238,12 +283,14 @@ class ChoiceAnswer:
             if self.calls and not self._refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
             own = [] if self._native is None else self._native.finish(cut=cut)
-            if self._own and self._call is not None:
-                ops += self._take(own, own=True)
+            if self._thoughts is not None:
+                ops += self._take(self._thoughts.finish(cut=cut), _Source.THOUGHTS)
+            if self._source is _Source.OWN and self._call is not None:
+                ops += self._take(own, _Source.OWN)
                 own = []
-            ops += self._take(events, own=False)
+            ops += self._take(events, _Source.TEXT)
             self._flush_stops(ops)
-            ops += self._take(own, own=True)
+            ops += self._take(own, _Source.OWN)
             self.cut = reason in _CUT
             self.lost = not self.calls and reason in _CALLED and not self.stopped
         self._ended = True
@@ -277,26 +324,38 @@ class ChoiceAnswer:
         native, full = self._native, self._policy.full
         return native is not None and native.unfinished and (native.amid or (full is not None and full()))
 
-    def _take(self, events: list[Event], *, own: bool) -> list[Op]:
-        """Events of one of two sources: the backend's own calls, and its text. Their calls do not mix: what comes of
-        the other one waits until the open call is over.
+    def _take(self, events: list[Event], source: _Source) -> list[Op]:
+        """Events of one of the sources: the text, the backend's own calls, its reasoning field. Their calls do not mix:
+        what comes of another one waits until the open call is over.
         """
-        if self._native is None:
-            return self._apply(events)
+        return self._apply(events) if self._alone else self._take_from([(source, event) for event in events])
+
+    def _take_from(self, events: list[tuple[_Source, Event]]) -> list[Op]:
         ops: list[Op] = []
-        for event in events:
+        for source, event in events:
             if self.stopped:
                 break
-            if self._call is not None and self._own != own and (self._waiting or type(event) in _OF_A_CALL):
-                self._waiting.append(event)
+            if self._call is not None and self._source is not source and (self._waiting or type(event) in _OF_A_CALL):
+                self._waiting.append((source, event))
                 continue
             if type(event) is CallStart:
-                self._own = own
-            ops += self._apply([event])
-            if self._waiting and self._call is None:
-                waiting, self._waiting = self._waiting, []
-                ops += self._take(waiting, own=not own)
+                self._source = source
+            if source is _Source.THOUGHTS and isinstance(event, Text | Reasoning):
+                self._keep_thought(event.text, ops)
+            else:
+                ops += self._apply([event])
+            if self._call is None:
+                if self._source is _Source.THOUGHTS:
+                    self._source = _Source.TEXT
+                if self._waiting:
+                    waiting, self._waiting = self._waiting, []
+                    ops += self._take_from(waiting)
         return ops
+
+    def _keep_thought(self, text: str, ops: list[Op]) -> None:
+        """Text of the backend's reasoning field that is no call stays there."""
+        assert self._thoughts is not None  # noqa: S101 - its own event
+        ops.append(Thought(text, self._thoughts.names))
 
     def _apply(self, events: list[Event]) -> list[Op]:
         ops: list[Op] = []
@@ -395,6 +454,7 @@ class ChoiceAnswer:
         custom = call.name in self._policy.custom
         ops.append(Opened(self.calls, call.id or new_call_id(), call.name, custom, call.extra))
         self.calls += 1
+        self.in_thoughts += self._source is _Source.THOUGHTS
 
     def _arguments(self, text: str) -> list[Op]:
         call = self._call
@@ -430,7 +490,10 @@ class ChoiceAnswer:
             else:
                 if not self._waits_behind(call.name):
                     self._refused = True
-                    self._show(event.raw, ops)
+                    if self._source is _Source.THOUGHTS:
+                        self._keep_thought(event.raw, ops)
+                    else:
+                        self._show(event.raw, ops)
                 return
         self._refused = False
         most = self._policy.max_calls

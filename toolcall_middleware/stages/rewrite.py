@@ -155,7 +155,7 @@ class StreamRewriter:
         """Whether calls were read from text, and none was the backend's own."""
         answers = [choice.answer for choice in self._choices.values()]
         own = any(answer.native is not None and answer.native.seen for answer in answers)
-        return not own and any(answer.calls for answer in answers)
+        return not own and any(answer.calls > answer.in_thoughts for answer in answers)
 
     @property
     def cut(self) -> bool:
@@ -478,6 +478,13 @@ class StreamRewriter:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
+        thoughts: list[Op] = []
+        if choice.answer.thinks:
+            thoughts, rest, same = choice.answer.take_thoughts(delta, text)
+            if rest is not delta:
+                self._known = None  # it may go on as content, and that ends it
+                beside, delta = True, rest
+            unchanged = unchanged and same
         if choice.answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta)
             ops = choice.answer.feed_both(text, calls)
@@ -495,6 +502,7 @@ class StreamRewriter:
             else:
                 reason = None
         unchanged = unchanged and (plain and _is_plain(ops, text)) and reason == told
+        ops = thoughts + ops if thoughts else ops
         if reason is not None and choice.answer.extras:
             unchanged = False
         if not choice.has_role and openai.is_null(delta.get("role")):
@@ -582,9 +590,10 @@ class StreamRewriter:
                 return before, openai.encode(text), after
             case Content(text):
                 return b'{"content":', openai.encode(text), b"}"
-            case Thought(text):
-                self._usage.thought(text)
-                return (openai.encode({self._reasoning_field: text}),)
+            case Thought(text, names):
+                if not names:  # else it is counted
+                    self._usage.thought(text)
+                return (openai.encode(dict.fromkeys(names or (self._reasoning_field,), text)),)
             case Opened(index, call_id, name, custom, extra):
                 if self._legacy:
                     return (openai.encode({"function_call": {"name": name, "arguments": ""}}),)

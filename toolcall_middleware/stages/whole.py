@@ -13,6 +13,7 @@ from ..wire.openai import Fields
 from ..wire.sse import DONE
 from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
 from .rewrite import take_calls
+from .thoughts import FIELDS
 from .usage import ENDED, UsageMeter
 
 _encode = msgspec.json.encode
@@ -71,18 +72,25 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
+        thoughts: list[Op] = []
+        if answer.thinks:
+            thoughts, rest, _ = answer.take_thoughts(message, text)
+            message = {name: rest.get(name, openai.NULL) for name in message}
         if answer.native is None:
-            ops = answer.feed(text)
+            ops = thoughts + answer.feed(text)
         else:
             own, message = take_calls(message)
-            ops = answer.feed_both(text, own)
+            ops = thoughts + answer.feed_both(text, own)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
-            if type(op) is Thought:
+            if type(op) is Thought and not op.names:
                 usage.thought(op.text)
         if answer.fault is not None:
             raise answer.fault
         shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
+        for name in FIELDS if answer.thinks else ():
+            if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
+                shown[name] = given[name]  # to the byte
         if as_object:
             _open_arguments(shown)
         made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
@@ -94,7 +102,7 @@ def rewrite_whole(
         calls=sum(answer.calls for answer in answers),
         satisfied=all(answer.calls for answer in answers),
         text="\n".join(held for answer in answers if (held := answer.held_text)),
-        read_markup=any(answer.calls for answer in answers)
+        read_markup=any(answer.calls > answer.in_thoughts for answer in answers)
         and not any(answer.native is not None and answer.native.seen for answer in answers),
         cut=any(answer.cut for answer in answers),
         lost=any(answer.lost for answer in answers),
@@ -170,15 +178,16 @@ def _fold(
 ) -> dict[str, Any]:
     """The message with what the operations say; where that is what it said before, its bytes stay."""
     content: list[str] = []
-    thoughts: list[str] = []
+    thoughts: dict[str, list[str]] = {}
     calls: list[dict[str, Any]] = []
     arguments: list[list[str]] = []
     for op in ops:
         match op:
             case Content(piece):
                 content.append(piece)
-            case Thought(piece):
-                thoughts.append(piece)
+            case Thought(piece, names):
+                for name in names or (reasoning or "reasoning",):
+                    thoughts.setdefault(name, []).append(piece)
             case Opened(index, call_id, name, custom, extra):
                 kind = "custom" if custom else "function"
                 call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}, **(extra or {})}
@@ -192,9 +201,8 @@ def _fold(
     made: dict[str, Any] = {"role": _ASSISTANT, "content": openai.NULL, **message}
     if openai.is_null(made["role"]):
         made["role"] = _ASSISTANT
-    if thoughts:
-        field = reasoning or "reasoning"
-        made[field] = openai.raw((openai.read_text(message.get(field)) or "") + "".join(thoughts))
+    for field, pieces in thoughts.items():
+        made[field] = openai.raw((openai.read_text(message.get(field)) or "") + "".join(pieces))
     shown = "".join(content)
     if shown != text or (calls and not shown):
         made["content"] = openai.raw(shown or None if calls else shown)
