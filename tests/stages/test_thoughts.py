@@ -143,6 +143,12 @@ def test_calls_of_all_sources_are_numbered_in_one_row() -> None:
     assert streamed(parts[0], parts[2], mode="native").only.named_calls == whole(message, mode="native").named_calls
 
 
+def test_chunks_that_differ_in_content_alone_are_read_for_their_reasoning() -> None:
+    answer = streamed(*({"reasoning": tag(), "content": char} for char in "abc"))
+    assert (answer.only.named_calls, answer.only.content) == ([("weather", CITY)] * 3, "abc")
+    assert answer.only.reasoning == ""
+
+
 def test_calls_that_interleave_leave_one_after_the_other() -> None:
     one, two = tag(), tag("clock")
     cut = len(one) - 20
@@ -244,6 +250,17 @@ def test_reasoning_field_renames_it() -> None:
     assert check_stream(out).only.reasoning == "xy"
     message = message_of(raw_whole({"reasoning": text}, reasoning_field="reasoning_content"))
     assert (message["reasoning_content"], message["reasoning"]) == ("xy", None)
+
+
+def test_what_is_read_is_counted_once() -> None:
+    ask = {"stream_options": {"include_usage": True}}
+    data = sent({"reasoning": "So be it, "}, {"reasoning": "then."}, {"content": "Hi"})
+    numbers = [
+        check_stream(raw_stream(data, ask=ask, reasoning=setting), include_usage=True).usage
+        for setting in ("parse", "ignore")
+    ]
+    assert numbers[0]
+    assert numbers[0] == numbers[1]
 
 
 def test_a_field_of_nothing_but_a_call_is_null() -> None:
