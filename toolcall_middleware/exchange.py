@@ -29,7 +29,8 @@ from .formats.base import ParserOptions, ToolFormat
 from .model import ToolSet
 from .settings import Settings
 from .stages import inject
-from .stages.answer import AnswerPolicy, ChoiceAnswer, Verbatim
+from .stages.answer import ChoiceAnswer, Verbatim
+from .stages.answer_policy import AnswerPolicy
 from .stages.attempts import Attempts, Next
 from .stages.check import checker_for
 from .stages.constrain import Memory, answer_schema, offered_now

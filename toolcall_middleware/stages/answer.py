@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
@@ -22,44 +20,17 @@ from ..parsing.lane import Lane, Way
 from ..parsing.stops import StopFinder
 from ..wire import openai
 from ..wire.openai import Fields
-from .extension import Extension
+from .answer_policy import AnswerPolicy
 from .ids import new_call_id, write_id
 from .native import NativeCalls
+from .operations import Arguments, Content, Op, Opened, Thought
 from .thoughts import ThoughtReader, take_thoughts
+
+__all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "Thought", "Verbatim"]
 
 _MAX_SHOWN = 2000
 _LANE_ROOM = 1 << 16  # bytes of arguments that may go past uncounted for a while
 
-
-Content = Text  # what the parser says is text is what the client gets for `content`, as the same value
-
-
-class Thought(msgspec.Struct, frozen=True, gc=False):
-    """Text for the reasoning field. `names` are the fields that it came in, where it is the backend's own."""
-
-    text: str
-    names: tuple[str, ...] = ()
-
-
-class Opened(msgspec.Struct, frozen=True, gc=False):
-    """A call begins. `extra` are fields that the backend gave it and nobody here knows."""
-
-    index: int
-    id: str
-    name: str
-    custom: bool = False
-    extra: dict[str, Any] | None = None
-
-
-class Arguments(msgspec.Struct, frozen=True, gc=False):
-    """A piece of the open call's arguments."""
-
-    index: int
-    text: str
-    custom: bool = False
-
-
-Op = Content | Thought | Opened | Arguments
 
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})
@@ -72,45 +43,6 @@ class _Source(enum.IntEnum):
     TEXT = 0
     OWN = 1  # the backend's own calls
     THOUGHTS = 2  # its reasoning field
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPolicy:
-    """The settings and the request's wishes, as far as they rule one choice.
-
-    max_calls: after so many calls the model is stopped. hold_prose: text waits for the first call (it is lost to a
-    retry otherwise). max_held: how many characters may wait. custom: names of tools that take free text. legacy: the
-    finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with; write_ids: it gets one
-    that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
-    `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
-    objects: arguments that are no object are malformed.
-    full: whether the model has written about as much as the request allows.
-    limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told. hold_later: calls behind
-    the first leave when they are complete; one that is cut off does not.
-    """
-
-    max_calls: int | None = None
-    limited: bool = False
-    hold_prose: bool = False
-    drop_prose: bool = False
-    stream_arguments: bool = True
-    hold_later: bool = False
-    malformed: str = "repair"
-    reasoning_field: str | None = None
-    max_arguments_bytes: int | None = None
-    max_held: int | None = None
-    stop: tuple[str, ...] = ()
-    custom: frozenset[str] = frozenset()
-    legacy: bool = False
-    keep_ids: bool = False
-    write_ids: bool = False
-    check: Callable[[str, str], list[str]] | None = None
-    warn_only: bool = False
-    admits: Callable[[str], bool] | None = None
-    admit_only_warns: bool = False
-    extension: Extension | None = None
-    objects: bool = False
-    full: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)

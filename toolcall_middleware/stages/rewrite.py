@@ -18,7 +18,8 @@ from ..parsing.lane import Lane, Way, unescaped
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
-from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
+from .answer import ChoiceAnswer
+from .operations import Arguments, Content, Op, Opened, Thought
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode

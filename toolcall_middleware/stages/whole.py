@@ -11,7 +11,8 @@ import msgspec
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE
-from .answer import Arguments, ChoiceAnswer, Content, Op, Opened, Thought
+from .answer import ChoiceAnswer
+from .operations import Arguments, Content, Op, Opened, Thought
 from .rewrite import take_calls
 from .thoughts import FIELDS
 from .usage import ENDED, UsageMeter
