@@ -326,3 +326,55 @@ def test_calls_in_harmonys_analysis_are_read() -> None:
     assert (expected.only.named_calls, expected.only.reasoning) == ([("weather", CITY)], "Hm.")
     for cut in range(1, len(text)):
         same_answer(streamed({"content": text[:cut]}, {"content": text[cut:]}, format="harmony"), expected)
+
+
+GEMMA = '<|tool_call>call:weather{city:<|"|>Oslo<|"|>}<tool_call|>'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reasoning", "content"),
+    [
+        ("gemma4", f"<|channel>thought\nHm {GEMMA} so<channel|>Done", "Hm  so", "Done"),
+        ("gemma4", f"<|channel>thought\nHm {GEMMA}", "Hm ", None),
+        ("auto", f"<|channel|>analysis<|message|>Hm {tag()} so<|end|>", "Hm  so", None),
+    ],
+)
+def test_markup_inside_of_a_reasoning_channel_is_read(
+    name: str, text: str, reasoning: str, content: str | None
+) -> None:
+    expected = check_whole(raw_whole({"content": text}, format=name))
+    assert [call.name for call in expected.only.calls] == ["weather"]
+    assert (expected.only.reasoning, expected.only.content) == (reasoning, content)
+    for cut in range(1, len(text)):
+        same_answer(streamed({"content": text[:cut]}, {"content": text[cut:]}, format=name), expected)
+    ignored = whole({"content": text}, format=name, reasoning="ignore")
+    assert not ignored.calls
+    assert "call" in ignored.reasoning
+
+
+def test_a_channel_without_calls_stays_as_it_was_written() -> None:
+    thought = f"Hm <|tool_call {GEMMA.replace('weather', 'nobody')}"
+    text = f"<|channel>thought\n{thought}<channel|>Done <|channel>thought\nx"
+    for reasoning in ("parse", "ignore"):
+        answer = streamed(*({"content": char} for char in text), format="gemma4", reasoning=reasoning).only
+        assert (answer.reasoning, answer.content) == (f"{thought}x", "Done ")
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_what_is_open_in_a_channel_ends_with_it(reason: str) -> None:
+    text = f"<|channel>thought\nHm {GEMMA[:-18]}<channel|>Done at last"
+    expected = check_whole(raw_whole({"content": text}, format="gemma4", reason=reason))
+    assert expected.only.calls
+    assert expected.only.content == "Done at last"
+    for size in (1, 3, 20):
+        pieces = [{"content": text[at : at + size]} for at in range(0, len(text), size)]
+        same_answer(streamed(*pieces, format="gemma4", reason=reason), expected)
+
+
+def test_fields_that_differ_both_stay() -> None:
+    differing = {"reasoning": "one", "reasoning_content": "two"}
+    for field in (None, *FIELDS):
+        data = sent(differing, {"content": "x"})
+        out = raw_stream(data, reasoning_field=field)
+        assert b'"one"' in out
+        assert b'"two"' in out

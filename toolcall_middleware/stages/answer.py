@@ -43,6 +43,7 @@ class _Source(enum.IntEnum):
     TEXT = 0
     OWN = 1  # the backend's own calls
     THOUGHTS = 2  # its reasoning field
+    CHANNEL = 3  # a reasoning channel in the text
 
 
 @dataclass(slots=True)
@@ -80,9 +81,9 @@ class ChoiceAnswer:
     """
 
     __slots__ = (
-        "_alone", "_call", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_read", "_refused",
-        "_source", "_stops", "_straight", "_thoughts", "_waiting", "calls", "cut", "fault", "in_thoughts", "lost",
-        "stopped", "warnings",
+        "_alone", "_call", "_channel", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_read",
+        "_refused", "_source", "_stops", "_straight", "_thoughts", "_waiting", "calls", "cut", "fault", "in_thoughts",
+        "lost", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -96,10 +97,11 @@ class ChoiceAnswer:
         self._read: Callable[[str], list[Event] | str] = getattr(parser, "read", parser.feed)
         self._native = native
         self._thoughts = thoughts
+        self._channel = None if thoughts is None else thoughts.another()
         self._alone = native is None and thoughts is None  # calls are read from the text only
         self._policy = policy
         self._stops = StopFinder(policy.stop) if policy.stop else None
-        self._straight = not (policy.stop or policy.hold_prose or policy.drop_prose)  # text leaves as it is
+        self._straight = _is_straight(policy)  # text leaves as it is
         self._call: _OpenCall | None = None
         self._held: list[str] = []  # text beside calls that waits for the first of them
         self._held_size = 0
@@ -150,7 +152,9 @@ class ChoiceAnswer:
         ops: list[Op] = []
         if thought:
             field = self._policy.reasoning_field
-            ops = self._take(thoughts.feed(thought, names if field is None else (field,)), _Source.THOUGHTS)
+            # Where that one is taken, by other words, each stays in its own.
+            kept = names if field is None or openai.read_text(rest.get(field)) else (field,)
+            ops = self._take(thoughts.feed(thought, kept), _Source.THOUGHTS)
         if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
             ops += self._take(thoughts.finish(), _Source.THOUGHTS)
         return ops, rest, ops == ([Thought(thought, names)] if thought else [])
@@ -221,6 +225,8 @@ class ChoiceAnswer:
                 ops += self._take(own, _Source.OWN)
                 own = []
             ops += self._take(events, _Source.TEXT)
+            if self._channel is not None:
+                ops += self._take(self._channel.finish(cut=cut), _Source.CHANNEL)
             self._flush_stops(ops)
             ops += self._take(own, _Source.OWN)
             self.cut = reason in _CUT
@@ -260,7 +266,20 @@ class ChoiceAnswer:
         """Events of one of the sources: the text, the backend's own calls, its reasoning field. Their calls do not mix:
         what comes of another one waits until the open call is over.
         """
-        return self._apply(events) if self._alone else self._take_from([(source, event) for event in events])
+        if self._alone:
+            return self._apply(events)
+        if self._channel is None or source is not _Source.TEXT:
+            return self._take_from([(source, event) for event in events])
+        told: list[tuple[_Source, Event]] = []
+        for event in events:
+            if type(event) is Reasoning and event.channel:
+                told += [(_Source.CHANNEL, inner) for inner in self._channel.feed(event.text)]
+                self._straight = False  # what follows ends it first
+            else:
+                told += [(_Source.CHANNEL, inner) for inner in self._channel.finish()]
+                self._straight = _is_straight(self._policy)
+                told.append((source, event))
+        return self._take_from(told)
 
     def _take_from(self, events: list[tuple[_Source, Event]]) -> list[Op]:
         ops: list[Op] = []
@@ -272,22 +291,22 @@ class ChoiceAnswer:
                 continue
             if type(event) is CallStart:
                 self._source = source
-            if source is _Source.THOUGHTS and isinstance(event, Text | Reasoning):
-                self._keep_thought(event.text, ops)
+            if source >= _Source.THOUGHTS and isinstance(event, Text | Reasoning):
+                self._keep_thought(event.text, source, ops)
             else:
                 ops += self._apply([event])
             if self._call is None:
-                if self._source is _Source.THOUGHTS:
+                if self._source >= _Source.THOUGHTS:
                     self._source = _Source.TEXT
                 if self._waiting:
                     waiting, self._waiting = self._waiting, []
                     ops += self._take_from(waiting)
         return ops
 
-    def _keep_thought(self, text: str, ops: list[Op]) -> None:
-        """Text of the backend's reasoning field that is no call stays there."""
-        assert self._thoughts is not None  # noqa: S101 - its own event
-        ops.append(Thought(text, self._thoughts.names))
+    def _keep_thought(self, text: str, source: _Source, ops: list[Op]) -> None:
+        """Reasoning that is no call stays reasoning, in the field that it came in."""
+        thoughts = self._thoughts
+        ops.append(Thought(text, thoughts.names if thoughts is not None and source is _Source.THOUGHTS else ()))
 
     def _apply(self, events: list[Event]) -> list[Op]:
         ops: list[Op] = []
@@ -422,8 +441,8 @@ class ChoiceAnswer:
             else:
                 if not self._waits_behind(call.name):
                     self._refused = True
-                    if self._source is _Source.THOUGHTS:
-                        self._keep_thought(event.raw, ops)
+                    if self._source >= _Source.THOUGHTS:
+                        self._keep_thought(event.raw, self._source, ops)
                     else:
                         self._show(event.raw, ops)
                 return
@@ -453,6 +472,10 @@ class ChoiceAnswer:
             ops.append(Arguments(self.calls - 1, text if isinstance(text, str) else arguments, custom=True))
         else:
             ops.append(Arguments(self.calls - 1, arguments))
+
+
+def _is_straight(policy: AnswerPolicy) -> bool:
+    return not (policy.stop or policy.hold_prose or policy.drop_prose)
 
 
 def _is_blank(event: Event) -> bool:

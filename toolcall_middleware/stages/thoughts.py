@@ -17,7 +17,7 @@ FIELDS = ("reasoning", "reasoning_content")
 
 
 class ThoughtReader:
-    """Reads the reasoning field of one choice. `names`: the fields that it came in last.
+    """Reads the reasoning field of one choice, or a channel in its text. `names`: the fields of the last piece.
 
     Content, or a call of the backend's own, ends a piece of reasoning; what comes later is a new one.
     """
@@ -29,7 +29,11 @@ class ThoughtReader:
         self._parser: StreamParser | None = None
         self.names: tuple[str, ...] = ()
 
-    def feed(self, text: str, names: tuple[str, ...]) -> list[Event]:
+    def another(self) -> ThoughtReader:
+        """One like this that has read nothing."""
+        return ThoughtReader(self._make_parser)
+
+    def feed(self, text: str, names: tuple[str, ...] = ()) -> list[Event]:
         """More reasoning."""
         self.names = names
         if self._parser is None:
