@@ -8,89 +8,27 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from ..errors import ToolCallError
-from ..parsing.lane import Lane, Way, unescaped
+from ..parsing.lane import Way, unescaped
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
+from .alike import Known, Past
 from .answer import ChoiceAnswer
-from .operations import Arguments, Content, Op, Opened, Thought
+from .chunk_parts import Choice, Part, is_plain, says, take_calls
+from .deltas import DeltaWriter
+from .operations import Arguments, Content, Op
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
 _MAX_UNLIKE = 16
 _MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
 _MAX_PIECE = 1024
-_SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
-
-
-@dataclass(slots=True)
-class _Choice:
-    answer: ChoiceAnswer
-    has_role: bool = False  # the client knows its role
-    finished: bool = False  # ... and its finish_reason
-
-
-@dataclass(slots=True)
-class _Part:
-    """What a chunk says of one choice. `unchanged`: the client may get it as it came."""
-
-    choice: _Choice
-    fields: Fields
-    delta: Fields
-    text: str
-    ops: list[Op]
-    reason: str | None
-    unchanged: bool
-    index: int = 0
-    beside: bool = False  # the model wrote something that is not in the text
-
-
-@dataclass(slots=True)
-class _Known:
-    """A chunk that others may resemble in all but their content. `shape` is that of its whole event."""
-
-    shape: Shape
-    part: _Part
-    top: Fields
-    shell: Shell
-    met: bool = False  # there was another one like it
-    silent: bool = False  # nothing of it leaves where its text says nothing yet
-    frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
-    """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
-    past: _Past | None = None
-
-
-class _Past:
-    """Chunks that need no parser: a known one with a plain piece of text in it. See `parsing.lane`."""
-
-    __slots__ = (
-        "around", "foot", "head", "index", "known", "lane", "middle", "passed", "plain", "safe", "twice",
-    )  # fmt: skip
-
-    def __init__(self, known: _Known, lane: Lane, index: int, frame: tuple[bytes, bytes] | None) -> None:
-        self.known = known
-        self.lane = lane
-        self.safe = lane.safe
-        self.plain = lane.plain
-        self.twice = lane.twice
-        self.index = index  # of the call whose arguments these are
-        before, after = known.shape.around
-        self.around = before + b'"', b'"' + after
-        self.middle = slice(len(before) + 1, -len(after) - 1)
-        # What leaves around the piece, where it is not what came.
-        self.head: bytes | None = None
-        self.foot = b""
-        if frame is not None:
-            self.head, self.foot = frame[0] + b'"', b'"' + frame[1]
-        self.passed: list[bytes] = []
 
 
 class Hold(enum.Enum):
@@ -132,15 +70,14 @@ class StreamRewriter:
         self._expected = choices
         self._hold = hold
         self._said = False  # something that a client shows has come
-        self._legacy = legacy
         self._as_object = as_object
-        self._reasoning_field = reasoning_field or "reasoning"
+        self._deltas = DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._top: Fields = {}  # the last chunk without its choices and usage
-        self._known: _Known | None = None
-        self._past: _Past | None = None  # what needs no parser just now
+        self._known: Known | None = None
+        self._past: Past | None = None  # what needs no parser just now
         self._unlike = 0  # chunks in a row of which none was like the one before, for there are logprobs in each
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._held: list[bytes] = []
@@ -258,7 +195,7 @@ class StreamRewriter:
                 choice.finished = not broken and self.failed is None
                 told = reason if choice.finished else None
                 self._said = self._said or bool(ops) or told is not None
-                self._put(_Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False), out)
+                self._put(Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False), out)
                 ops.clear()
         if self._hold is not Hold.CALL and not lost and self.failed is None:
             self._over = True
@@ -294,7 +231,7 @@ class StreamRewriter:
         self.failed = error
         self._end_events()
 
-    def _blame(self, choice: _Choice) -> None:
+    def _blame(self, choice: Choice) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
         if choice.answer.fault is not None:
             self._fail(choice.answer.fault)
@@ -323,7 +260,7 @@ class StreamRewriter:
 
     # -- past the parser -----------------------------------------------------------------------------------------
 
-    def _open_past(self, known: _Known) -> None:
+    def _open_past(self, known: Known) -> None:
         """Let the next chunks go past the parser, if its state allows it."""
         answer = known.part.choice.answer
         lane = answer.lane
@@ -335,7 +272,7 @@ class StreamRewriter:
             frame = known.frames.get(index) if lane.way is Way.ARGUMENTS else None
             if frame is None and lane.way is Way.ARGUMENTS:
                 return
-            past = known.past = _Past(known, lane, index, frame)
+            past = known.past = Past(known, lane, index, frame)
         self._past = past
 
     def _close_past(self) -> None:
@@ -372,7 +309,7 @@ class StreamRewriter:
         else:
             self._chunk(event, top, out)
 
-    def _text_chunk(self, raw: bytes, known: _Known, text: str, *, alone: bool = False) -> bytes:
+    def _text_chunk(self, raw: bytes, known: Known, text: str, *, alone: bool = False) -> bytes:
         """What leaves for the event `raw`, which differs from an earlier one in its content alone.
 
         alone: it is all that the backend sent for now.
@@ -410,7 +347,7 @@ class StreamRewriter:
         elif not ops and not answer.stopped and text and known.silent and not news:
             return b""
         self._see_stop()
-        if _is_plain(ops, text):
+        if is_plain(ops, text):
             return raw
         part.text, part.ops = text, ops
         out: list[bytes] = []
@@ -420,7 +357,7 @@ class StreamRewriter:
         self._blame(choice)
         return b"".join(out)
 
-    def _expect(self, known: _Known, *, silent: bool) -> None:
+    def _expect(self, known: Known, *, silent: bool) -> None:
         """Prepare for more chunks like this one: with no effect, or with one piece of text or arguments."""
         op = known.part.ops[-1] if known.part.ops else None
         if op is None:
@@ -430,7 +367,7 @@ class StreamRewriter:
             if type(op) is Content:
                 known.frames[-1] = (shell.before + b'{"content":', b"}" + shell.after)
             elif type(op) is Arguments and not op.custom and not self._as_object:
-                begin, end = self._around_arguments(op)
+                begin, end = self._deltas.around_arguments(op)
                 known.frames = {op.index: (shell.before + begin, end + shell.after)}
 
     def _chunk(self, event: ServerEvent, top: Fields, out: list[bytes]) -> None:
@@ -447,7 +384,7 @@ class StreamRewriter:
             return
         parts = [part for fields in choices if (part := self._part(fields)) is not None]
         news = self._turn_to(top)
-        self._said = self._said or any(map(_says, parts))
+        self._said = self._said or any(map(says, parts))
         if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
             out.append(event.raw)
             for part in parts:
@@ -461,7 +398,7 @@ class StreamRewriter:
         for part in parts:
             self._blame(part.choice)
 
-    def _part(self, fields: Fields) -> _Part | None:
+    def _part(self, fields: Fields) -> Part | None:
         """A choice of a chunk, read by its parser; None after the end of that choice."""
         index = openai.read_value(fields.get("index"))
         unchanged = isinstance(index, int)
@@ -469,7 +406,7 @@ class StreamRewriter:
             index, fields = 0, {"index": openai.raw(0), **fields}
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _Choice(self._make_choice())
+            choice = self._choices[index] = Choice(self._make_choice())
         if choice.finished:
             return None
         delta = openai.read_object(fields.get("delta"))
@@ -489,10 +426,10 @@ class StreamRewriter:
         if choice.answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta)
             ops = choice.answer.feed_both(text, calls)
-            plain = not calls and _is_plain(ops, text)
+            plain = not calls and is_plain(ops, text)
         else:
             ops = choice.answer.feed(text) if text else []
-            plain = _is_plain(ops, text)
+            plain = is_plain(ops, text)
         # Some engines send an empty finish_reason until the end.
         reason = told = openai.read_text(fields.get("finish_reason")) or None
         if told is not None:
@@ -502,7 +439,7 @@ class StreamRewriter:
                 choice.finished = True
             else:
                 reason = None
-        unchanged = unchanged and (plain and _is_plain(ops, text)) and reason == told
+        unchanged = unchanged and (plain and is_plain(ops, text)) and reason == told
         ops = thoughts + ops if thoughts else ops
         if reason is not None and choice.answer.extras:
             unchanged = False
@@ -510,7 +447,7 @@ class StreamRewriter:
             unchanged = False
         if told in ENDED:
             self._usage.ended()
-        return _Part(choice, fields, delta, text, ops, reason, unchanged, index, beside)
+        return Part(choice, fields, delta, text, ops, reason, unchanged, index, beside)
 
     def _turn_to(self, top: Fields) -> bool:
         """Keep the head of this chunk. True when it holds something that the last one did not."""
@@ -523,7 +460,7 @@ class StreamRewriter:
             for name, value in top.items()
         )
 
-    def _learn(self, event: ServerEvent, part: _Part) -> None:
+    def _learn(self, event: ServerEvent, part: Part) -> None:
         """Remember this chunk: most of an answer looks like it."""
         content = part.delta.get("content")
         if self._known is not None:
@@ -533,11 +470,11 @@ class StreamRewriter:
         if part.reason is None and content is not None and event.data is not None:
             shape = Shape.of(event.data, content)
             shape = None if shape is None else shape.in_event(event.raw, event.data)
-            self._known = None if shape is None else _Known(shape, part, self._top, Shell(self._top, part.fields))
+            self._known = None if shape is None else Known(shape, part, self._top, Shell(self._top, part.fields))
 
     # -- chunks out ----------------------------------------------------------------------------------------------
 
-    def _put(self, part: _Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
+    def _put(self, part: Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
         """Chunks for what a part has become. `shell`: of its fields. `news`: its chunk's own fields must leave."""
         choice, fields, reason = part.choice, part.fields, part.reason
         rest = {name: value for name, value in part.delta.items() if name != "content" or not part.text}
@@ -551,7 +488,7 @@ class StreamRewriter:
             # A finish_reason has a chunk of its own, and what stands beside it goes there.
             shell = Shell(self._top, bare if reason is not None else fields)
         for number, op in enumerate(part.ops):
-            delta = self._delta(op)
+            delta = self._deltas.parts(op)
             if number == 0 and rest:
                 delta = (_encode({**rest, **(openai.read_object(b"".join(delta)) or {})}),)
             elif number == 1:
@@ -572,53 +509,3 @@ class StreamRewriter:
         choice = {**fields, "delta": {}, "finish_reason": reason}
         body = {name: value for name, value in self._top.items() if name != "usage"}
         return openai.event(_encode({**body, "choices": [choice], **answer.extras}))
-
-    def _around_arguments(self, op: Arguments) -> tuple[bytes, bytes]:
-        if self._legacy:
-            return b'{"function_call":{"arguments":', b"}}"
-        if op.custom:
-            return b'{"tool_calls":[{"index":%d,"custom":{"input":' % op.index, b"}}]}"
-        return b'{"tool_calls":[{"index":%d,"function":{"arguments":' % op.index, b"}}]}"
-
-    def _delta(self, op: Op) -> tuple[bytes, ...]:
-        """The parts of a delta's JSON."""
-        match op:
-            case Arguments(_, text):
-                before, after = self._around_arguments(op)
-                if self._as_object and not op.custom:
-                    # They are complete: a call leaves at its end then. Half an emoji stays an escape.
-                    return before, text.encode("utf-8", "backslashreplace"), after
-                return before, openai.encode(text), after
-            case Content(text):
-                return b'{"content":', openai.encode(text), b"}"
-            case Thought(text, names):
-                if not names:  # else it is counted
-                    self._usage.thought(text)
-                return (openai.encode(dict.fromkeys(names or (self._reasoning_field,), text)),)
-            case Opened(index, call_id, name, custom, extra):
-                if self._legacy:
-                    return (openai.encode({"function_call": {"name": name, "arguments": ""}}),)
-                kind, key = ("custom", "input") if custom else ("function", "arguments")
-                call = {"index": index, "id": call_id, "type": kind, kind: {"name": name, key: ""}, **(extra or {})}
-                return (openai.encode({"tool_calls": [call]}),)
-
-
-def take_calls(message: Fields) -> tuple[list[Any], Fields]:
-    """The backend's own calls in a delta or message, and the rest of it."""
-    rest = {name: value for name, value in message.items() if name not in {"tool_calls", "function_call"}}
-    calls = openai.read_value(message.get("tool_calls"))
-    if isinstance(calls, list) and calls:
-        return calls, rest
-    single = openai.read_value(message.get("function_call"))
-    return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
-
-
-def _says(part: _Part) -> bool:
-    """Whether anything of it is for the client's eyes: more than a role."""
-    beside = any(name not in _SILENT and not openai.is_null(value) for name, value in part.delta.items())
-    return beside or bool(part.ops) or part.reason is not None
-
-
-def _is_plain(ops: list[Op], text: str) -> bool:
-    """Whether the client gets just the text that came."""
-    return not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text

@@ -12,8 +12,8 @@ from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE
 from .answer import ChoiceAnswer
+from .chunk_parts import take_calls
 from .operations import Arguments, Content, Op, Opened, Thought
-from .rewrite import take_calls
 from .thoughts import FIELDS
 from .usage import ENDED, UsageMeter
 

@@ -1,0 +1,52 @@
+"""Chunks that are like one before them in all but their content, as nearly all of an answer are.
+
+A known chunk is not read again: only its text is. While the parser offers a lane, not even that needs the parser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..parsing.lane import Lane
+from ..wire.openai import Fields, Shape, Shell
+from .chunk_parts import Part
+
+
+@dataclass(slots=True)
+class Known:
+    """A chunk that others may resemble in all but their content. `shape` is that of its whole event."""
+
+    shape: Shape
+    part: Part
+    top: Fields
+    shell: Shell
+    met: bool = False  # there was another one like it
+    silent: bool = False  # nothing of it leaves where its text says nothing yet
+    frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
+    past: Past | None = None
+
+
+class Past:
+    """Chunks that need no parser: a known one with a plain piece of text in it. See `parsing.lane`."""
+
+    __slots__ = (
+        "around", "foot", "head", "index", "known", "lane", "middle", "passed", "plain", "safe", "twice",
+    )  # fmt: skip
+
+    def __init__(self, known: Known, lane: Lane, index: int, frame: tuple[bytes, bytes] | None) -> None:
+        self.known = known
+        self.lane = lane
+        self.safe = lane.safe
+        self.plain = lane.plain
+        self.twice = lane.twice
+        self.index = index  # of the call whose arguments these are
+        before, after = known.shape.around
+        self.around = before + b'"', b'"' + after
+        self.middle = slice(len(before) + 1, -len(after) - 1)
+        # What leaves around the piece, where it is not what came.
+        self.head: bytes | None = None
+        self.foot = b""
+        if frame is not None:
+            self.head, self.foot = frame[0] + b'"', b'"' + frame[1]
+        self.passed: list[bytes] = []
