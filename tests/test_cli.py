@@ -142,7 +142,10 @@ def test_an_open_door_is_warned_of(
         (["--upstream", "up.example"], "upstream_url: 'up.example' is not allowed; use an http:// or https:// address"),
         (["--upstream", "http://999.1.1.1/v1"], "upstream_url"),
         (["--upstream", "http://up/v1", "--mode", "promt"], "mode: 'promt' is not allowed; use prompt, native"),
-        (["--upstream", "http://up/v1", "--format", "hermess"], "hermess is not a format; did you mean hermes?"),
+        (
+            ["--upstream", "http://up/v1", "--format", "hermess"],
+            "format: hermess is not a format; did you mean hermes?",
+        ),
         (["--upstream", "http://up/v1", "--set", "max_tool=1"], "max_tool is not a setting; did you mean max_tools?"),
         (["--upstream", "http://up/v1", "--set", "environ=1"], "environ is not a setting"),
         (["--upstream", "http://up/v1", "--set", "cls=1"], "cls is not a setting"),
@@ -170,6 +173,25 @@ def test_a_bad_variable_is_exit_code_2_and_one_line(
     assert capsys.readouterr().err == (
         "toolcall-middleware: TOOLCALL_MODUS is not a setting; did you mean TOOLCALL_MODE?\n"
     )
+
+
+def test_config_refuses_a_format_that_is_none_and_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOOLCALL_FORMAT", "hermess")
+    assert cli.main(["config"]) == 2
+    written = capsys.readouterr()
+    assert written.err.startswith("toolcall-middleware: TOOLCALL_FORMAT: hermess is not a format; did you mean hermes?")
+    assert written.out == ""
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("toolcall_middleware.demo.run", interrupted)
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr().err == "\ntoolcall-middleware: stopped.\n"
 
 
 @pytest.mark.parametrize(

@@ -92,3 +92,32 @@ def test_a_file_that_is_not_there_is_one_line(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     assert main(["replay", *flags]) == 2
     assert said in capsys.readouterr().err
+
+
+ERROR = {"error": {"message": "The context is full.", "type": "invalid_request_error"}}
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "content"),
+    [
+        (f"data: {json.dumps(ERROR)}\n\ndata: [DONE]\n\n", "The context is full.", None),
+        (
+            'data: {"choices": [{"index": 0, "delta": {"content": "Well"}}]}\n\n' + f"data: {json.dumps(ERROR)}\n\n",
+            "The context is full.",
+            "Well",
+        ),
+        (json.dumps(ERROR), "The context is full.", None),
+        ("data: [DONE]\n\n", "there is no answer in it", None),
+        ('data: {"choices": 5}\n\n', "there is no answer in it", None),
+        ('{"choices": 5}', "there is no answer in it", None),
+    ],
+)
+def test_a_captured_error_is_told_and_is_no_good_end(
+    data: str, error: str, content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, (choice,) = replay(tmp_path, capsys, data)
+    assert (code, choice["error"], choice["content"], choice["finish_reason"]) == (1, error, content, None)
+    assert main(["replay", str(tmp_path / "captured")]) == 1
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"! error: {error}\n")
+    assert "finish_reason" not in printed

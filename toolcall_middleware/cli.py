@@ -18,12 +18,14 @@ from .settings import ENV_PREFIX, OPTIONS, Settings
 _PROG = "toolcall-middleware"
 # What a user can put right: settings, formats. Also argparse's own.
 _USAGE_ERROR = 2
+# As shells tell of a process that SIGINT (2) ended.
+_INTERRUPTED = 128 + 2
 
 _SAMPLE = ToolCall("get_weather", '{"city": "Paris", "days": 2}')
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code: 0, or 2 for a mistake in arguments or settings."""
+    """Runs one command and returns the exit code: 0, 2 for a mistake in arguments or settings, 130 after Ctrl-C."""
     parser = _parser()
     args, rest = parser.parse_known_args(argv)
     if rest and args.command is not _demo:
@@ -40,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # `... | head`: nobody reads on, and what is left must not fail once more when Python flushes it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        print(f"\n{_PROG}: stopped.", file=sys.stderr)
+        return _INTERRUPTED
     return code
 
 
@@ -151,11 +156,13 @@ def _serve(args: argparse.Namespace) -> int:
 
     import uvicorn
 
+    from .formats import registry
     from .hosts.assembly import create_proxy
     from .hosts.lifetime import supervise
     from .hosts.network import is_loopback
     from .hosts.providers import with_mode
 
+    registry.of_settings(settings)  # here, where it is still known who set it
     # By the environment, because worker processes build the app anew.
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
     # Once here, so that a mistake is one line and not a traceback of every worker.
@@ -226,7 +233,10 @@ def _upstream(settings: Settings) -> str:
 
 
 def _config(args: argparse.Namespace) -> int:
+    from .formats import registry
+
     settings = Settings.from_env()
+    registry.of_settings(settings)
     if settings.tenants_file is not None or args.tenant is not None:
         settings = _of_tenant(settings, args.tenant)
     if args.request is not None:

@@ -25,6 +25,7 @@ from .wire import openai
 from .wire.sse import EventReader
 
 _SHOWN = 60
+_EMPTY = "there is no answer in it"
 
 
 class ReplayError(ValueError):
@@ -38,6 +39,8 @@ class Captured:
     text: str = ""
     reasoning: str = ""
     finish_reason: str | None = None
+    error: str | None = None
+    """What the backend said instead of the rest."""
     native: list[Any] = field(default_factory=list)
 
 
@@ -52,6 +55,7 @@ class Read:
     faults: list[dict[str, Any]] = field(default_factory=list)
     finish_reason: str | None = None
     stopped_at: int | None = None
+    error: str | None = None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,38 +69,59 @@ def run(args: argparse.Namespace) -> int:
     else:
         for one in read:
             _print(one, captured[one.index], alone=len(read) == 1)
-    return 1 if any(one.faults for one in read) else 0
+    return 1 if any(one.faults or one.error for one in read) else 0
 
 
 def capture(data: bytes) -> dict[int, Captured]:
-    """The choices of an event stream, a whole answer, or a text (then one choice, 0)."""
+    """The choices of an event stream, a whole answer, or a text (then one choice, 0). An error belongs to each of them,
+    or to a choice 0 that holds nothing else.
+    """
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
         return _from_stream(data)
     fields = openai.read_object(data) if start.startswith(b"{") else None
     if fields is not None and "choices" in fields:
         found: dict[int, Captured] = {}
-        for number, choice in enumerate(openai.read_value(fields["choices"]) or []):
-            if isinstance(choice, dict):
-                one = found[number] = Captured(finish_reason=choice.get("finish_reason"))
-                _add(one, choice.get("message") or {})
-        return found
+        for number, choice in enumerate(_objects(openai.read_value(fields["choices"]))):
+            one = found[number] = Captured(finish_reason=choice.get("finish_reason"))
+            _add(one, choice.get("message"))
+        return found or {0: Captured(error=_EMPTY)}
+    error = None if fields is None else _error(openai.read_value(fields.get("error")))
+    if error is not None:
+        return {0: Captured(error=error)}
     return {0: Captured(text=data.decode("utf-8", "replace"))}
 
 
 def _from_stream(data: bytes) -> dict[int, Captured]:
     reader = EventReader()
     found: dict[int, Captured] = {}
+    error = None
     for event in [*reader.feed(data), *reader.finish()]:
         chunk = openai.read_value(event.data) if event.data is not None else None
-        for choice in (chunk.get("choices") or []) if isinstance(chunk, dict) else []:
-            if not isinstance(choice, dict):
-                continue
+        if not isinstance(chunk, dict):
+            continue
+        error = error or _error(chunk.get("error"))
+        for choice in _objects(chunk.get("choices")):
             index = choice.get("index")
             one = found.setdefault(index if isinstance(index, int) else 0, Captured())
-            _add(one, choice.get("delta") or {})
+            _add(one, choice.get("delta"))
             one.finish_reason = choice.get("finish_reason") or one.finish_reason
+    if not found:
+        error = error or _EMPTY
+        found[0] = Captured()
+    for one in found.values():
+        one.error = error
     return found
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _error(value: Any) -> str | None:
+    """The words of an error as OpenAI's API and its likes write it."""
+    message = value.get("message") if isinstance(value, dict) else value
+    return message if isinstance(message, str) and message else None
 
 
 def _add(one: Captured, message: Any) -> None:
@@ -119,7 +144,7 @@ def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | No
     options = ParserOptions(keep_raw=True)
     parser = registry.get(format_name).parser(tools, options)
     cut = captured.finish_reason in {"length", "content_filter"}
-    read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason)
+    read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason, error=captured.error)
     at = 0
     for position, char in enumerate(captured.text, 1):
         at = _apply(read, parser.feed(char), captured.text, at, position)
@@ -131,7 +156,7 @@ def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | No
     for calls in captured.native:
         _apply(read, native.feed(calls), "", 0, 0)
     _apply(read, native.finish(cut=cut), "", 0, 0)
-    if read.calls and not cut:
+    if read.calls and not cut and read.error is None:
         read.finish_reason = "tool_calls"
     return read
 
@@ -203,6 +228,7 @@ def _as_json(read: Read) -> dict[str, Any]:
         "tool_calls": read.calls,
         "finish_reason": read.finish_reason,
         "faults": read.faults,
+        "error": read.error,
         "stopped_at": read.stopped_at,
     }
 
@@ -222,4 +248,7 @@ def _print(read: Read, captured: Captured, *, alone: bool) -> None:
         print(f"! {fault['what']} (at {at}: {near})")
     if read.stopped_at is not None:
         print(f"! generation would have been stopped at {read.stopped_at}")
+    if read.error is not None:
+        print(f"! error: {read.error}")
+        return
     print(f"finish_reason: {read.finish_reason or ('tool_calls' if read.calls else 'stop')}")

@@ -219,6 +219,10 @@ class Settings:
         """Where the value of the setting `name` came from."""
         return self._sources[name]
 
+    def where(self, name: str) -> str:
+        """What a message calls the setting `name`: the variable that set it, or its own name."""
+        return _where(name, self._sources[name])
+
     def explain(self) -> list[tuple[str, str, str]]:
         """Rows of (name, value as text with secrets hidden, source), in the order of the documentation."""
         rows = []
@@ -255,9 +259,13 @@ def _read(option: Option, value: Any, source: str) -> Any:
     try:
         return option.read(value)
     except (ValueError, TypeError, KeyError):
-        where = source.removeprefix("environment ") if source.startswith("environment") else option.name
+        where = _where(option.name, source)
         shown = "(hidden)" if option.secret else hide_login(repr(value))
         raise SettingsError(f"{where}: {shown} is not allowed; use {option.allowed}.") from None
+
+
+def _where(name: str, source: str) -> str:
+    return source.removeprefix("environment ") if source.startswith("environment") else name
 
 
 def _unknown(name: str, prefix: str = "") -> str:

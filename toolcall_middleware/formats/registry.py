@@ -13,6 +13,8 @@ from .base import ToolFormat
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from ..settings import Settings
+
 ENTRY_POINTS = "toolcall_middleware.formats"
 
 # name: (file, the format or its class in it). Files are named for ways of writing, which families share.
@@ -81,6 +83,14 @@ def get(name: str) -> ToolFormat:
     except (ImportError, AttributeError) as error:
         raise FormatError(f"the format {name} ({entry.value}) cannot be loaded: {error}") from error
     return _made(loaded)
+
+
+def of_settings(settings: Settings) -> ToolFormat:
+    """The format that is set. Raises FormatError, which also names the setting."""
+    try:
+        return get(settings.format)
+    except FormatError as error:
+        raise FormatError(f"{settings.where('format')}: {error}") from None
 
 
 def for_model(name: str, model: str) -> ToolFormat:

@@ -64,7 +64,7 @@ class ToolCallMiddleware:
                 settings = Settings.from_env(**options)
             elif options:
                 settings = settings.replace(**options)
-            registry.get(settings.format)
+            registry.of_settings(settings)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
