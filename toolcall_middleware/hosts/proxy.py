@@ -354,15 +354,18 @@ class Forwarder:
 
 
 class _Connection:
-    """What a request learns of its connection. `reused`: it was not opened for this request."""
+    """What a request learns of its connection. `reused`: one was there, and was not opened for this request."""
 
     def __init__(self) -> None:
-        self.reused = True
+        self.reused = False
+        self._opened = False
 
     async def trace(self, event: str, _info: object) -> None:
         """What httpcore says it does: its extension `trace`."""
         if event.startswith("connection.connect"):
-            self.reused = False
+            self._opened = True
+        elif ".send_request_headers" in event and not self._opened:
+            self.reused = True
 
 
 class _Target(httpx.URL):
