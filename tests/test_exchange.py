@@ -190,7 +190,7 @@ def test_the_headers_say_what_was_done() -> None:
     made.on_response_start(200, JSON)
     assert made.headers()["content-type"] == "text/event-stream"
     reply = whole_reply(CALL)
-    assert reply.headers["x-toolcall"].endswith("; calls=1")
+    assert reply.headers["x-toolcall"] == "mode=prompt; format=json; calls=1; usage=estimated"
 
 
 def whole_reply(text: str) -> Any:

@@ -116,7 +116,7 @@ def test_the_app_answers_requests_with_tools_although_it_knows_none(tmp_path: Pa
     body = {**json.loads(NAMED["request"]), "stream": False, "tool_choice": "auto"}
     answer = chat(names["app"], body)
     assert answer.status_code == 200
-    assert answer.headers["x-toolcall"] == "mode=prompt; format=json; usage=estimated; calls=0"
+    assert answer.headers["x-toolcall"] == "mode=prompt; format=json; calls=0; usage=estimated"
     assert answer.json()["choices"][0]["message"]["content"] == "I was shown 2 messages."
 
 

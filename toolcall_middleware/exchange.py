@@ -412,7 +412,7 @@ class Exchange:
                 remarks = {name: {**remarks.get(name, {}), **injection}}
             body = openai.with_fields(body, remarks) if remarks else body
         estimated = "; usage=estimated" if self._usage.is_estimated else ""
-        return self._json(body, f"{estimated}; calls={self._calls}")
+        return self._json(body, f"; calls={self._calls}{estimated}")
 
     def _refused_tap(self, data: bytes) -> Reply | None:
         """A backend refuses a request without tools. It may be for the usage that it asks for."""
