@@ -258,7 +258,7 @@ def _options() -> dict[str, Option]:
         ("guard", "max_request_bytes", 32 * _MIB, _integer(1, optional=True), "Bytes of a request."),
         ("guard", "max_response_bytes", 64 * _MIB, _integer(1, optional=True), "Bytes of a whole answer."),
         ("guard", "allowlist", (), ("names or globs, comma separated, or none", _names), "Tools that may be used."),
-        ("guard", "allowlist_mode", "off", _choice("enforce", "warn", "off"), "What the allowlist does."),
+        ("guard", "allowlist_mode", "off", _choice("enforce", "warn", "off"), "What the list does; `off`: nothing."),
         ("guard", "rate_limit", None, ("a rate such as 60/minute or 10 per 30 seconds, or none", _rate),
          "Tool calls of a tenant in a time; an answer with five calls counts five."),
         ("guard", "rate_limit_storage", "memory://", ("a storage URI of the limits library: redis://host", _word),
