@@ -21,6 +21,7 @@ def test_any_choices_keep_every_rule(choices: bytes) -> None:
 
 
 def test_what_was_found_stays_found() -> None:
-    # A call without a name, and half a surrogate pair in one: both found by the fuzzer.
-    for number in (10_000_420, 10_002_367, 10_002_777, 10_007_412):
+    # A call without a name, half a surrogate pair in one, a key that does not end, a tag that lost its space.
+    found = (10_000_420, 10_002_367, 10_002_777, 10_007_412, 30_177_813, 30_237_293, 30_274_547, 30_331_721, 30_400_667)
+    for number in found:
         assert one(Seeded(number)) in {"calls", "text"}

@@ -44,15 +44,17 @@ def function_tags(marker: str) -> TaggedSyntax:
 def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), newlines: bool = True) -> TaggedSyntax:
     """`<invoke name="f"><parameter name="x">…</parameter></invoke>`, each tag's name with `prefix` before it.
 
-    A parameter's own prefix may be missing.
+    A parameter's own prefix may be missing, and the space before `name`: it gets lost where special tokens are put
+    together.
     """
     mark = re.escape(prefix)
-    heads = tuple(dict.fromkeys((f"<{prefix}parameter name", "<parameter name")))
+    calls = (f"<{prefix}invoke name", f"<{prefix}invokename")
+    heads = tuple(dict.fromkeys(f"<{each}parameter{space}name" for each in (prefix, "") for space in (" ", "")))
     kind = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"
     return TaggedSyntax(
         call=_attribute(f"{mark}invoke", "name", "(?P<empty>/)?"),
-        call_heads=(f"<{prefix}invoke name",),
-        call_part=_begun(f"<{prefix}invoke name"),
+        call_heads=calls,
+        call_part=_begun(*calls),
         parameter=_attribute(f"(?:{mark})?parameter", "key", kind),
         parameter_heads=heads,
         parameter_part=_begun(*heads),
@@ -89,7 +91,6 @@ def key_value_tags(prefix: str = "") -> TaggedSyntax:
 
 QWEN3_CODER = function_tags("tool_call")
 SEED_OSS = function_tags("seed:tool_call")
-# Spaces in tags get lost where special tokens are put together.
 MINICPM5 = TaggedSyntax(
     call=_attribute("function", "name"),
     call_heads=("<function name", "<functionname"),

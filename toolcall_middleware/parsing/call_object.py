@@ -21,6 +21,7 @@ _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
 _SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e(?:ct?)?)?)?)?)?)?\Z')
 _MAX_NAME = 512
+_SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next quote
 _MAX_EARLY_ARGS = 1 << 20
 
 # Where the reader of one call object stands.
@@ -32,7 +33,7 @@ class CallReader:
     """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
 
     __slots__ = (
-        "_args_ended", "_args_out", "_early", "_early_size", "_entry", "_id", "_key", "_level", "_name", "_out",
+        "_args_ended", "_args_out", "_early", "_early_size", "_entry", "_id", "_key", "_level", "_name", "_out", "_read",
         "_reader", "_sink", "_started", "_state", "_syntax", "_text", "_unsettled", "_wrapped", "done", "failed",
         "lost", "repaired",
     )  # fmt: skip
@@ -59,6 +60,7 @@ class CallReader:
         self._reader: JsonReader | None = None
         self._text: StringArguments | None = None
         self._out: list[str] = []
+        self._read = 0  # characters of a key, name or id
         self._entry: CallReader | None = None
 
     @property
@@ -103,12 +105,19 @@ class CallReader:
                     self._reader = JsonReader()
                 reader = self._reader
                 assert reader is not None  # noqa: S101 - set with the state
-                i = reader.feed(s, i, self._out)
-                if state != _SKIP and sum(map(len, self._out)) > _MAX_NAME:
-                    self._break()
-                    return i
                 if state == _SKIP:
+                    i = reader.feed(s, i, self._out)
                     self._out.clear()
+                else:
+                    # So many characters and no more, however the text is cut: what is behind them is text again.
+                    end = i + _MAX_NAME - self._read
+                    piece = s[i:end] if end < n and not (not self._read and _SHORT.match(s, i, end)) else ""
+                    begin = i
+                    i = i + reader.feed(piece, 0, self._out) if piece else reader.feed(s, i, self._out)
+                    self._read += i - begin
+                    if self._read >= _MAX_NAME and not reader.done:
+                        self._break()
+                        return i
                 if not reader.done:
                     if reader.stuck:
                         reader.close(self._out)
@@ -218,6 +227,7 @@ class CallReader:
         """A key, a name, an id or a skipped value is complete."""
         text = "".join(self._out)
         self._out.clear()
+        self._read = 0
         reader, self._reader = self._reader, None
         if reader is not None and reader.repaired:
             self.repaired = True
