@@ -33,9 +33,9 @@ class CallReader:
     """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
 
     __slots__ = (
-        "_args_ended", "_args_out", "_early", "_early_size", "_entry", "_id", "_key", "_level", "_name", "_out", "_read",
-        "_reader", "_sink", "_started", "_state", "_syntax", "_text", "_unsettled", "_wrapped", "done", "failed",
-        "lost", "repaired",
+        "_args_ended", "_args_out", "_early", "_early_size", "_entry", "_id", "_key", "_level", "_name", "_out",
+        "_read", "_reader", "_sink", "_started", "_state", "_syntax", "_text", "_unsettled", "_wrapped",
+        "done", "failed", "lost", "repaired",
     )  # fmt: skip
 
     def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
