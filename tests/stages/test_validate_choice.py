@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ChoiceMode, ToolChoice
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.stages.validate import read_request
 
 from .offers import function, read, refusal
 
@@ -86,3 +90,19 @@ def test_parallel_calls() -> None:
     assert not read(A, parallel_tool_calls=False).choice.parallel
     assert not read(A, parallel_tool_calls=True, options={"parallel": "never"}).choice.parallel
     assert not read(A, parallel_tool_calls=True, tool_choice=A).choice.parallel
+
+
+@pytest.mark.parametrize("tools", [{}, {"tools": []}, {"tools": None}])
+def test_a_call_that_must_come_needs_tools(tools: dict[str, Any]) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], **tools}
+    for choice in ("required", function("a")):
+        with pytest.raises(ToolCallError) as caught:
+            read_request(json.dumps({**body, "tool_choice": choice}).encode(), Settings())
+        assert (caught.value.code, caught.value.status, caught.value.param) == (
+            "invalid_tool_choice",
+            400,
+            "tool_choice",
+        )
+    # Anything else asks for nothing, and is the backend's to judge.
+    for other in ("auto", "none", None, 5, "never"):
+        assert read_request(json.dumps({**body, "tool_choice": other}).encode(), Settings()) is None

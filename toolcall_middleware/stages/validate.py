@@ -64,6 +64,7 @@ class UsageOnly:
 class _Fields(msgspec.Struct):
     tools: msgspec.Raw = _NULL
     functions: msgspec.Raw = _NULL
+    tool_choice: msgspec.Raw = _NULL
     stream: msgspec.Raw = _NULL
     stream_options: msgspec.Raw = _NULL
 
@@ -116,7 +117,7 @@ def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
 
 
 def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
-    """Whether the body offers tools or holds calls; or only asks for usage."""
+    """Whether the body offers tools, holds calls or asks for one; or only asks for usage."""
     if settings.mode == "off":
         return False
     try:
@@ -128,7 +129,7 @@ def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
         except DECODE_ERRORS:
             # An error is for those who meant us; anything else is the backend's to refuse.
             return any(name in body for name in _NAMES)
-    if _offered(probe.tools) or _offered(probe.functions) or _has_calls(probe):
+    if _offered(probe.tools) or _offered(probe.functions) or _has_calls(probe) or _asks_for_call(probe):
         return True
     if bytes(probe.stream) == b"true" and settings.usage not in {"off", "backend"} and _wants_usage(probe):
         return UsageOnly()
@@ -142,6 +143,12 @@ def _offered(raw: msgspec.Raw) -> bytes:
     """The bytes of a field that holds something: not null, not an empty array."""
     given = bytes(raw)
     return b"" if given == b"null" or (given[:1] == b"[" and not given[1:-1].strip()) else given
+
+
+def _asks_for_call(probe: _Fields) -> bool:
+    """Whether a call must come. Without tools that is refused, as OpenAI does it: no backend could keep it."""
+    choice = bytes(probe.tool_choice)
+    return choice == b'"required"' or choice[:1] == b"{"
 
 
 def _has_calls(probe: _Fields) -> bool:
