@@ -38,6 +38,7 @@ from .stages.extension import Extension
 from .stages.guard import check_request
 from .stages.native import NativeCalls
 from .stages.order import admits
+from .stages.outcome import Outcome
 from .stages.results import for_backend, result_warnings
 from .stages.rewrite import Hold, StreamRewriter
 from .stages.tally import Tally, meter_for, model_of
@@ -45,7 +46,7 @@ from .stages.thoughts import ThoughtReader
 from .stages.usage import UsageMeter
 from .stages.usage_tap import UsageTap
 from .stages.validate import ChatRequest, UsageOnly, read_request
-from .stages.whole import WholeAnswer, as_stream, rewrite_whole
+from .stages.whole import as_stream, rewrite_whole
 from .wire import openai
 from .wire.sse import DONE
 
@@ -334,9 +335,10 @@ class Exchange:
             if not self._left:
                 raise error
             return out + error.sse() + DONE
-        if not self._settled(rewriter, rewriter.held_text) or self._learn(rewriter):
+        outcome = rewriter.outcome
+        if not self._settled(outcome) or self._learn(outcome):
             return b""
-        self._warn(rewriter.warnings)
+        self._warn(outcome.warnings)
         if self._defer and rewriter.is_due:
             self._wait()
             return out
@@ -393,11 +395,12 @@ class Exchange:
             raise
         if answer is None:
             raise _no_completion(data)
-        if not self._settled(answer, answer.text) or self._learn(answer):
+        outcome = answer.outcome
+        if not self._settled(outcome) or self._learn(outcome):
             return None
-        self._warn(answer.warnings)
-        self._calls = answer.calls
-        self._warnings = answer.warnings
+        self._warn(outcome.warnings)
+        self._calls = outcome.calls
+        self._warnings = outcome.warnings
         if self._defer and self._usage.is_due:
             self._wait()
             return self._json(answer.body)
@@ -450,12 +453,12 @@ class Exchange:
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
-    def _learn(self, answer: WholeAnswer | StreamRewriter) -> bool:
+    def _learn(self, outcome: Outcome) -> bool:
         """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
         todo = self._attempts.after_answer(
-            calls=answer.calls,
-            read_markup=answer.read_markup,
-            lost=answer.lost,
+            calls=outcome.calls,
+            read_markup=outcome.read_markup,
+            lost=outcome.lost,
             prompt_tokens=self._usage.prompt_tokens,
         )
         if todo is not Next.PROMPT or self._left:
@@ -487,23 +490,23 @@ class Exchange:
         self._messages = [*before, {"role": "assistant", "content": text}, {"role": "user", "content": note}]
         self._next_body = self._body()
 
-    def _settled(self, answer: WholeAnswer | StreamRewriter, text: str) -> bool:
+    def _settled(self, outcome: Outcome) -> bool:
         """Whether the answer keeps the promise of `tool_choice`. If not, another try is set up, or it is an error."""
         choice = self._request.choice
-        if answer.satisfied or not choice.must_call:
+        if outcome.satisfied or not choice.must_call:
             return True
-        todo = self._attempts.after_broken_promise(cut=answer.cut)
+        todo = self._attempts.after_broken_promise(cut=outcome.cut)
         if todo is Next.PROMPT:
             self._usage.next_try()
             self._next_body = self._by_prompt()
             return False
         if todo is Next.AGAIN:
             wish = self._format.render_choice(self._request.tools.tools, choice) if not self._native else _CALL_NOW
-            self._again(text, f"That answer holds no tool call that can be read. {wish}")
+            self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
         tries = self._settings.retries + 1
-        shown = text.strip()[:_MAX_SHOWN] or "(nothing)"
+        shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
             "tool_choice_not_satisfied",
             f"The model did not call {wanted}, although tool_choice asks for it ({tries} tries). It wrote: {shown}",

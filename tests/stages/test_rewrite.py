@@ -517,8 +517,8 @@ def test_nothing_leaves_when_the_call_does_not_come() -> None:
     made = rewriter(hold=Hold.CALL, policy={"hold_prose": True})
     assert made.feed(stream(role(), *says("no"), FINISH)) == b""
     assert made.finish() == b""
-    assert not made.satisfied
-    assert made.held_text == "no"
+    assert not made.outcome.satisfied
+    assert made.outcome.text == "no"
 
 
 def test_nothing_leaves_until_each_choice_has_its_call() -> None:

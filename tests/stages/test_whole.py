@@ -172,10 +172,10 @@ def test_the_answer_says_whether_there_is_a_call() -> None:
     yes, no = rewritten(body("[f|{}]", "[f|{}][g|{}]")), rewritten(body("[f|{}]", "x"))
     assert yes is not None
     assert no is not None
-    assert (yes.calls, yes.satisfied, no.calls, no.satisfied) == (3, True, 1, False)
+    assert (yes.outcome.calls, yes.outcome.satisfied, no.outcome.calls, no.outcome.satisfied) == (3, True, 1, False)
     held = rewritten(body("no call"), policy={"hold_prose": True})
     assert held is not None
-    assert held.text == "no call"
+    assert held.outcome.text == "no call"
 
 
 def test_a_fault_is_raised() -> None:

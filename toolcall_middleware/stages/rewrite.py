@@ -21,6 +21,7 @@ from .answer import ChoiceAnswer
 from .chunk_parts import Choice, Part, is_plain, says, take_calls
 from .deltas import DeltaWriter
 from .operations import Arguments, Content, Op
+from .outcome import Outcome, all_called
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
@@ -89,36 +90,18 @@ class StreamRewriter:
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
-    def read_markup(self) -> bool:
-        """Whether calls were read from text, and none was the backend's own."""
-        answers = [choice.answer for choice in self._choices.values()]
-        own = any(answer.native is not None and answer.native.seen for answer in answers)
-        return not own and any(answer.calls > answer.in_thoughts for answer in answers)
+    def outcome(self) -> Outcome:
+        """What all choices came to so far."""
+        return Outcome.of(self._answers)
 
     @property
-    def cut(self) -> bool:
-        """Whether a choice ended at its limit of tokens."""
-        return any(choice.answer.cut for choice in self._choices.values())
-
-    @property
-    def lost(self) -> bool:
-        """Whether the backend says that there was a call, and none came."""
-        return any(choice.answer.lost for choice in self._choices.values())
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the checks let pass."""
-        return [warning for choice in self._choices.values() for warning in choice.answer.warnings]
+    def _answers(self) -> list[ChoiceAnswer]:
+        return [choice.answer for choice in self._choices.values()]
 
     @property
     def calls(self) -> int:
         """The calls of all choices so far."""
         return sum(choice.answer.calls for choice in self._choices.values())
-
-    @property
-    def satisfied(self) -> bool:
-        """Whether every choice has a call."""
-        return bool(self._choices) and all(choice.answer.calls for choice in self._choices.values())
 
     @property
     def begun(self) -> bool:
@@ -129,11 +112,6 @@ class StreamRewriter:
     def complete(self) -> bool:
         """Whether the backend's stream came to its own end."""
         return self.begun and self.failed is None and (self._over or self._all_finished)
-
-    @property
-    def held_text(self) -> str:
-        """What the model wrote instead of a call."""
-        return "\n".join(held for choice in self._choices.values() if (held := choice.answer.held_text))
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend."""
@@ -249,9 +227,9 @@ class StreamRewriter:
                 case Hold.SPEECH:
                     free = self._said or (all_there and over)
                 case Hold.END:
-                    free = over or (all_there and self.satisfied)
+                    free = over or (all_there and all_called(self._answers))
                 case Hold.CALL:
-                    free = all_there and self.satisfied
+                    free = all_there and all_called(self._answers)
             if not free:
                 return b""
             self._hold = Hold.NOTHING

@@ -14,6 +14,7 @@ from ..wire.sse import DONE
 from .answer import ChoiceAnswer
 from .chunk_parts import take_calls
 from .operations import Arguments, Content, Op, Opened, Thought
+from .outcome import Outcome
 from .thoughts import FIELDS
 from .usage import ENDED, UsageMeter
 
@@ -23,20 +24,10 @@ _ASSISTANT = openai.raw("assistant")
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """A rewritten answer. `satisfied`: every choice has a call. `text` is what was written instead of one.
-
-    read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
-    what the checks let pass.
-    """
+    """A rewritten answer, and what it came to."""
 
     body: bytes
-    calls: int
-    satisfied: bool
-    text: str
-    read_markup: bool = False
-    cut: bool = False
-    lost: bool = False
-    warnings: tuple[str, ...] = ()
+    outcome: Outcome
 
 
 def rewrite_whole(
@@ -98,17 +89,7 @@ def rewrite_whole(
     body: dict[str, Any] = {**top, "choices": made}
     if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
-    return WholeAnswer(
-        _encode(body),
-        calls=sum(answer.calls for answer in answers),
-        satisfied=all(answer.calls for answer in answers),
-        text="\n".join(held for answer in answers if (held := answer.held_text)),
-        read_markup=any(answer.calls > answer.in_thoughts for answer in answers)
-        and not any(answer.native is not None and answer.native.seen for answer in answers),
-        cut=any(answer.cut for answer in answers),
-        lost=any(answer.lost for answer in answers),
-        warnings=tuple(warning for answer in answers for warning in answer.warnings),
-    )
+    return WholeAnswer(_encode(body), Outcome.of(answers))
 
 
 def as_stream(data: bytes) -> bytes | None:
