@@ -17,7 +17,6 @@ A host runs this for each request (hosts/asgi.py); a test can with plain bytes.
 from __future__ import annotations
 
 import enum
-import functools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,24 +24,20 @@ from typing import Any
 
 from .errors import ToolCallError
 from .formats import registry
-from .formats.base import ParserOptions, ToolFormat
-from .model import ToolSet
+from .formats.base import ToolFormat
 from .settings import Settings
 from .stages import inject
-from .stages.answer import ChoiceAnswer, Verbatim
-from .stages.answer_policy import AnswerPolicy
+from .stages.answer import ChoiceAnswer
 from .stages.attempts import Attempts, Next
-from .stages.check import checker_for
+from .stages.choice_answer import make_choice
 from .stages.constrain import Memory, answer_schema, offered_now
 from .stages.extension import Extension
 from .stages.guard import check_request
-from .stages.native import NativeCalls
-from .stages.order import admits
+from .stages.hold import hold_for
 from .stages.outcome import Outcome
 from .stages.results import for_backend, result_warnings
-from .stages.rewrite import Hold, StreamRewriter
+from .stages.rewrite import StreamRewriter
 from .stages.tally import Tally, meter_for, model_of
-from .stages.thoughts import ThoughtReader
 from .stages.usage import UsageMeter
 from .stages.usage_tap import UsageTap
 from .stages.validate import ChatRequest, UsageOnly, read_request
@@ -276,24 +271,12 @@ class Exchange:
             self._usage,
             include_usage=chat.include_usage,
             choices=chat.n,
-            hold=self._hold,
+            hold=hold_for(chat, settings),
             legacy=chat.legacy,
             as_object=settings.arguments_as_object,
             reasoning_field=settings.reasoning_field,
             max_bytes=settings.max_response_bytes,
         )
-
-    @property
-    def _hold(self) -> Hold:
-        """What the client's stream has to wait for."""
-        settings = self._settings
-        if self._request.choice.must_call:
-            return Hold.CALL
-        if settings.validate_arguments == "retry":
-            return Hold.END
-        policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
-        strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
-        return Hold.SPEECH if strict else Hold.NOTHING
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend's stream; what leaves for the client."""
@@ -514,59 +497,15 @@ class Exchange:
         )
 
     def _make_choice(self) -> ChoiceAnswer:
-        chat, settings = self._request, self._settings
-        offered = offered_now(chat)
-        # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
-        options = ParserOptions(
-            unknown_tool=settings.unknown_tool,
-            parse_reasoning=settings.reasoning == "parse",
-            keep_raw=bool(chat.custom) or not settings.stream_arguments or settings.unknown_tool == "error",
-            # A call is refused for its arguments, and then shown or told of as it was written.
-            keep_complete=settings.validate_arguments not in {"off", "warn"}
-            or settings.malformed_arguments != "repair"
-            or settings.arguments_as_object,
-        )
-        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
-        syntax = self._format if offered.tools else registry.plain()
-        native = None
-        if self._native:
-            syntax = registry.get("auto") if offered.tools else syntax
-            native = NativeCalls(
-                offered if offered.tools else ToolSet(),
-                unknown=settings.unknown_tool,
-                max_arguments_bytes=settings.max_arguments_bytes,
-            )
-        policy = AnswerPolicy(
-            max_calls=settings.max_tool_calls if chat.choice.parallel else 1,
-            limited=chat.choice.parallel and settings.max_tool_calls is not None,
-            hold_prose=chat.choice.must_call,
-            drop_prose=settings.prose == "drop",
-            stream_arguments=settings.stream_arguments,
-            # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
-            # then, and half a call more is of no use to anybody.
-            hold_later=chat.choice.must_call and self._attempts.is_constrained,
-            malformed=settings.malformed_arguments,
-            reasoning_field=settings.reasoning_field,
-            max_arguments_bytes=settings.max_arguments_bytes,
-            max_held=settings.max_response_bytes,
-            stop=chat.stop,
-            custom=chat.custom,
-            legacy=chat.legacy,
-            keep_ids=self._native and not settings.rewrite_ids,
-            write_ids=self._native,
-            check=None if settings.validate_arguments == "off" else checker_for(chat.tools_raw, chat.tools).faults,
-            warn_only=settings.validate_arguments == "warn",
-            admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
-            admit_only_warns=settings.allowlist_mode == "warn",
-            objects=settings.arguments_as_object,
-            extension=self._extension,
+        return make_choice(
+            self._request,
+            self._settings,
+            self._format,
+            native=self._native,
+            constrained=self._attempts.is_constrained,
             full=self._usage.full,
+            extension=self._extension,
         )
-        parsing = len(offered) > 0 or settings.reasoning_field is not None
-        thoughts = None
-        if options.parse_reasoning and offered.tools:
-            thoughts = ThoughtReader(functools.partial(syntax.parser, offered, options))
-        return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, native, thoughts)
 
 
 def _token_limit(chat: ChatRequest) -> int | None:

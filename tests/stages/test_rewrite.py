@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.stages.answer import AnswerPolicy, ChoiceAnswer
-from toolcall_middleware.stages.rewrite import Hold, StreamRewriter
+from toolcall_middleware.stages.hold import Hold
+from toolcall_middleware.stages.rewrite import StreamRewriter
 from toolcall_middleware.stages.usage import UsageMeter
 
 from ..stream_rules import Answered, check_stream

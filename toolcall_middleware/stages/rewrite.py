@@ -6,7 +6,6 @@ the chunk stay on each chunk made from it, those of its choice (logprobs, token 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 
 import msgspec
@@ -20,6 +19,7 @@ from .alike import Known, Past
 from .answer import ChoiceAnswer
 from .chunk_parts import Choice, Part, is_plain, says, take_calls
 from .deltas import DeltaWriter
+from .hold import Hold
 from .operations import Arguments, Content, Op
 from .outcome import Outcome, all_called
 from .usage import ENDED, UsageMeter, usage_chunk
@@ -30,15 +30,6 @@ _MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it 
 _MAX_PIECE = 1024
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
-
-
-class Hold(enum.Enum):
-    """What has to come before anything leaves: an answer that is refused or retried before has not begun."""
-
-    NOTHING = "nothing"
-    SPEECH = "speech"  # something to show: more than a role
-    END = "end"  # a call in each choice, or the end of the answer
-    CALL = "call"  # a call in each choice
 
 
 class StreamRewriter:
