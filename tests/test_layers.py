@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"hosts"},
     {"exchange"},
     {"stages"},
-    {"formats", "wire"},
+    {"formats", "wire", "tokens"},
     {"settings", "model"},
     {"options"},
     {"parsing", "errors"},

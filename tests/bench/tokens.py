@@ -25,7 +25,9 @@ from typing import Any
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.demo import local
 from toolcall_middleware.hosts.proxy import Forwarder
-from toolcall_middleware.stages.tokens import APPROXIMATE, Tokenizer, load, read_prompt
+from toolcall_middleware.tokens.load import load
+from toolcall_middleware.tokens.prompt import read_prompt
+from toolcall_middleware.tokens.tokenizer import APPROXIMATE, Tokenizer
 
 from . import material, measure
 from .measure import App, Message, Receive, Send

@@ -14,11 +14,11 @@ import pytest
 
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts import counting
-from toolcall_middleware.stages.tokens_hf import HfTokenizer
+from toolcall_middleware.tokens.hf_tokenizer import HfTokenizer
 
 from ..stages.streams import DONE, chunk, role, says, stream
-from ..stages.tiny import save_model
 from ..stream_rules import check_stream, check_whole
+from ..tokens.tiny import save_model
 from .asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, read_body
 
 FINISH = chunk({}, "stop")

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.stages.tokens import APPROXIMATE, read_prompt
-from toolcall_middleware.stages.tokens_tiktoken import TiktokenTokenizer
 from toolcall_middleware.stages.usage import UsageMeter
 from toolcall_middleware.stages.usage_tap import UsageTap
+from toolcall_middleware.tokens.prompt import read_prompt
+from toolcall_middleware.tokens.tiktoken_tokenizer import TiktokenTokenizer
+from toolcall_middleware.tokens.tokenizer import APPROXIMATE
 from toolcall_middleware.wire import openai
 
 from ..stream_rules import check_stream
+from ..tokens.tiny import encoding
 from .streams import DONE, HEAD, chunk, event, role, says, stream
-from .tiny import encoding
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "How are you today?"}]}).encode()

@@ -17,7 +17,7 @@ from ..formats import registry
 from ..settings import Settings
 from ..stages.constrain import Memory
 from ..stages.tally import Tally, completes_whole_answers
-from ..stages.tokens import load
+from ..tokens.load import load
 from .bodies import Inflate, Message, Receive, collect, replay
 from .counting import WholeUsage, wait_for
 from .warming import warm

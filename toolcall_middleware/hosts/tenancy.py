@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import SettingsError, ToolCallError
 from ..settings import Settings
 from ..stages.tenants import Tenant, Tenants, nobody, read_tenants
-from ..stages.tokens import load
+from ..tokens.load import load
 
 TENANT_KEY = "toolcall.tenant"
 """Where a scope holds the name of the tenant, when the host knows it: the proxy puts there whose API key was shown."""

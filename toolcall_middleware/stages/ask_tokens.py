@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from ..tokens.prompt import Count, Prompt, read_prompt
 from .constrain import Memory
-from .tokens import Count, Prompt, read_prompt
 from .usage import Try, UsageMeter
 
 TOKENIZE = "tokenize"

@@ -13,9 +13,9 @@ import msgspec
 
 from ..formats.base import ToolFormat
 from ..settings import Settings
+from ..tokens.tokenizer import estimate
 from ..wire import openai
 from .constrain import Asking, Memory, answer_schema, askings, offered_now
-from .tokens import estimate
 from .validate import ChatRequest
 
 _TOOLS = "tools"

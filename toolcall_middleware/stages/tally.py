@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import msgspec
 
 from ..settings import Settings
+from ..tokens.load import load
+from ..tokens.tokenizer import APPROXIMATE
 from .ask_tokens import TOKENIZE, Asking, ask_all
 from .constrain import Memory
-from .tokens import APPROXIMATE, load
 from .usage import UsageMeter
 
 

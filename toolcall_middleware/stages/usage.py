@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from ..tokens.prompt import Count, read_prompt
+from ..tokens.tokenizer import APPROXIMATE, Tokenizer
 from ..wire import openai
-from .tokens import APPROXIMATE, Count, Tokenizer, read_prompt
 from .written import Written
 
 _KEPT = 1 << 17  # characters of one choice that are kept for counting at the end

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from .token_blocks import BLOCK, last_seam
-from .tokens import APPROXIMATE, Tokenizer
+from ..tokens.blocks import BLOCK, last_seam
+from ..tokens.tokenizer import APPROXIMATE, Tokenizer
 
 _PIECES = 256
 _THINK, _UNTHINK = "<think>", "</think>"

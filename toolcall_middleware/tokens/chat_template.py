@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import SettingsError
-from .tokens import Prompt
+from .prompt import Prompt
 
 # A tag of transformers' own, around what the assistant says; it renders to nothing.
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")

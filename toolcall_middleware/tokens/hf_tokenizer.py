@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import SettingsError
 from ..settings import library_folder
+from .blocks import CountCache, blocks
 from .chat_template import ChatTemplate, TemplateError, read_template
-from .token_blocks import CountCache, blocks
-from .tokens import Count, Prompt, count_messages
+from .prompt import Count, Prompt, count_messages
 
 if TYPE_CHECKING:
     import tokenizers

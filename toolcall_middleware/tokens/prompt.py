@@ -1,15 +1,10 @@
-"""What counts tokens: the seam for vocabularies, the prompt of a request, and the approximation that needs none.
-
-load("approximate") · load("tiktoken:cl100k_base") · load("hf:/models/qwen/tokenizer.json")
-"""
+"""What of a request makes its prompt, and what its messages come to without a chat template."""
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -44,29 +39,6 @@ class Prompt:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     answer: bool = True
     unread: str = ""
-
-
-class Tokenizer(Protocol):
-    """Counts with one vocabulary. Shared by all requests and their threads."""
-
-    chars_at_once: int
-    """How much may be counted on the event loop: what takes at most 5 ms."""
-    exact: bool
-    """Whether it has the vocabulary."""
-    end_tokens: int
-    """What an engine counts for the end of an answer that the model ended itself."""
-
-    def count(self, text: str, /) -> int:
-        """Tokens of a text that a model wrote."""
-        ...
-
-    def count_again(self, text: str, /) -> int:
-        """Tokens of a text that is likely to come again."""
-        ...
-
-    def count_prompt(self, prompt: Prompt, /) -> Count:
-        """Tokens of a prompt, what its chat template adds included."""
-        ...
 
 
 class _Body(msgspec.Struct):
@@ -143,59 +115,3 @@ def _call_text(call: Any) -> str:
     if not isinstance(function, dict):
         return ""
     return "".join(value for value in (function.get("name"), function.get("arguments")) if isinstance(value, str))
-
-
-# -- the approximation ---------------------------------------------------------------------------------------------
-
-# Words, numbers in threes, punctuation, lines, characters that are words of their own, other scripts in pairs: that is
-# about what byte-pair vocabularies make of text.
-_PIECE = re.compile(
-    r"[A-Za-z]+|[0-9]{1,3}|[!-/:-@\[-`{-~]+|\n+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00010000-\U0010ffff]"
-    r"|[\x80-\u303f\u3100-\u33ff\ua000-\uabff\ud7b0-\uffff]{1,2}"
-)
-_LETTERS_A_TOKEN = 6
-
-
-def estimate(text: str) -> int:
-    """About how many tokens `text` is for a common vocabulary."""
-    return sum(1 + (len(piece) - 1) // _LETTERS_A_TOKEN for piece in _PIECE.findall(text))
-
-
-class Approximate:
-    """Knows no vocabulary: every count is an estimate."""
-
-    chars_at_once = 1 << 15
-    exact = False
-    end_tokens = 0
-
-    def count(self, text: str, /) -> int:
-        return max(1, estimate(text)) if text else 0
-
-    def count_again(self, text: str, /) -> int:
-        return self.count(text)
-
-    def count_prompt(self, prompt: Prompt, /) -> Count:
-        return Count(count_messages(prompt, self.count).tokens, exact=False)
-
-
-APPROXIMATE = Approximate()
-
-
-@functools.lru_cache(maxsize=16)
-def load(setting: str) -> Tokenizer:
-    """The tokenizer that the setting names; once, for it takes up to seconds. `upstream` is not here: it is asked.
-
-    Raises SettingsError, naming the extra or the file that is missing. Nothing is ever downloaded.
-    """
-    kind, _, name = setting.partition(":")
-    match kind:
-        case "tiktoken":
-            from .tokens_tiktoken import load_tiktoken
-
-            return load_tiktoken(name)
-        case "hf":
-            from .tokens_hf import load_hf
-
-            return load_hf(name)
-        case _:
-            return APPROXIMATE

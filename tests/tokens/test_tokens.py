@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import SettingsError
-from toolcall_middleware.stages.chat_template import ChatTemplate, TemplateError, read_template
-from toolcall_middleware.stages.token_blocks import BLOCK, CountCache, blocks, last_seam
-from toolcall_middleware.stages.tokens import APPROXIMATE, Prompt, load, read_prompt
-from toolcall_middleware.stages.tokens_hf import HfTokenizer
-from toolcall_middleware.stages.tokens_tiktoken import TiktokenTokenizer
+from toolcall_middleware.tokens.blocks import BLOCK, CountCache, blocks, last_seam
+from toolcall_middleware.tokens.chat_template import ChatTemplate, TemplateError, read_template
+from toolcall_middleware.tokens.hf_tokenizer import HfTokenizer
+from toolcall_middleware.tokens.load import load
+from toolcall_middleware.tokens.prompt import Prompt, read_prompt
+from toolcall_middleware.tokens.tiktoken_tokenizer import TiktokenTokenizer
+from toolcall_middleware.tokens.tokenizer import APPROXIMATE
 
 from .tiny import byte_level, encoding, save_model
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import SettingsError
-from .token_blocks import CountCache, blocks
-from .tokens import Count, Prompt, count_messages
+from .blocks import CountCache, blocks
+from .prompt import Count, Prompt, count_messages
 
 if TYPE_CHECKING:
     import tiktoken
