@@ -296,6 +296,11 @@ class Exchange:
             out += self._end(cut=False)
         return out
 
+    @property
+    def said_all(self) -> bool:
+        """Whether the backend's stream came to its `[DONE]`: what goes wrong behind it changes nothing."""
+        return self._rewriter is not None and self._rewriter.done
+
     def finish(self, *, cut: bool = False) -> bytes:
         """The backend's stream is over (`cut`: it broke off). Ask `take_next` then."""
         if self._tap is not None:
@@ -305,6 +310,7 @@ class Exchange:
     def _end(self, *, cut: bool) -> bytes:
         rewriter = self._rewriter
         assert rewriter is not None  # noqa: S101 - the plan is STREAM
+        cut = cut and not rewriter.done
         out = rewriter.finish(cut=cut)
         self._left = self._left or bool(out)
         error = rewriter.failed

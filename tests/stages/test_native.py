@@ -155,3 +155,12 @@ def test_garbage_is_no_call() -> None:
     native = NativeCalls(TOOLS)
     assert native.feed([None, 3, {}, {"function": None}, {"function": {"name": 3, "arguments": None}}]) == []
     assert native.finish() == []
+
+
+def test_nothing_leaves_behind_a_call_that_was_cut_off() -> None:
+    deltas = ([delta('{"x"', "f", index=0)], [delta("{}", "get", index=1)])
+    kinds = [type(event).__name__ for event in events(*deltas, cut=True)]
+    assert kinds == ["CallStart", "CallArgs", "CallEnd"]
+    # The model ended by itself: then the first one is mended, and both are there.
+    kinds = [type(event).__name__ for event in events(*deltas)]
+    assert kinds.count("CallEnd") == 2

@@ -190,7 +190,7 @@ class _Responder:
             ours = not self._ended and (self._plan is Plan.STREAM or not self._started)
             if ours and isinstance(error, ToolCallError):
                 # The app says what the client is to be told: the proxy raises it when its upstream breaks off.
-                await self._fail(error)
+                await (self._finish() if self._exchange.said_all else self._fail(error))
                 return
             if ours and self._started:
                 # The client learns that this is no end; the server learns of the exception.

@@ -87,12 +87,17 @@ class NativeCalls:
         return self._leave(over=False)
 
     def finish(self, *, cut: bool = False) -> list[Event]:
-        """The choice is over: open calls are closed, and mended unless the answer was cut."""
+        """The choice is over: open calls are closed, and mended unless the answer was cut.
+
+        Nothing leaves behind a call that was cut off: it could be taken for the end of that one.
+        """
         events = self._leave(over=True)
         for call in self._calls[self._current :]:
             self._start(call, events)
             self._pass(call, events)
             self._end(call, events, complete=not cut or call.done)
+            if cut and not call.done and not call.refused:
+                break
         self._current = len(self._calls)
         return events
 

@@ -71,6 +71,7 @@ class StreamRewriter:
         self._known: Known | None = None
         self._past: Past | None = None  # what needs no parser just now
         self._unlike = 0  # chunks in a row of which none was like the one before, for there are logprobs in each
+        self._odd = b""  # an event that is no JSON
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._held: list[bytes] = []
         self._held_size = 0
@@ -102,7 +103,12 @@ class StreamRewriter:
     @property
     def complete(self) -> bool:
         """Whether the backend's stream came to its own end."""
-        return self.begun and self.failed is None and (self._over or self._all_finished)
+        return self.done or (self.begun and self.failed is None and self._all_finished)
+
+    @property
+    def done(self) -> bool:
+        """Whether the backend said `[DONE]` behind an answer: however its stream ends then, nothing is missing."""
+        return self.begun and self.failed is None and self._over
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend."""
@@ -152,7 +158,7 @@ class StreamRewriter:
         self._close_past()
         out: list[bytes] = []
         for event in self._reader.finish():
-            if not self._over and not self.stopped:
+            if not self._over and not self.stopped and event.data is not None:
                 # It has no blank line of its own.
                 self._event(ServerEvent(event.raw + b"\n\n", event.data, event.name), out)
         lost = cut or not self.complete
@@ -260,23 +266,37 @@ class StreamRewriter:
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
         data = event.data
         if data is None:
-            self._said = True  # a comment keeps the connection alive: that is what it is for
-            out.append(event.raw)
+            if (
+                b":" in event.raw or not event.raw.strip()
+            ):  # else it is the beginning of a word where a stream broke off
+                self._said = True  # a comment keeps the connection alive: that is what it is for
+                out.append(event.raw)
             return
         known = self._known
         if known is not None and (text := known.shape.content(event.raw)) is not None:
             out.append(self._text_chunk(event.raw, known, text))
             return
         if data.strip() == b"[DONE]":
+            self._let_odd(out)
             self._end_events()
             return
         top = openai.read_object(data)
         if event.name == "error" or (top is not None and not openai.is_null(top.get("error"))):
             self._fail(openai.read_error(data))
         elif top is None:
-            out.append(event.raw)
+            self._let_odd(out)
+            self._odd, self._known = event.raw, None
         else:
+            self._let_odd(out)
             self._chunk(event, top, out)
+
+    def _let_odd(self, out: list[bytes]) -> None:
+        """Let an event go that is no JSON, now that it was not the last: half an event is where a stream broke off,
+        and a client that cannot read it never sees the error behind it.
+        """
+        if self._odd:
+            out.append(self._odd)
+            self._odd = b""
 
     def _text_chunk(self, raw: bytes, known: Known, text: str, *, alone: bool = False) -> bytes:
         """What leaves for the event `raw`, which differs from an earlier one in its content alone.
