@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.bench.fuzz import FromBytes, Seeded, one
+from tests.bench.fuzzed.dice import FromBytes, Seeded
+from tests.bench.fuzzed.prompt import one
 
 
 def test_the_first_exchanges_keep_every_rule() -> None:

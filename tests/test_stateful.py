@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.bench.fuzz import MARKERS, PROSE, TOOLS
+from tests.bench.fuzzed.texts import MARKERS, PROSE, TOOLS
 from tests.stream_rules import check_stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
