@@ -21,6 +21,10 @@ QUOTE = 9  # a quote is held until the next character tells whether it ends the 
 WORD = 10  # a number, a literal or an unquoted word is held until its end
 WORDS = 11  # an unquoted string that has begun to leave
 DONE = 12
+# For json_loose.py, which has more of its own:
+OPENED = 13  # a value's opening quote: two more may make it a triple one
+SLASH = 20  # a slash is held that may begin a comment
+LINE = 21  # in a comment that ends with its line
 
 Row = dict[str, Any]
 """The next row by the next character, for one state; None for what is not clean there, and for brackets. What more
@@ -48,6 +52,7 @@ def _build(close: str) -> dict[int, Row]:
     after, quote = _row(AFTER, closes=close), _row(QUOTE, closes=close)
     comma = _row(COMMA, opens=not in_object)
     in_key, in_value = _row(STRING, is_key=True), _row(STRING)
+    opened = _row(OPENED)  # a quote that follows at once may be the second of three
     for row in (colon, key, first_key, value, first_item, after, quote, comma):
         row.update(dict.fromkeys(_SPACE, row))
     for string, end in ((in_key, colon), (in_value, quote)):
@@ -55,14 +60,15 @@ def _build(close: str) -> dict[int, Row]:
         string.update(dict.fromkeys(_PRINTABLE, string))
         string.update({"\\": escape, '"': end})
         escape.update(dict.fromkeys('"\\/bfnrt', string))
+    opened.update({**in_value, _STATE: OPENED, '"': None})
     for row in (key, first_key, comma) if in_object else (key, first_key):
         row['"'] = in_key
     for row in (value, first_item) if in_object else (value, first_item, comma):
-        row['"'] = in_value
+        row['"'] = opened
         _add_words(row, close, after, comma)
     colon[":"] = value
     after[","] = quote[","] = comma
-    rows = (value, first_item, first_key, key, colon, after, comma, in_value, quote)
+    rows = (value, first_item, first_key, key, colon, after, comma, in_value, opened, quote)
     return {row[_STATE]: row for row in rows}
 
 
@@ -147,7 +153,7 @@ class CleanReader:
         held, was = self._held, self._state
         self._state = state = row[_STATE]
         # What is held now stands at the end of `s`, or `s` goes on with what was held.
-        if state < COMMA or state == STRING:
+        if state < COMMA or state == STRING or state == OPENED:
             if held:
                 out.extend(held)
                 self._held = []

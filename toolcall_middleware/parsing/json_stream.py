@@ -7,6 +7,7 @@ and escapes included. What is not is mended by the rules below, so that the copy
   JSON's literals; other spellings of numbers (`+1`, `.5`, `0x10`, `1_000`) become JSON numbers;
 - a raw control character in a string is escaped, an unknown escape keeps its backslash as data, an unescaped quote
   inside a string (the next character could not follow a string's end) is escaped;
+- comments are dropped, and a string in triple quotes becomes one (json_loose.py);
 - a trailing, doubled or missing comma, a missing colon, value, quote or closing bracket is dropped or added.
 
 This is the only place in the package where JSON is mended. It works in linear time and never raises. Beyond what it
@@ -27,14 +28,17 @@ from .json_clean import (
     FIRST_ITEM,
     FIRST_KEY,
     KEY,
+    LINE,
+    OPENED,
     QUOTE,
+    SLASH,
     SMALL,
     STRING,
     VALUE,
     WORD,
     WORDS,
-    CleanReader,
 )  # fmt: skip
+from .json_loose import LooseReader
 from .json_words import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, NUMBER_THERE, mend_number, quoted
 from .lane import IN_STRING, Lane
 
@@ -50,7 +54,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _ENDS_STRING = frozenset(",}]\"'<")
 
 
-class JsonReader(CleanReader):
+class JsonReader(LooseReader):
     """Reads one value. `feed` until `done`; `close` to end it early.
 
     done: the value is complete, and what was put out is valid JSON.
@@ -60,25 +64,23 @@ class JsonReader(CleanReader):
     lane: what goes through as it is, where a whole piece just was in a string.
     """
 
-    __slots__ = ("done", "doubtful", "lane", "repaired", "stuck")
+    __slots__ = ("done", "doubtful", "lane")
 
     def __init__(self) -> None:
         super().__init__()
         self.done = False
-        self.repaired = False
         self.doubtful = False
-        self.stuck = False
         self.lane: Lane | None = None
 
     @property
     def in_string(self) -> bool:
         """Whether the next character is inside a string, where nothing is markup."""
-        return self._state in (STRING, ESCAPE)
+        return self._state in (STRING, ESCAPE) or self._in_triple
 
     @property
     def wants_string(self) -> bool:
         """Whether a quote could open a string here, or close one that a bare quote opened."""
-        return self._state in (VALUE, FIRST_ITEM, FIRST_KEY, KEY, COMMA, STRING)
+        return self._state in (VALUE, FIRST_ITEM, FIRST_KEY, KEY, COMMA, STRING) or self._state > DONE
 
     @property
     def depth(self) -> int:
@@ -88,7 +90,7 @@ class JsonReader(CleanReader):
     @property
     def amid(self) -> bool:
         """Whether a value is to come: behind a key, a colon or a comma, or in a key."""
-        state = self._state
+        state = self._back if self._state >= SLASH else self._state
         if not self._stack or state in (FIRST_KEY, FIRST_ITEM):
             return False
         return state in (KEY, COLON, VALUE, COMMA) or (self._is_key and state in (STRING, ESCAPE))
@@ -165,6 +167,13 @@ class JsonReader(CleanReader):
                             mark = i = n
                             state = QUOTE
                             continue
+                        if s[j] == "/" and j > i + 1:  # perhaps a comment
+                            out.append(s[mark:i])
+                            self._held = [s[i:j]]
+                            self._back = QUOTE
+                            state = SLASH
+                            mark = i = j + 1
+                            continue
                         if s[j] not in _ENDS_STRING and not (s[j] == "`" and "\n" in s[i:j]):
                             out.append(s[mark:i] + ('\\"' if c == '"' else "'"))
                             self.repaired = True
@@ -201,6 +210,13 @@ class JsonReader(CleanReader):
                 continue
 
             if state > STRING:  # something is held
+                if state > DONE:
+                    i, state = self._loose(s, i, state, out)
+                    mark = i
+                    if self.stuck:
+                        break
+                    continue
+
                 if state == QUOTE:
                     j = _WS.match(s, i).end()  # type: ignore[union-attr]
                     if j == n:
@@ -208,6 +224,12 @@ class JsonReader(CleanReader):
                         mark = i = n
                         break
                     held = "".join(self._held)
+                    if s[j] == "/" and (j > i or len(held) > 1):
+                        self._held.append(s[i:j])
+                        self._back = QUOTE
+                        state = SLASH
+                        mark = i = j + 1
+                        continue
                     if s[j] in _ENDS_STRING or (s[j] == "`" and ("\n" in held or "\n" in s[i:j])):
                         self.repaired = self.repaired or self._quote != '"'
                         out.append('"' + held[1:])
@@ -268,6 +290,12 @@ class JsonReader(CleanReader):
                     mark = n
                     break
                 c = s[i]
+                if c == "/" or (c == "#" and self._stack[-1] == "{"):
+                    self._held.append(s[mark:i])
+                    state = self._begin_comment(c, state)
+                    i += 1
+                    mark = i
+                    continue
                 if c in "}]," or c == "<":
                     self.repaired = True  # a trailing or doubled comma is dropped
                     mark = i
@@ -290,11 +318,11 @@ class JsonReader(CleanReader):
                     j = i + 1
                     if j < n and s[j] in _SPACE:
                         j = _WS.match(s, j).end()  # type: ignore[union-attr]
-                    if j == n:
+                    if j == n or s[j] in "/#":
                         if i > mark:
                             out.append(s[mark:i])
-                        self._held = [s[i:]]
-                        mark = i = n
+                        self._held = [s[i:j]]
+                        mark = i = j
                         state = COMMA
                     elif s[j] in "}],<":
                         out.append(s[mark:i])
@@ -337,6 +365,11 @@ class JsonReader(CleanReader):
                     mark = i
                     self.repaired = True
                     state = KEY if self._stack[-1] == "{" else VALUE
+                elif c == "/" or c == "#":
+                    out.append(s[mark:i])
+                    i += 1
+                    mark = i
+                    state = self._begin_comment(c, state)
                 else:
                     self.stuck = True
                     break
@@ -397,6 +430,11 @@ class JsonReader(CleanReader):
                     i += 1
                     mark = i
                     self.repaired = True
+                elif c == "/" or c == "#":
+                    out.append(s[mark:i])
+                    i += 1
+                    mark = i
+                    state = self._begin_comment(c, state)
                 elif c in "]{[<>;":
                     self.stuck = True
                     break
@@ -419,6 +457,15 @@ class JsonReader(CleanReader):
                 self._quote = c
                 self._is_key = False
                 state = STRING
+                if (i == n or s[i] == c) and self._stack:
+                    out.append(s[mark:i])
+                    mark = i
+                    state = OPENED
+            elif c == "/" and self._stack:
+                out.append(s[mark:i])
+                i += 1
+                mark = i
+                state = self._begin_comment(c, state)
             elif c not in "{[]},:<>;":
                 number = NUMBER_THERE.match(s, i) if c in "-0123456789" and self._stack else None
                 self._held = []
@@ -484,6 +531,8 @@ class JsonReader(CleanReader):
             return
         self.repaired = True
         state = self._state
+        if state > DONE:
+            state = self._end_loose(state, out)
         held = "".join(self._held)
         self._held = []
         if state == WORD:
@@ -509,7 +558,9 @@ class JsonReader(CleanReader):
     def release(self, out: list[str]) -> None:
         """Put out what is held, as far as JSON can begin with it: the text ended here and the value stays open."""
         held = "".join(self._held)
-        if self._state == QUOTE:
+        if self._state > DONE:
+            self._held = []  # nothing that JSON could begin with
+        elif self._state == QUOTE:
             out.append('"' + held[1:])
         elif self._state == ESCAPE or (self._state == WORD and not self._is_key and BEGUN.fullmatch(held)):
             out.append(held)
