@@ -28,7 +28,6 @@ from .json_clean import (
     FIRST_ITEM,
     FIRST_KEY,
     KEY,
-    LINE,
     OPENED,
     QUOTE,
     SLASH,
