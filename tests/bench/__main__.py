@@ -6,12 +6,13 @@ import argparse
 import os
 from collections.abc import Callable
 
-from . import chunks, growth, held, hostile, imports, parsers, plot, report, requests
+from . import calls, chunks, growth, held, hostile, imports, parsers, plot, report, requests
 from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
     "chunks": chunks.run,
     "parsers": parsers.run,
+    "calls": calls.run,
     "growth": growth.run,
     "memory": growth.memory,
     "delay": held.run,

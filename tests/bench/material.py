@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,15 @@ def report(rows: list[dict[str, float]]) -> str:
 '''
 
 
-def cut(text: str, size: int = 4) -> list[str]:
-    """`text` in pieces: about a token each, as `size` is 4."""
-    return [text[at : at + size] for at in range(0, len(text), size)]
+def cut(text: str, size: int = 4, whole: Sequence[str] = ()) -> list[str]:
+    """`text` in pieces: about a token each, as `size` is 4. Words of `whole` are one piece each."""
+    parts = re.split("(" + "|".join(map(re.escape, whole)) + ")", text) if whole else [text]
+    return [
+        part[at : at + length]
+        for part in parts
+        for length in [max(len(part), 1) if part in whole else size]
+        for at in range(0, len(part), length)
+    ]
 
 
 def payload(delta: dict[str, Any], *, logprobs: bool = False) -> bytes:
