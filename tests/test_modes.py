@@ -22,6 +22,7 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
     },
 }
+HISTORIC = {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 GOOD = write_calls("hermes", ("f", {"x": 3}))
 BAD = write_calls("hermes", ("f", {"x": "no"}))
 
@@ -94,6 +95,31 @@ async def test_a_native_call_is_mended_and_keeps_its_id(stream: bool) -> None:
     assert re.fullmatch("call_[a-zA-Z0-9]+", written)
     assert written != "call_abcdefghijklmnopqrstuvwx"
     assert read_id(written) == "call_abcdefghijklmnopqrstuvwx"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("rewrite", [False, True])
+async def test_calls_of_one_answer_never_share_an_id(stream: bool, rewrite: bool) -> None:
+    same = [{"index": at, "id": "call_0", "function": {"name": "f", "arguments": {"x": at}}} for at in range(3)]
+    backend = NativeBackend({"tool_calls": same})
+    response = await post(ToolCallMiddleware(backend, mode="native", rewrite_ids=rewrite), stream=stream)
+    calls = answered(response, tools={"f"}, own_ids=False).calls
+    assert [call.parsed for call in calls] == [{"x": 0}, {"x": 1}, {"x": 2}]
+    assert len({call.id for call in calls}) == 3
+    assert (calls[0].id == "call_0") is not rewrite
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_choice_none_gets_no_call_from_a_backend_that_makes_one_all_the_same(stream: bool) -> None:
+    backend = NativeBackend({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]})
+    response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream, tool_choice="none")
+    choice = answered(response)
+    assert (choice.calls, choice.finish_reason) == ([], "stop")
+    assert json.loads(choice.content) == {"name": "f", "arguments": "{}"}
+    # Without tools of the request's own there is nothing to choose from: what the backend calls is between the two.
+    history = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [HISTORIC]}]
+    response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream, tools=[], messages=history)
+    assert [call.name for call in answered(response, own_ids=False).calls] == ["f"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -35,6 +35,7 @@ from .stages.extension import Extension
 from .stages.guard import check_request
 from .stages.hold import hold_for
 from .stages.outcome import Outcome
+from .stages.overrides import without_overrides
 from .stages.results import for_backend, result_warnings
 from .stages.rewrite import StreamRewriter
 from .stages.tally import Tally, meter_for, model_of
@@ -112,7 +113,7 @@ class Exchange:
         if chat is None:
             return None
         if isinstance(chat, UsageOnly):
-            return self._pass(body)
+            return self._pass(without_overrides(body))
         if chat.overrides:
             self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings

@@ -154,6 +154,26 @@ async def test_requests_without_tools_are_replayed_message_by_message(body: byte
         assert made.body == b"teapot"
 
 
+@pytest.mark.parametrize("usage", ["auto", "count"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_our_own_fields_never_reach_the_app_with_or_without_tools(stream: bool, usage: str) -> None:
+    options = {"stream_options": {"include_usage": True}} if stream else {}
+    ours = {"toolcall": {"format": "json"}, "request_options": {"validate_tool_arguments": True}}
+    backend = TextBackend(["Hello."] * 3, strict=True)
+    for fields in ({"tools": ()}, {"tools": (TOOL,)}, {"tools": (), **options}):
+        body = ask(stream=stream, **ours, **fields)
+        made = Client([body[:30], body[30:]], headers=[JSON_TYPE, (b"Content-Length", str(len(body)).encode())])
+        await made.run(middleware(backend, usage=usage))
+        assert made.status == 200, made.body
+        assert len(backend.last.raw) == int(backend.last.headers["content-length"])
+    text = 'the text "toolcall" and "request_options" in a message is none'
+    made = Client(ask(tools=(), messages=[{"role": "user", "content": json.dumps({"toolcall": text})}]))
+    recorder = Recorder()
+    await made.run(middleware(recorder))
+    assert recorder.scopes[0] is made.scope
+    assert recorder.messages == made.sent
+
+
 async def test_after_the_replay_the_app_hears_from_the_client() -> None:
     heard: list[str] = []
 

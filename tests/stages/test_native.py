@@ -126,6 +126,21 @@ def test_arguments_leave_as_they_come() -> None:
             id="interleaved",
         ),
         pytest.param([[delta("null", "f", index=0, id="a")]], [("f", "a", {})], id="null"),
+        pytest.param(
+            [[delta('{"x":1}', "f", id="a"), delta("{}", "get", id="a"), delta("{}", "get", id="a")]],
+            [("f", "a", {"x": 1}), ("get", "a", {}), ("get", "a", {})],
+            id="one id for all calls of a whole answer",
+        ),
+        pytest.param(
+            [[delta('{"x":1}', "f", id="a")], [delta("{}", "get", id="a")], [delta("{}", "get", id="a")]],
+            [("f", "a", {"x": 1}), ("get", "a", {})],
+            id="one id for all calls, and the last one twice",
+        ),
+        pytest.param(
+            [[delta('{"x":1}', "f", index=0, id="a")], [delta('{"x":2}', "f", index=0, id="a")]],
+            [("f", "a", {"x": 1}), ("f", "a", {"x": 2})],
+            id="one id and one index for all calls",
+        ),
     ],
 )
 def test_faults_are_mended(deltas: list[list[dict[str, Any]]], expected: Any) -> None:

@@ -16,6 +16,7 @@ from ..exchange import Exchange, Plan, Reply
 from ..formats import registry
 from ..settings import Settings
 from ..stages.constrain import Memory
+from ..stages.overrides import without_overrides
 from ..stages.tally import Tally, completes_whole_answers
 from ..tokens.load import load
 from .bodies import Inflate, Message, Receive, collect, replay
@@ -35,7 +36,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 RawHeaders = list[tuple[bytes, bytes]]
 
-_REQUEST_HEADERS_DROPPED = frozenset({b"content-length", b"accept-encoding", b"transfer-encoding", b"expect"})
+_REQUEST_HEADERS_DROPPED = frozenset({b"accept-encoding", b"expect"})
+_LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _ENTITY_HEADERS = frozenset(
     b"content-length content-encoding transfer-encoding etag content-md5 digest content-digest".split()
 )
@@ -135,8 +137,12 @@ class ToolCallMiddleware:
             await _answer_error(send, error)
             return
         if rewritten is None:
+            plain = without_overrides(body)
+            if plain is not body:
+                scope = {**scope, "headers": _with_length(scope, len(plain))}
+                messages = [{"type": "http.request", "body": plain, "more_body": False}]
             if completes_whole_answers(settings):
-                passing = WholeUsage(self.app, settings, self._memory, body)
+                passing = WholeUsage(self.app, settings, self._memory, plain)
                 await passing.run(scope, replay(messages, receive), send)
             else:
                 await self.app(scope, replay(messages, receive), send)
@@ -203,10 +209,10 @@ class _Responder:
     def _request_scope(self, length: int) -> Scope:
         """The app's scope: the new length, and an answer that can be read: no codings, no files, no trailers."""
         scope = dict(self._scope)
-        headers = [item for item in scope.get("headers", ()) if item[0].lower() not in _REQUEST_HEADERS_DROPPED]
-        headers.append((b"content-length", str(length).encode()))
-        headers.append((b"accept-encoding", b"identity"))
-        scope["headers"] = headers
+        scope["headers"] = [
+            *(item for item in _with_length(scope, length) if item[0].lower() not in _REQUEST_HEADERS_DROPPED),
+            (b"accept-encoding", b"identity"),
+        ]
         extensions = scope.get("extensions") or {}
         scope["extensions"] = {
             name: value for name, value in extensions.items() if not name.startswith("http.response.")
@@ -408,6 +414,12 @@ class _Responder:
             self._started = self._ended = True
             await _answer_error(self._client_send, error)
         await self._complete()
+
+
+def _with_length(scope: Scope, length: int) -> RawHeaders:
+    """The request's headers, for a body of this length."""
+    kept = [item for item in scope.get("headers", ()) if item[0].lower() not in _LENGTH_HEADERS]
+    return [*kept, (b"content-length", str(length).encode())]
 
 
 async def _answer_error(send: Send, error: ToolCallError) -> None:

@@ -81,9 +81,9 @@ class ChoiceAnswer:
     """
 
     __slots__ = (
-        "_alone", "_call", "_channel", "_ended", "_held", "_held_size", "_native", "_parser", "_policy", "_read",
-        "_refused", "_source", "_stops", "_straight", "_thoughts", "_waiting", "calls", "cut", "fault", "in_thoughts",
-        "lost", "stopped", "warnings",
+        "_alone", "_call", "_channel", "_ended", "_held", "_held_size", "_ids", "_native", "_parser", "_policy",
+        "_read", "_refused", "_source", "_stops", "_straight", "_thoughts", "_waiting", "calls", "cut", "fault",
+        "in_thoughts", "lost", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +105,7 @@ class ChoiceAnswer:
         self._call: _OpenCall | None = None
         self._held: list[str] = []  # text beside calls that waits for the first of them
         self._held_size = 0
+        self._ids: set[str] = set()  # that are given; an engine may give all calls the same
         self._ended = False
         self._refused = False  # the last call went out as text
         self._source = _Source.TEXT  # of the open call
@@ -403,7 +404,9 @@ class ChoiceAnswer:
             ops.append(Content("".join(self._held)))
         self._held = []
         custom = call.name in self._policy.custom
-        ops.append(Opened(self.calls, call.id or new_call_id(), call.name, custom, call.extra))
+        call_id = new_call_id() if call.id is None or call.id in self._ids else call.id
+        self._ids.add(call_id)
+        ops.append(Opened(self.calls, call_id, call.name, custom, call.extra))
         self.calls += 1
         self.in_thoughts += self._source is _Source.THOUGHTS
 

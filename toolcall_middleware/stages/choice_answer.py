@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from ..formats import registry
 from ..formats.base import ParserOptions, ToolFormat
-from ..model import ToolSet
 from ..settings import Settings
 from .answer import ChoiceAnswer, Verbatim
 from .answer_policy import AnswerPolicy
@@ -49,8 +48,9 @@ def make_choice(
     own = None
     if native:
         own = NativeCalls(
-            offered if offered.tools else ToolSet(),
+            offered,
             unknown=settings.unknown_tool,
+            free=not chat.tools.tools,
             max_arguments_bytes=settings.max_arguments_bytes,
         )
     if not offered.tools:

@@ -50,11 +50,22 @@ class _Call:
 
 
 class NativeCalls:
-    """The calls of one choice, in the order of their first delta; one leaves at a time."""
+    """The calls of one choice, in the order of their first delta; one leaves at a time.
 
-    __slots__ = ("_calls", "_current", "_most", "_tools", "_unknown", "oversized")
+    free: any name may be called, because the request has no tools to choose from.
+    """
 
-    def __init__(self, tools: ToolSet, *, unknown: str = "forward", max_arguments_bytes: int | None = None) -> None:
+    __slots__ = ("_calls", "_current", "_free", "_most", "_tools", "_unknown", "oversized")
+
+    def __init__(
+        self,
+        tools: ToolSet,
+        *,
+        unknown: str = "forward",
+        free: bool = False,
+        max_arguments_bytes: int | None = None,
+    ) -> None:
+        self._free = free
         self._most = max_arguments_bytes
         self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
         self._tools = tools
@@ -135,10 +146,13 @@ class NativeCalls:
             if found is not None and name and self._is_another(found, call_id, name, arguments):
                 found = None
         else:
-            found = next((call for call in self._calls if call_id is not None and call.id == call_id), last)
+            found = next((call for call in reversed(self._calls) if call_id is not None and call.id == call_id), last)
             if found is not None and found.id != call_id and call_id and found.id:
                 found = None
-            elif found is not None and name and (call_id is None or found.id != call_id):
+            elif found is not None and name and call_id is not None and found.id == call_id:
+                if found.done and (named or self._is_another(found, call_id, name, arguments)):
+                    found = None
+            elif found is not None and name:
                 # Without an index: a delta that names a tool begins a call, unless it goes on with an opening.
                 begun = found.sofar or named
                 grows = found.name + name in self._tools.by_name or name.startswith(found.name)
@@ -151,7 +165,7 @@ class NativeCalls:
 
     def _is_another(self, found: _Call, call_id: str | None, name: str, arguments: str) -> bool:
         """Whether a delta that has a name and the index of `found` is of another call all the same."""
-        if call_id and found.id:
+        if call_id and found.id and (call_id != found.id or not found.done):
             return call_id != found.id
         if not found.done:
             names = self._tools.by_name
@@ -251,7 +265,7 @@ class NativeCalls:
             return
         call.started = True
         call.name = self._offered(call)
-        unknown = bool(self._tools.by_name) and call.name not in self._tools.by_name
+        unknown = not self._free and call.name not in self._tools.by_name
         call.refused = not call.name or (unknown and self._unknown != "forward")
         if not call.refused:
             events.append(CallStart(call.name, call.id, call.extra or None))

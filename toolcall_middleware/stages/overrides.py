@@ -9,6 +9,7 @@ import msgspec
 from ..errors import ToolCallError
 from ..formats import registry
 from ..settings import OPTIONS, Settings, show
+from ..wire import openai
 from .order import ORDER, is_looser, of_request
 from .reading import decode, kind, shown
 
@@ -34,6 +35,14 @@ def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, se
     if wanted and changed.get("validate_arguments", settings.validate_arguments) != "retry":
         changed["validate_arguments"] = "error"
     return changed
+
+
+def without_overrides(body: bytes) -> bytes:
+    """The body of a request that is not checked, without these fields; the very same bytes where it has none."""
+    for name in ("toolcall", "request_options"):
+        if name.encode() in body:
+            body = openai.without_field(body, name)
+    return body
 
 
 def _object(raw: msgspec.Raw | None, field: str) -> dict[str, Any]:
