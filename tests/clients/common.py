@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import secrets
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -53,6 +54,22 @@ def missing(reason: str, *, extra: bool = True) -> None:
     if extra and os.environ.get("CI", "").lower() == "true":
         pytest.fail(f"{reason} (CI=true)", pytrace=False)
     pytest.skip(reason, allow_module_level=True)
+
+
+def matrix_of(*modules: str, but: Collection[str]) -> dict[str, Callable[..., Any]]:
+    """The tests of other modules of this folder, to be run over another kind of upstream; `but` are left out.
+
+    A module whose client is not installed has none: it says so itself.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in modules:
+        try:
+            module = importlib.import_module(f".test_{name}", __package__)
+        except pytest.skip.Exception:
+            continue
+        tests = {test: made for test, made in vars(module).items() if test.startswith("test_") and test not in but}
+        found |= {f"{test}_{name}": made for test, made in tests.items()}
+    return found
 
 
 class Lookup:

@@ -131,5 +131,11 @@ def format_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def in_pieces() -> bool:
+    """Whether the arguments of a streamed call come as the model writes them."""
+    return True
+
+
+@pytest.fixture
 def lookup() -> Lookup:
     return Lookup()

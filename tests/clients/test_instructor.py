@@ -28,7 +28,7 @@ def test_model_is_filled_from_the_one_call(open_gateway: OpenGateway, format_nam
     assert place.model_dump() == ARGUMENTS
 
 
-def test_partial_models_fill_up(open_gateway: OpenGateway, format_name: str) -> None:
+def test_partial_models_fill_up(open_gateway: OpenGateway, format_name: str, *, in_pieces: bool) -> None:
     def model(body: dict[str, Any]) -> str:
         assert "PartialPlace" in str(body["messages"])
         return write_calls(format_name, ("PartialPlace", ARGUMENTS))
@@ -37,4 +37,4 @@ def test_partial_models_fill_up(open_gateway: OpenGateway, format_name: str) -> 
     client = instructor.from_openai(openai.OpenAI(base_url=gateway.url, api_key="unused"), mode=instructor.Mode.TOOLS)
     partial = list(client.create_partial(model=MODEL, messages=ASK, response_model=Place, max_retries=0))
     assert partial[-1].model_dump() == ARGUMENTS
-    assert len(partial) > 3
+    assert len(partial) > (3 if in_pieces else 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,15 @@ from toolcall_middleware.wire.anthropic import AnthropicTranslation
 
 from ..fakes import Script, TextBackend
 from .anthropic_face import AnthropicFace
+from .common import matrix_of
 from .conftest import Gateway, Stage
 
 if TYPE_CHECKING:
     from ..fakes import Model
 
-MODULES = ("openai_sdk", "langgraph", "pydantic_ai", "openai_agents", "smolagents", "litellm", "instructor")
+MODULES = (
+    "openai_sdk", "langgraph", "pydantic_ai", "openai_agents", "smolagents", "ai_sdk", "litellm", "instructor",
+)  # fmt: skip
 # What this API has not, or what looks at the backend's own requests and headers.
 NOT_HERE = {
     "test_choices_do_not_mix",  # one choice a request
@@ -31,18 +33,7 @@ NOT_HERE = {
 }
 
 
-def _tests() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name in MODULES:
-        try:
-            module = importlib.import_module(f".test_{name}", __package__)
-        except pytest.skip.Exception:
-            continue  # said there
-        for test, function in vars(module).items():
-            if test.startswith("test_") and test not in NOT_HERE:
-                yield f"{test}_{name}", function
-
-
-globals().update(_tests())
+globals().update(matrix_of(*MODULES, but=NOT_HERE))
 
 
 @pytest.fixture(params=["json"])

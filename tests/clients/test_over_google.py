@@ -1,11 +1,8 @@
-"""The clients again, with Google's API for an upstream: they notice no difference.
+"""The client matrix once more, with Google's API for an upstream: the same tests, the same assertions.
 
-The tests are those of the other files. The model is scripted as there; between it and the client stand the middleware,
-the translation, and an API that keeps Gemini 3's rules. What is about the text backend's own prompt is left out, as is
-what wants the pieces of a call: Gemini sends calls whole.
+The model is scripted as there; between it and the client stand the middleware, the translation, and an API that keeps
+Gemini 3's rules. It sends calls whole (`in_pieces`).
 """
-
-# ruff: noqa: F401 - the tests that are imported are collected here
 
 from __future__ import annotations
 
@@ -20,31 +17,20 @@ from toolcall_middleware.wire.google import GoogleTranslation
 from toolcall_middleware.wire.translation import TranslatedRequest
 
 from ..google_face import GeminiFace
+from .common import matrix_of
 from .conftest import Gateway, OpenGateway, Stage
-from .test_langgraph import test_agent_runs_parallel_calls as test_langgraph_runs_parallel_calls
-from .test_langgraph import test_agent_runs_the_tool_and_answers as test_langgraph_runs_the_tool
-from .test_langgraph import test_structured_output_by_a_named_tool as test_langchain_named_tool
-from .test_openai_agents import test_agent_runs_the_tool_and_answers as test_openai_agents_run_the_tool
-from .test_openai_agents import test_hand_off_is_a_call_without_arguments as test_openai_agents_hand_off
-from .test_openai_sdk import (
-    test_async_client_gets_the_call_streamed_and_whole,
-    test_choice_none_parses_nothing,
-    test_choices_do_not_mix,
-    test_deprecated_functions_get_a_function_call,
-    test_parallel_calls_come_in_order_or_alone,
-    test_required_and_named_give_a_call,
-    test_required_that_fails_is_an_error_which_the_sdk_does_not_retry,
-    test_stream_helper_parses_strict_tools,
-    test_stream_helper_tells_each_step_of_the_call,
-    test_usage_comes_when_asked_for_and_only_then,
-)
-from .test_pydantic_ai import test_agent_runs_the_tool_and_answers as test_pydantic_ai_runs_the_tool
-from .test_pydantic_ai import (
-    test_run_stream_takes_the_text_after_the_tool_for_its_answer as test_pydantic_ai_streams_text,
-)
-from .test_pydantic_ai import test_streamed_run_tells_of_the_call_and_answers as test_pydantic_ai_tells_of_the_call
-from .test_pydantic_ai import test_structured_output_comes_by_a_required_tool as test_pydantic_ai_structured_output
-from .test_smolagents import test_agent_runs_the_tool_and_then_calls_final_answer as test_smolagents_runs_the_tool
+
+MODULES = (
+    "openai_sdk", "langgraph", "pydantic_ai", "openai_agents", "smolagents", "ai_sdk", "litellm", "instructor",
+)  # fmt: skip
+# What looks at the backend's own requests and headers.
+NOT_HERE = {
+    "test_backend_that_knows_no_response_format_still_serves_required",  # it knows one
+    "test_raw_response_says_how_it_was_made",  # its header names the mode
+    "test_request_without_tools_keeps_text_that_looks_like_a_call",  # the body is not the client's
+}
+
+globals().update(matrix_of(*MODULES, but=NOT_HERE))
 
 
 class _Gemini3(GoogleTranslation):
@@ -58,6 +44,12 @@ class _Gemini3(GoogleTranslation):
 def format_name() -> str:
     """In which the scripted model writes."""
     return "hermes"
+
+
+@pytest.fixture
+def in_pieces() -> bool:
+    """Gemini sends calls whole."""
+    return False
 
 
 @pytest.fixture
