@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.stages.constrain import Memory
@@ -149,6 +150,15 @@ FAULTS = [
         message={"content": None, "tool_calls": []},
         due=[],
         reason="stop",
+    ),
+    # `required`, and the server has no parser for it: the call lies in the text, as its constraint made the model
+    # write it, beside an empty list and `tool_calls` as the reason.
+    Fault(
+        issue="vLLM #53255",
+        deltas=[{"content": '[{"name": "get_weather", "para'}, {"content": 'meters": {"city": "Paris"}}]'}],
+        message={"content": '[{"name": "get_weather", "parameters": {"city": "Paris"}}]', "tool_calls": []},
+        due=[("get_weather", PARIS)],
+        request={"tool_choice": "required"},
     ),
     # The name is cut at its underscore.
     Fault(
@@ -417,3 +427,47 @@ def test_a_call_that_lost_its_arguments_is_asked_for_again_where_they_are_checke
     asked_again = json.loads(again)
     assert asked_again["tools"] == TOOLS
     assert "'city' is a required property" in asked_again["messages"][-1]["content"]
+
+
+def _no_call(content: str) -> bytes:
+    """vLLM #53255: `required` got no call, and the reason says that it did."""
+    message = {"role": "assistant", "content": content, "tool_calls": []}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode()
+
+
+def test_required_without_a_call_is_asked_for_again_whatever_the_reason_says() -> None:
+    # vLLM #53255.
+    fault = Fault(issue="", deltas=[], due=[("get_weather", PARIS)], request={"tool_choice": "required"})
+    made = asked(fault)
+    made.on_response_start(200, JSON)
+    assert made.whole(_no_call("Hello, I am fine.")) is None
+    again = made.take_next()
+    assert again is not None
+    sent = json.loads(again)
+    assert (sent["tool_choice"], sent["tools"]) == ("required", TOOLS)
+    assert sent["messages"][-2] == {"role": "assistant", "content": "Hello, I am fine."}
+    made.on_response_start(200, JSON)
+    message = {"role": "assistant", "content": None, "tool_calls": [call(PARIS, "get_weather", None, "1")]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    reply = made.whole(json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode())
+    assert reply is not None
+    check(fault, check_whole(reply.body, **expected(fault)))
+
+
+@pytest.mark.parametrize("content", ["Hello, I am fine.", "", '[{"name": "nope", "parameters": {}}]'])
+def test_no_answer_says_that_there_was_a_call_where_there_is_none(content: str) -> None:
+    # vLLM #53255: after the last try it is an error; where no call has to come, the reason is `stop`.
+    required = Fault(issue="", deltas=[], due=[], request={"tool_choice": "required"}, settings={"retries": 0})
+    made = asked(required)
+    made.on_response_start(200, JSON)
+    with pytest.raises(ToolCallError) as caught:
+        made.whole(_no_call(content))
+    assert (caught.value.code, caught.value.status) == ("tool_choice_not_satisfied", 422)
+    auto = Fault(issue="", deltas=[], due=[], content=content or None, reason="stop")
+    made = asked(auto)
+    made.on_response_start(200, JSON)
+    reply = made.whole(_no_call(content))
+    assert reply is not None
+    check(auto, check_whole(reply.body, **expected(auto)))
+    assert "tool_calls" not in json.loads(reply.body)["choices"][0]["message"]
