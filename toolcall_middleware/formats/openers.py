@@ -9,7 +9,7 @@ import re
 import string
 from collections.abc import Callable
 
-from ..parsing.fork import Branch, Fork, Nothing
+from ..parsing.fork import Branch, Fork, Nothing, Refused
 from ..parsing.gemma import GemmaCalls, GemmaSyntax
 from ..parsing.grammar import Context, Opener, Where, beginnings
 from ..parsing.harmony import HarmonyMessage, Thought
@@ -170,7 +170,11 @@ def _kimi_name(written: str, offered: Callable[[str], bool]) -> tuple[str, str |
 
 
 _mistral_list = json_calls(close=())
-_mistral_named = _named(name_ends=("[ARGS]", "[CALL_ID]", "{"), call_id=("[CALL_ID]", "[ARGS]"))
+_mistral_named = _named(
+    name_ends=("[ARGS]", "[CALL_ID]", "{"),
+    call_id=("[CALL_ID]", "[ARGS]"),
+    reopen=("[TOOL_CALLS]", "[TOOL_RESULTS]", "[INST]", "</s>"),
+)
 _mistral = _fork((r"[{\[]", _mistral_list), (r"[^\s{\[]", _mistral_named))
 MISTRAL = (
     Opener(  # the marker may repeat
@@ -182,7 +186,24 @@ MISTRAL = (
 )
 # Which of the two a model writes depends on its tokenizer's version, and some write the other one.
 MISTRAL_OLD = MISTRAL_V11 = MISTRAL
-XLAM = (*MISTRAL, *HERMES)  # besides the bare list
+
+
+def _fenced_list(sink: Sink, context: Context) -> Body:
+    return JsonCalls(sink, JsonCallSyntax(bare=True)) if context.at_start or context.fenced else Refused()
+
+
+# Besides the bare list that is the whole answer: a block behind text.
+XLAM = (
+    *MISTRAL,
+    *HERMES,
+    Opener(
+        pattern=r"\[[ \t\r\n]{0,32}\{[ \t\r\n]{0,32}[\"']name[\"'][ \t\r\n]{0,32}:",
+        partial=beginnings("[", "{", '"name"', ":").replace('"', "[\"']"),
+        consume=False,
+        body=_fenced_list,
+        fences=frozenset({"json"}),
+    ),
+)
 _deepseek = _named(
     item=("<｜tool▁call▁begin｜>",),
     name_ends=("<｜tool▁sep｜>",),
@@ -248,7 +269,7 @@ FUNCTIONARY_V32 = (
 
 PYTHONIC = (_opener("[", _pythonic(bare=True), where=Where.START, consume=False),)
 LLAMA4 = (_opener("<|python_start|>", _pythonic(close=("<|python_end|>",))), *PYTHONIC)
-_lfm2 = _pythonic(close=("<|tool_call_end|>",))
+_lfm2 = _pythonic(close=("<|tool_call_end|>",), echoed=True)
 LFM2 = (
     _opener(
         "<|tool_call_start|>",

@@ -79,13 +79,13 @@ ENDS: tuple[str, ...] = (
     "<|return|>",
     "<|end|>",
     "<seed:eos>",
-    "<|eom|>",
     "<|eos|>",
     "<|end_of_sentence|>",
     "<|assistant_end|>",
     "</longcat_s>",
     "<SPECIAL_12>",
     "[e~[",
+    "<|role_end|>",  # Ling 3
 )
 
 # A call that is the whole answer, without any marker: what small models write under every prompt.

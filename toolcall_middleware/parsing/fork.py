@@ -73,3 +73,17 @@ class Nothing:
 
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
+
+
+class Refused:
+    """A marker that is none where it stands."""
+
+    done = False
+    failed = True
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:  # noqa: ARG002 - the protocol's
+        """See `Body.step`."""
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""

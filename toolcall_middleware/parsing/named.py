@@ -81,7 +81,9 @@ class NamedSyntax:
     arguments). id_end: behind this name end an id stands, up to the given marker. typed: the first name may be a mere
     `function`, and the name follows the separator on a line of its own. item_close, close: closing markers; all may
     be missing. item_missing: what opens the first call may be missing too. noise: text before the first call is none
-    of the answer's. identify: the written name, and whether a name is offered, to (name, id).
+    of the answer's. reopen: no marker closes a call, and a model that goes on directly behind the arguments has lost
+    its way: that text is nobody's, up to one of these. identify: the written name, and whether a name is offered, to
+    (name, id).
     """
 
     item: tuple[str, ...] = ()
@@ -92,10 +94,11 @@ class NamedSyntax:
     close: tuple[str, ...] = ()
     item_missing: bool = False
     noise: bool = False
+    reopen: tuple[str, ...] = ()
     identify: Callable[[str, Callable[[str], bool]], tuple[str, str | None]] = lambda written, _: (written, None)
 
 
-_ITEM, _NAME_PART, _ID, _BEFORE, _ARGUMENTS, _TAIL, _EMPTY, _LOST = range(8)
+_ITEM, _NAME_PART, _ID, _BEFORE, _ARGUMENTS, _TAIL, _EMPTY, _LOST, _ASTRAY = range(9)
 
 
 class NamedCalls:
@@ -136,6 +139,8 @@ class NamedCalls:
                 self._state = _LOST if syntax.item_close else _TAIL
                 self._end(empty=True)
                 return i
+            elif self._state == _ASTRAY:
+                j = self._pass_over(s, i, last=last)
             elif self._state == _LOST:
                 j = self._find_back(s, i, last=last)
             else:
@@ -333,11 +338,29 @@ class NamedCalls:
         self._state = _TAIL
         return min(found, default=i)
 
+    def _pass_over(self, s: str, i: int, *, last: bool) -> int:
+        """In text that is nobody's: up to what may open a call or another turn."""
+        markers = self._syntax.reopen
+        found = [k for marker in markers if (k := s.find(marker, i)) >= 0]
+        if found or last:
+            self.done = True
+            return min(found, default=len(s))
+        keep = max(i, len(s) - max(map(len, markers)))
+        while keep < len(s) and not any(marker.startswith(s[keep:]) for marker in markers):
+            keep += 1
+        return keep if keep > i else -1
+
     def _tail(self, s: str, i: int, *, last: bool) -> int:
         """Behind the arguments: a fence's end, the call's closing marker."""
         syntax = self._syntax
         if not syntax.item and not syntax.item_close:
-            self.done = True
+            if i == len(s) and syntax.reopen and not last:
+                return -1
+            if syntax.reopen and i < len(s) and s[i] not in " \t\r\n[<`":
+                self._state = _ASTRAY
+                self._sink.accept()
+            else:
+                self.done = True
             return i
         limit = min(len(s), i + _MAX_GAP)
         k = i

@@ -15,21 +15,24 @@ _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")
 _ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(")
 _ANOTHER_PART = re.compile(rf"\[[ \t\r\n]{{0,64}}(?:{_NAME.pattern}[ \t\r\n]{{0,64}})?\Z")
 _MAX_HOLD = 512
+_MAX_ECHO = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonicSyntax:
     """brackets: the calls stand in `[…]` (else one a line). close: closing markers, which may be missing.
     bare: no marker stands before it: the name must be offered, and `)` or a keyword must follow the parenthesis (or
-    a literal, where the tool is known).
+    a literal, where the tool is known). echoed: the calls may come a second time directly behind the closing marker,
+    and the marker again: that is no answer.
     """
 
     brackets: bool = True
     close: tuple[str, ...] = ()
     bare: bool = False
+    echoed: bool = False
 
 
-_OPEN, _CALL, _ARGUMENTS, _BETWEEN, _BEHIND = range(5)
+_OPEN, _CALL, _ARGUMENTS, _BETWEEN, _BEHIND, _ECHO = range(6)
 
 
 class PythonicCalls:
@@ -57,6 +60,8 @@ class PythonicCalls:
             state = self._state
             if state == _ARGUMENTS:
                 return self._arguments(s, i, last=last)
+            if state == _ECHO:
+                return self._echo(s, i, last=last)
             k = _WS.match(s, i, i + _MAX_HOLD).end()  # type: ignore[union-attr]
             behind = state in (_BETWEEN, _BEHIND)
             if k == n and not (last and behind):
@@ -151,12 +156,26 @@ class PythonicCalls:
             self._sink.end(repaired=args.repaired)
         return i
 
+    def _echo(self, s: str, i: int, *, last: bool) -> int:
+        """Behind the closing marker: the same once more, up to another one."""
+        limit = i + _MAX_ECHO
+        if s.startswith("[", i):
+            ends = [k + len(marker) for marker in self._syntax.close if (k := s.find(marker, i, limit)) >= 0]
+            if not ends and not last and len(s) < limit and (_ANOTHER.match(s, i) or _ANOTHER_PART.match(s, i)):
+                return i
+            i = min(ends, default=i) if _ANOTHER.match(s, i) else i
+        elif i == len(s) and not last:
+            return i
+        self.done = True
+        return i
+
     def _between(self, s: str, i: int, k: int, *, last: bool) -> int:
         """Behind a call: another one, the end of the list, the closing marker; behind the list, another list."""
         close = self._syntax.close
         for marker in close:
             if s.startswith(marker, k):
-                self.done = True
+                self.done = not self._syntax.echoed
+                self._state = _ECHO
                 return k + len(marker)
         c = s[k : k + 1]
         if self._state == _BEHIND:

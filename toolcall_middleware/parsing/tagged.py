@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .json_words import quoted
+from .json_words import decode, quoted
 from .named import ArgumentsReader
 from .sink import Sink
 from .tag_syntax import TaggedSyntax
-from .typed import STRING, declared_types, is_json, json_of
+from .typed import STRING, declared_types, is_json, json_of, mended
 
 _WS = re.compile(r"[ \t\r\n]*")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
@@ -26,6 +26,8 @@ _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _MAX_TAG = 512  # characters of a tag, and of white space that is looked through
 _LOOK = 64
 _OR_NULL = frozenset({"string", "null"})
+# Parameters that no tool declares, and that hold all arguments as one object.
+_WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 
 
 _CALL, _EMPTY, _PARAMETERS, _TAG, _VALUE, _SECTION, _JSON = range(7)
@@ -62,6 +64,7 @@ class TaggedCalls:
         "_tag",
         "_types",
         "_whole",
+        "_wrapper",
         "done",
         "failed",
     )  # fmt: skip
@@ -82,6 +85,7 @@ class TaggedCalls:
         self._parameters: Mapping[str, Any] | None = self._sink.schema(name) if name else None
         self._args: ArgumentsReader | None = None
         self._whole = False  # the arguments stand as one JSON object
+        self._wrapper = ""  # the parameter at hand, where it may hold them all
         self._first = True
         self._repaired = False
         self._seen: set[str] = set()
@@ -228,10 +232,38 @@ class TaggedCalls:
         self._begun = False
         self._lined = False  # a newline has opened the value
         self._state = _TAG if syntax.value_open else _VALUE
+        self._seen.add(key)
+        if self._first and key in _WRAPPERS and self._declared and key not in self._declared:
+            self._wrapper = key
+            self._streaming = False
+            return
+        self._name_value(key)
+
+    @property
+    def _declared(self) -> Mapping[str, Any]:
+        """The tool's properties, where its schema says."""
+        properties = (self._parameters or {}).get("properties")
+        return properties if isinstance(properties, Mapping) else {}
+
+    def _name_value(self, key: str) -> None:
         lead = "{" if self._first else ", "
         self._first = False
-        self._seen.add(key)
         self._sink.args(f'{lead}"{quoted(key)}": ' + ('"' if self._streaming else ""))
+
+    def _unwrap(self, text: str) -> bool:
+        """Whether `text` is an object of declared parameters: then these are the arguments."""
+        found = mended(text.strip()) if text.lstrip().startswith("{") else ""
+        try:
+            keys = decode(found).keys() if found else ()
+        except (ValueError, RecursionError):
+            return False
+        if not keys or not keys <= self._declared.keys():
+            return False
+        self._first = False
+        self._repaired = True
+        self._seen.update(keys)
+        self._sink.args(found.rstrip()[:-1])
+        return True
 
     def _between_key_and_value(self, s: str, i: int, *, last: bool) -> int:
         j = _WS.match(s, i).end()  # type: ignore[union-attr]
@@ -312,7 +344,7 @@ class TaggedCalls:
             m = syntax.parameter.match(s, k)
             if m is not None:
                 key = m.group("key").strip()
-                declared = (self._parameters or {}).get("properties") or {}
+                declared = self._declared
                 if key not in self._seen and (key in declared or (own_line and not declared)):
                     self._repaired = True
                     return k
@@ -390,7 +422,7 @@ class TaggedCalls:
             self._sink.args(quoted(text))
         elif text:
             self._parts.append(text)
-            if self._types == _OR_NULL and not self._quoted:
+            if self._types == _OR_NULL and not self._quoted and not self._wrapper:
                 # A string as soon as it cannot be null.
                 value = "".join(self._parts)
                 if len(value) > _LOOK or not "null".startswith(value.strip()):
@@ -406,6 +438,11 @@ class TaggedCalls:
             return
         text = "".join(self._parts)
         self._parts = []
+        if self._wrapper:
+            key, self._wrapper = self._wrapper, ""
+            if self._unwrap(text):
+                return
+            self._name_value(key)
         self._sink.args(text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types))
 
     def _end_call(self) -> None:
