@@ -358,7 +358,6 @@ class NamedCalls:
                 return -1
             if syntax.reopen and i < len(s) and s[i] not in " \t\r\n[<`":
                 self._state = _ASTRAY
-                self._sink.accept()
             else:
                 self.done = True
             return i
