@@ -17,8 +17,9 @@ A host runs this for each request (hosts/asgi.py); a test can with plain bytes.
 from __future__ import annotations
 
 import enum
+import functools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -503,8 +504,13 @@ class Exchange:
             param="tool_choice",
         )
 
-    def _make_choice(self) -> ChoiceAnswer:
-        return make_choice(
+    @property
+    def _make_choice(self) -> Callable[[], ChoiceAnswer]:
+        """What makes the reader of a choice of this try. It does not know the exchange: a circle would keep an answer
+        in memory until the collector of garbage comes.
+        """
+        return functools.partial(
+            make_choice,
             self._request,
             self._settings,
             self._format,

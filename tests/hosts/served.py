@@ -1,6 +1,8 @@
 """An app behind the middleware that other servers than uvicorn run: `python -m tests.hosts.served SERVER PORT`.
 
-A request whose text is "endless" gets a stream that ends only when the client leaves or the middleware has enough.
+A request whose text is "endless" gets a stream that ends only when the client leaves or the middleware has enough, one
+whose text is "dies" an app that raises in the middle, or before its answer where that is whole. "html" and "teapot" get
+such an answer.
 `GET /running` tells how many answers are being written.
 """
 
@@ -22,7 +24,11 @@ from toolcall_middleware import ToolCallMiddleware
 running = 0
 
 
-async def _write(*, endless: bool) -> AsyncIterator[bytes]:
+class EngineDiedError(Exception):
+    """What the app raises where it is told to."""
+
+
+async def _write(*, endless: bool, dies: bool) -> AsyncIterator[bytes]:
     global running  # noqa: PLW0603 - one number of one process
     running += 1
     try:
@@ -30,6 +36,8 @@ async def _write(*, endless: bool) -> AsyncIterator[bytes]:
         for at in range(0, len(text), 3):
             yield _event({"content": text[at : at + 3]})
             await asyncio.sleep(0)
+            if dies and at > 6:
+                raise EngineDiedError
         while endless:
             yield _event({"content": "and so on "})
             await asyncio.sleep(0.01)
@@ -47,9 +55,16 @@ def _event(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
 
 async def _chat(request: Request) -> Response:
     body = await request.json()
+    said = body["messages"][-1]["content"]
+    if "html" in said:
+        return Response("<html>Bad gateway</html>", media_type="text/html")
+    if "teapot" in said:
+        return Response("no coffee", status_code=418)
     if body.get("stream"):
-        endless = "endless" in body["messages"][-1]["content"]
-        return StreamingResponse(_write(endless=endless), media_type="text/event-stream")
+        written = _write(endless="endless" in said, dies="dies" in said)
+        return StreamingResponse(written, media_type="text/event-stream")
+    if "dies" in said:
+        raise EngineDiedError
     message = {"role": "assistant", "content": "The weather: " + BLOCK}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     return JSONResponse({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})

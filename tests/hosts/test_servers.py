@@ -18,7 +18,7 @@ import quart
 
 from tests.fakes import TextBackend
 from tests.hosts.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware
-from tests.stream_rules import check_stream, check_whole
+from tests.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +87,33 @@ def test_a_client_that_leaves_ends_the_generation_in_every_server(server: str) -
             return
         time.sleep(0.05)
     pytest.fail("the app still writes for a client that has left")
+
+
+def test_an_app_that_raises_in_its_stream_ends_in_an_error_event_in_every_server(server: str) -> None:
+    body = ask(messages=[{"role": "user", "content": "dies"}])
+    with httpx.Client(base_url=server, timeout=20) as client:
+        made = client.post("/v1/chat/completions", content=body)
+        answer = check_stream(made.content, error=True)
+        assert (answer.only.content, answer.only.finish_reason) == ("The weather:", None)
+        assert answer.error is not None
+        assert answer.error["code"] == "upstream_error"
+        assert httpx.get(f"{server}/running").json() == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("what", "status"), [("html", 502), ("teapot", 418)])
+def test_refusals_and_nonsense_are_told_in_every_server(server: str, what: str, status: int, *, stream: bool) -> None:
+    body = ask(messages=[{"role": "user", "content": what}], stream=stream)
+    made = httpx.post(f"{server}/v1/chat/completions", content=body, timeout=20)
+    assert made.status_code == status
+    check_error(made.content)
+
+
+def test_an_app_that_raises_before_its_answer_is_the_servers_500(server: str) -> None:
+    body = ask(messages=[{"role": "user", "content": "dies"}], stream=False)
+    made = httpx.post(f"{server}/v1/chat/completions", content=body, timeout=20)
+    assert made.status_code == 500
+    assert httpx.get(f"{server}/running").json() == 0
 
 
 def _whole() -> dict[str, Any]:

@@ -1,11 +1,13 @@
-"""What the system says of the way to an upstream: why a connection failed, and which HTTP proxy stands before it."""
+"""The way to an upstream: why a connection failed, which HTTP proxy stands before it, and how an answer is closed."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import urllib.request
 
+import anyio
 import httpx
 
 
@@ -43,3 +45,20 @@ def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
     if not address:
         return None
     return httpx.Proxy(address if "://" in address else f"http://{address}")
+
+
+async def close(response: httpx.Response) -> None:
+    """Closes the connection, or gives it back, also where this task is cancelled meanwhile: half of it would leave the
+    pool a connection short. The shield is for anyio's scopes, the task of its own for `Task.cancel`.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        closing = asyncio.ensure_future(response.aclose())
+        while not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    closing.result()

@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ..errors import SettingsError, ToolCallError
 from .gate import send_error
 from .headers import Headers, raw_path, request_headers, response_headers
-from .network import proxy_of_environment, reason
+from .network import close, proxy_of_environment, reason
 from .record import record_of
 from .request_body import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
@@ -234,8 +234,7 @@ class Forwarder:
             await send({"type": "http.response.body", "body": ending, "more_body": False})
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
-            with anyio.CancelScope(shield=True):
-                await response.aclose()
+            await close(response)
 
     async def _answered(self, scope: Scope, body: RequestBody) -> httpx.Response:
         """The upstream's answer, asked for as often as that is wise."""
@@ -263,7 +262,7 @@ class Forwarder:
                 if asked is None or asked > LONGEST_WAIT:
                     return response
                 wait = asked
-                await response.aclose()
+                await close(response)
             await anyio.sleep(wait + pause(tries, self._random))
             left -= 1
             tries += 1
