@@ -90,7 +90,7 @@ async def run(app: App, body: bytes, kind: type[Client], times: int) -> None:
 async def cancel(app: App, body: bytes, times: int) -> None:
     for number in range(times):
         made = Client(body)
-        task = asyncio.ensure_future(app(made.scope, made.receive, made.send))  # type: ignore[arg-type]
+        task = asyncio.ensure_future(app(made.scope, made.receive, made.send))
         for _ in range(number % 40):
             await asyncio.sleep(0)
         task.cancel()

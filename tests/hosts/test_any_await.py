@@ -102,7 +102,7 @@ def of_another_api(transport: Yielding) -> App:
     return ToolCallMiddleware(app, settings=settings)
 
 
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 1}}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},

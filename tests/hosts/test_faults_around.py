@@ -13,10 +13,10 @@ from starlette.responses import StreamingResponse
 
 from ..fakes import TextBackend
 from ..stream_rules import Answered, check_error, check_stream
-from .asgi_client import JSON_TYPE, App, Backend, Client, ask, middleware
+from .asgi_client import BLOCK, JSON_TYPE, App, Backend, Client, ask, middleware
 from .test_any_byte import EngineDiedError
 from .test_asgi import ACCEPTING, WRAPPERS
-from .test_faults import BEGUN, BLOCK, HTML, Broken
+from .test_faults import BEGUN, HTML, Broken
 
 NAMES = [*WRAPPERS, "fastapi"]
 
