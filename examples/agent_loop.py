@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from openai import OpenAI
+from openai import OpenAI, OpenAIError
 
 
 def get_weather(city: str) -> str:
@@ -89,8 +89,12 @@ def main() -> int:
     parser.add_argument("--model", default="toy")
     parser.add_argument("--stream", action="store_true")
     options = parser.parse_args()
-    with OpenAI(base_url=options.base_url, api_key="not needed") as client:
-        answer = loop(client, options.model, options.question, stream=options.stream)
+    try:
+        with OpenAI(base_url=options.base_url, api_key="not needed") as client:
+            answer = loop(client, options.model, options.question, stream=options.stream)
+    except OpenAIError as error:
+        print(f"{options.base_url}: {error}", file=sys.stderr)
+        return 1
     if answer is None:
         print("No answer: the model went on calling tools.", file=sys.stderr)
         return 1

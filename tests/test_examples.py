@@ -141,6 +141,15 @@ def test_the_agent_loop_gives_up_after_its_turns() -> None:
         assert load("agent_loop").loop(sdk, "scripted", "?", turns=3) is None
 
 
+def test_the_agent_loop_says_in_a_line_that_nobody_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    monkeypatch.setattr(sys, "argv", ["agent_loop.py", "--base-url", url, "?"])
+    assert load("agent_loop").main() == 1
+    assert capsys.readouterr().err == f"{url}: Connection error.\n"
+
+
 def test_every_example_is_in_the_readme_and_every_file_there_exists() -> None:
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(re.findall(r"\b\w+\.py\b", text))

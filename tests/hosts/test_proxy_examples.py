@@ -6,6 +6,10 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -66,6 +70,36 @@ def test_what_is_run_is_a_command_that_exists(command: list[str]) -> None:
     args, rest = cli._parser().parse_known_args(command[1:])
     assert rest == []
     assert (args.upstreams, args.port, args.timeout_graceful) == ("/etc/toolcall/upstreams.toml", 8080, 60)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_finds_no_fault_in_the_unit(tmp_path: Path) -> None:
+    program = tmp_path / "toolcall-middleware"
+    program.touch(mode=0o755)  # it has to be there
+    text = (FOLDER / "toolcall-proxy.service").read_text("utf-8")
+    unit = tmp_path / "toolcall-proxy.service"
+    unit.write_text(text.replace("/opt/toolcall/bin/toolcall-middleware", str(program)), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    # It reads other units of the machine, too, and has its opinion of them.
+    assert [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line] == []
+
+
+def test_what_the_container_copies_is_all_that_its_installation_needs(tmp_path: Path) -> None:
+    root = FOLDER.parent.parent
+    for line in re.findall(r"^COPY (.+) \S+$", (FOLDER / "Dockerfile").read_text("utf-8"), re.MULTILINE):
+        for name in line.split():
+            if (root / name).is_dir():
+                shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(root / name, tmp_path)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        modules = {name for name in archive.namelist() if name.endswith(".py")}
+    package = root / "toolcall_middleware"
+    assert modules == {str(path.relative_to(root)) for path in package.rglob("*.py")}
 
 
 def test_the_variables_are_settings_or_keys_that_the_upstreams_want() -> None:
