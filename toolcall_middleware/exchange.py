@@ -533,7 +533,7 @@ def _no_completion(data: bytes) -> ToolCallError:
     if stripped.startswith(_STREAM_STARTS):
         return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
     fields = openai.read_object(data)
-    if fields is not None and not openai.is_null(fields.get("error")):
+    if fields is not None and openai.is_error(fields):
         return openai.read_error(data)
     text = stripped[:_MAX_SHOWN].decode("utf-8", "replace")
     return ToolCallError("upstream_error", f"The backend's answer is no chat completion: {text or '(empty)'}")

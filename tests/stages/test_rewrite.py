@@ -371,6 +371,7 @@ def test_a_stream_without_an_answer_is_not_complete(body: bytes) -> None:
     [
         event({"error": {"message": "boom", "code": 500}}),
         event({"error": "boom"}),
+        event({"object": "error", "message": "boom", "type": "BadRequestError", "code": 400}),
         b'event: error\ndata: {"message": "boom"}\n\n',
         b"event: error\ndata: boom\n\n",
         event({**HEAD, "choices": [], "error": {"message": "boom"}}),

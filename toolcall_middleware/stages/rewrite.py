@@ -281,7 +281,7 @@ class StreamRewriter:
             self._end_events()
             return
         top = openai.read_object(data)
-        if event.name == "error" or (top is not None and not openai.is_null(top.get("error"))):
+        if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))
         elif top is None:
             self._let_odd(out)

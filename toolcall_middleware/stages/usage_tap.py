@@ -106,7 +106,7 @@ class UsageTap:
         fields = openai.read_object(event.data)
         if fields is None:
             return event.raw
-        if event.name == "error" or not openai.is_null(fields.get("error")):
+        if event.name == "error" or openai.is_error(fields):
             self._looking = False
             return event.raw
         return self._chunk(event, event.data, fields)

@@ -192,6 +192,11 @@ class Shape:
 # -- errors --------------------------------------------------------------------------------------------------------
 
 
+def is_error(fields: Fields) -> bool:
+    """Whether a JSON object is an error: `{"error": …}`, or the `{"object": "error", "message"}` of older vLLMs."""
+    return not is_null(fields.get("error")) or ("choices" not in fields and read_value(fields.get("object")) == "error")
+
+
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     """A backend's error, in whatever form it came, as one of ours. Its text is kept, and its code.
 
