@@ -21,7 +21,7 @@ _PLAIN = material.request(None)
 _ASKING_USAGE = material.request(None, stream_options={"include_usage": True})
 
 
-class _Case:
+class Case:
     """A stream in one state: `opening` brings the parser there, `text` is what is timed, 4 characters a chunk."""
 
     def __init__(self, opening: list[str], text: str, *, logprobs: bool = False) -> None:
@@ -49,10 +49,10 @@ class _Case:
         return measure.timed(all_of_them)
 
 
-def _arguments(style: str, arguments: str) -> _Case:
+def _arguments(style: str, arguments: str) -> Case:
     opening, written = material.call_text(style, arguments)
     # The first characters bring the reader into the arguments; the call stays open.
-    return _Case([*material.cut(opening, 3), written[:16]], written[16:])
+    return Case([*material.cut(opening, 3), written[:16]], written[16:])
 
 
 _HELLO = ["Hello", " there", ". "]
@@ -63,7 +63,7 @@ def run(*, smoke: bool) -> Table:
     repeats, size = (2, 400) if smoke else (150, 2500)
     table = Table("Time a chunk", ("added ns a chunk", "x one typed decode"))
     text = (material.PROSE * (1 + size // len(material.PROSE)))[:size]
-    prose = _Case(_HELLO, text)
+    prose = Case(_HELLO, text)
     for name, app, body in (
         ("no-op ASGI wrapper", measure.NoOp(prose.stream), _PLAIN),
         ("no tools: passes", ToolCallMiddleware(prose.stream, mode="prompt"), _PLAIN),
@@ -74,9 +74,9 @@ def run(*, smoke: bool) -> Table:
     for name in FORMATS:
         _case(table, f"prose, {name}", prose, name, repeats, "<= 3")
     _case(table, "prose, auto, usage asked", prose, "auto", repeats, "", asking=_OFFERING_ASKING)
-    _case(table, "prose with logprobs, auto", _Case(_HELLO, text, logprobs=True), "auto", repeats, "")
-    _case(table, "reasoning in `<think>`, auto", _Case(_THINKING, text), "auto", repeats, "")
-    _case(table, "fenced code, auto", _Case([*_HELLO, "\n\n", "```python\n"], material.CODE), "auto", repeats, "")
+    _case(table, "prose with logprobs, auto", Case(_HELLO, text, logprobs=True), "auto", repeats, "")
+    _case(table, "reasoning in `<think>`, auto", Case(_THINKING, text), "auto", repeats, "")
+    _case(table, "fenced code, auto", Case([*_HELLO, "\n\n", "```python\n"], material.CODE), "auto", repeats, "")
     file, fields = material.file_arguments(size), material.field_arguments(size)
     for name in FORMATS:
         _case(table, f"arguments, a long string, {name}", _arguments(name, file), name, repeats, "<= 5", given=file)
@@ -91,7 +91,7 @@ def run(*, smoke: bool) -> Table:
 def _case(
     table: Table,
     what: str,
-    case: _Case,
+    case: Case,
     format_name: str,
     repeats: int,
     goal: str,
@@ -112,7 +112,7 @@ def _add(table: Table, what: str, rounds: list[list[float]], count: int, goal: s
     table.add(what, f"{ratio * least / count * 1e9:.0f}", f"{ratio:.2f}", goal)
 
 
-def _check(bodies: list[bytes], case: _Case, given: str) -> None:
+def _check(bodies: list[bytes], case: Case, given: str) -> None:
     """What is timed is also right: the text, or the arguments, arrived."""
     content, arguments = read(bodies)
     if given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,15 @@ def test_what_was_not_written_here_is_not_read(text: str) -> None:
 
 def test_a_backend_that_gives_every_call_one_id_gets_different_ones() -> None:
     assert len({write_id("call_0") for _ in range(200)}) == 200
+
+
+def test_new_ids_have_24_characters_of_which_none_is_rarer() -> None:
+    made = [new_call_id() for _ in range(4000)]
+    assert all(re.fullmatch("call_[a-zA-Z0-9]{24}", one) for one in made)
+    counts = Counter("".join(one[5:] for one in made))
+    assert len(counts) == 62
+    # 1548 of each are expected, give or take 39: eight times that is no chance.
+    assert all(abs(count - 1548) < 320 for count in counts.values())
 
 
 def test_new_ids_are_never_taken_for_written_ones() -> None:

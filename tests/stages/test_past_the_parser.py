@@ -11,7 +11,7 @@ import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.model import Tool, ToolSet
+from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.stages.answer import AnswerPolicy, ChoiceAnswer
 from toolcall_middleware.stages.rewrite import StreamRewriter
 from toolcall_middleware.stages.usage import UsageMeter
@@ -62,12 +62,14 @@ def messages(pieces: list[str], **how: Any) -> list[bytes]:
 
 
 def send(made: StreamRewriter, sent: list[bytes]) -> tuple[bytes, int]:
-    """What leaves, and how many messages went past the parser."""
+    """What leaves, and how many messages went past the parser or right to what reads the arguments."""
     out, past = [], 0
     for data in sent:
         before = 0 if made._past is None else len(made._past.passed)
+        flow = made._flow
         out.append(made.feed(data))
-        past += made._past is not None and len(made._past.passed) > before
+        went_by = made._past is not None and len(made._past.passed) > before
+        past += went_by or (flow is not None and made._flow is flow)
     out += [made.finish(), made.end()]
     return b"".join(out), past
 
@@ -100,11 +102,25 @@ def test_the_answer_is_the_same_as_of_one_piece(text: str, format_name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "least"), [(WORDS * 4, 0.3), (CALL, 0.2), (IN_STRING, 0.05), (f"a b\n```\n{WORDS}{WORDS}", 0.5)]
+    ("text", "least"), [(WORDS * 4, 0.3), (CALL, 0.6), (IN_STRING, 0.5), (f"a b\n```\n{WORDS}{WORDS}", 0.5)]
 )
 def test_most_of_it_does_go_past(text: str, least: float) -> None:
     sent = messages(cuts(text, "some"))
     assert send(rewriter("auto"), sent)[1] > least * len(sent)
+
+
+@pytest.mark.parametrize("format_name", registry.names())
+def test_a_call_is_the_same_as_of_one_piece_in_each_format(format_name: str) -> None:
+    arguments = {"s": CODE, "b": 'a "b", <c> & d\n', "n": [1, -2.5e3, True, None, {"x": "é😀"}], "t": "\n"}
+    call = ToolCall("f", json.dumps(arguments, ensure_ascii=False))
+    text = registry.get(format_name).render_calls([call, call])
+    whole, _ = send(rewriter(format_name), messages([text]))
+    assert len(said(whole)[1]) == 2
+    for number in range(12):
+        pieces = cuts(text, f"{number}") if number else list(text)
+        out, past = send(rewriter(format_name), messages(pieces))
+        assert said(out) == said(whole), pieces
+        assert past > 0.1 * len(pieces)
 
 
 def test_what_goes_past_as_content_is_the_message_itself() -> None:

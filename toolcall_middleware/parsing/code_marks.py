@@ -87,8 +87,9 @@ class CodeScanner(ScanState):
                 self._carry = s[pos:]
                 return -n - 1
             m = self._c.marker_at(s, k)
+            found = None if m is None else self._c.group(m)
             for group, opener in candidates:
-                if m is not None and m.lastgroup == group:
+                if m is not None and found == group:
                     self._leave(s, begin, pos)
                     self._body_fence = fence
                     return -self._open(opener, m.group(), s[pos:k], k, m.end()) - 1
@@ -162,8 +163,8 @@ class CodeScanner(ScanState):
             self._carry = s[i:]
             return n
         m = self._c.marker_at(s, i)
-        if m is not None and (m.lastgroup or "") in self._c.openers:
-            opener = self._c.openers[m.lastgroup or ""]
+        opener = None if m is None else self._c.openers.get(self._c.group(m))
+        if m is not None and opener is not None:
             fence, self._fence_tail = self._fence_tail, None
             at = self._open(opener, m.group(), "", i, m.end())
             self._body_fence = fence

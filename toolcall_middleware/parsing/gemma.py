@@ -107,4 +107,6 @@ class GemmaCalls:
         self._sink.args("".join(out))
         if args.done:
             self._sink.end(repaired=args.repaired)
+        elif i == len(s):
+            self._sink.flows(args)
         return i

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 from .lane import Lane, Way, plain_text
 from .sink import Body, Sink
+from .trie import Trie, chars_of
+
+_LOOK_AHEAD = 3  # characters behind a marker's first one
+_ASCII = "".join(map(chr, range(0x80)))
 
 
 class Where(enum.Enum):
@@ -69,23 +73,27 @@ class Compiled:
     """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
 
     prose: text in which `first` finds none.
-
-    whole: by a marker's first character, since of a hundred alternatives each would be tried.
+    whole: by a marker's first character. What is a literal has no group in them: `groups` has it.
     """
 
     first: re.Pattern[str]
     prose: Lane
     first_at_start: re.Pattern[str]
     whole: dict[str, re.Pattern[str]]
+    groups: dict[str, str]
     partial: re.Pattern[str]
     openers: dict[str, Opener]
     reasoning: dict[str, str]
     ends: re.Pattern[str]
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
-        """The marker that stands at `s[at]`; its group tells which one."""
+        """The marker that stands at `s[at]`; `group` tells which one."""
         whole = self.whole.get(s[at : at + 1])
         return None if whole is None else whole.match(s, at)
+
+    def group(self, marker: re.Match[str]) -> str:
+        """What a marker is: the first letter says the kind, the rest its number among those."""
+        return marker.lastgroup or self.groups[marker.group()]
 
 
 def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
@@ -101,84 +109,95 @@ def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
     return atoms[0] + pattern
 
 
-def _prefixes(marker: str) -> str:
-    """A pattern for every beginning of `marker` that is not the whole."""
-    return beginnings(marker[:-1])
-
-
 @functools.lru_cache(maxsize=64)
 def compile_grammar(grammar: Grammar) -> Compiled:
     """The expressions for `grammar`; kept, since formats are few and requests many."""
-    whole: list[tuple[set[str], str]] = []  # the characters with which it may begin, and the pattern
+    patterned: list[tuple[set[str], str]] = []  # the characters with which it may begin, and the pattern
     partial: list[str] = []
     openers: dict[str, Opener] = {}
-    firsts: set[str] = {"`", "~"}
     start_firsts: set[str] = set()
-    patterned: set[str] = set()  # of `firsts`, those that a pattern begins with
+    anywhere: dict[str, list[Opener]] = {}  # those with a pattern, by the characters they may begin with
     literal: list[tuple[str, str]] = []
     for number, opener in enumerate(grammar.openers):
         group = f"o{number}"
         openers[group] = opener
-        chars = start_firsts if opener.where is Where.START else firsts
         if opener.marker:
             literal.append((opener.marker, group))
-            chars.add(opener.marker[0])
+            continue
+        begins = set(opener.first or opener.pattern.lstrip("\\")[0])
+        patterned.append((begins, f"(?P<{group}>{opener.pattern})"))
+        partial.append(opener.partial)
+        if _opens_only(opener):
+            start_firsts |= begins
         else:
-            begins = set(opener.first or opener.pattern.lstrip("\\")[0])
-            whole.append((begins, f"(?P<{group}>{opener.pattern})"))
-            partial.append(opener.partial)
-            chars |= begins
-            if opener.where is not Where.START:
-                patterned |= begins
+            for char in begins:
+                anywhere.setdefault(char, []).append(opener)
     for number, (opening, close) in enumerate(grammar.reasoning):
         literal += [(opening, f"r{number}"), (close, f"c{number}")]
-        firsts |= {opening[0], close[0]}
     for kind, markers in (("s", grammar.stops), ("n", grammar.noise), ("e", grammar.ends)):
-        for number, marker in enumerate(markers):
-            literal.append((marker, f"{kind}{number}"))
-            firsts.add(marker[0])
-    # The longer literal first, so that `<tool_calls>` is not read as `<tool_call` and the rest.
-    literal.sort(key=lambda pair: -len(pair[0]))
-    whole += [({marker[0]}, f"(?P<{group}>{re.escape(marker)})") for marker, group in literal]
-    partial += [_prefixes(marker) for marker, _ in literal if len(marker) > 1]
-    seconds = _seconds(firsts - patterned, [marker for marker, _ in literal])
-    first = re.compile(_any_of(firsts) + _not_a_word(seconds))
+        literal += [(marker, f"{kind}{number}") for number, marker in enumerate(markers)]
+    groups: dict[str, str] = {}
+    for marker, group in literal:
+        groups.setdefault(marker, group)
+    trie = Trie.of(groups)
+    # Where two openers have one marker, the first of them counts: so the other's places need no look.
+    far = Trie.of(marker for marker, group in groups.items() if not _opens_only(openers.get(group)))
+    firsts = {"`", "~", *far.ways, *anywhere}
+    seconds = _seconds(far, anywhere)
+    first = re.compile("|".join(_first(char, far, anywhere) for char in sorted(firsts)))
     return Compiled(
         first=first,
         prose=plain_text(Way.TEXT, "".join(firsts - seconds.keys()), seconds, first.search),
-        first_at_start=re.compile(_any_of(firsts | start_firsts)),
-        whole=_by_first(whole),
-        partial=re.compile("(?:" + ("|".join(f"(?:{pattern})" for pattern in partial if pattern) or "(?!)") + r")\Z"),
+        first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
+        whole=_by_first(patterned, trie),
+        groups=groups,
+        partial=re.compile(f"(?:{'|'.join([*filter(None, partial), *trie.beginnings()]) or '(?!)'})\\Z"),
         openers=openers,
         reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
         ends=re.compile("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
     )
 
 
-def _by_first(whole: list[tuple[set[str], str]]) -> dict[str, re.Pattern[str]]:
+def _opens_only(opener: Opener | None) -> bool:
+    return opener is not None and opener.where is Where.START
+
+
+def _by_first(patterned: list[tuple[set[str], str]], trie: Trie) -> dict[str, re.Pattern[str]]:
+    """What can stand where a character does: patterns before literals, the longest of those."""
     ways: dict[str, list[str]] = {}
-    for chars, pattern in whole:
+    for chars, pattern in patterned:
         for char in chars:
             ways.setdefault(char, []).append(pattern)
+    for char, way in trie.ways.items():
+        ways.setdefault(char, []).append(re.escape(char) + way.longest())
     return {char: re.compile("|".join(patterns)) for char, patterns in ways.items()}
 
 
-def _seconds(firsts: set[str], markers: list[str]) -> dict[str, str]:
-    """For each letter of `firsts`, of which prose is full, what comes next in the markers."""
-    return {
-        letter: "".join({marker[1] for marker in markers if marker[0] == letter and len(marker) > 1})
-        for letter in sorted(filter(str.isalpha, firsts))
-    }
+def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]]) -> str:
+    """`char`, where a marker may begin with it: `<` by the million is not looked at one by one.
+
+    Each begins with a literal, or Python's engine would not look for the first characters at once.
+    """
+    way = trie.ways.get(char)
+    ahead = [] if way is None else [way.ahead(_LOOK_AHEAD)]
+    ahead += [_next_of(opener, char) for opener in patterned.get(char, ())]
+    if not ahead or "" in ahead:
+        return re.escape(char)
+    return f"{re.escape(char)}(?={'|'.join(ahead)})"
 
 
-def _not_a_word(seconds: dict[str, str]) -> str:
-    """Behind a letter: the next character is a marker's too, or is not there yet."""
-    if not seconds:
+def _next_of(opener: Opener, char: str) -> str:
+    """A pattern for what may stand behind the first character of an opener that is no literal.
+
+    `partial` tells, for all beginnings match it. Beyond ASCII nothing is ruled out.
+    """
+    if re.match(opener.pattern, char):
         return ""
-    ways = [f"(?<![{''.join(seconds)}])"]
-    ways += [rf"(?<={letter})(?={_any_of(set(chars))}|\Z)" for letter, chars in seconds.items()]
-    return f"(?:{'|'.join(ways)})"
+    may_be = re.compile(f"(?:{opener.partial})\\Z|{opener.pattern}").match
+    return f"(?:[{''.join(re.escape(other) for other in _ASCII if may_be(char + other))}\x80-\U0010ffff]|\\Z)"
 
 
-def _any_of(chars: set[str]) -> str:
-    return "[" + "".join(re.escape(char) for char in sorted(chars)) + "]"
+def _seconds(trie: Trie, patterned: dict[str, list[Opener]]) -> dict[str, str]:
+    """For each letter that markers begin with, of which prose is full, what comes next in them."""
+    ways = sorted((char, way) for char, way in trie.ways.items() if char.isalpha() and not way.ends)
+    return {letter: "".join(way.ways) for letter, way in ways if letter not in patterned}

@@ -56,7 +56,8 @@ class HarmonyMessage:
     def step(self, s: str, i: int, /, *, last: bool) -> int:
         """See `Body.step`."""
         n = len(s)
-        while i < n and not self.done and not self.failed and not self._sink.changed:
+        # Arguments may have ended where the text does, and not here: see `Sink.flows`.
+        while (i < n or self._state == _CALL) and not self.done and not self.failed and not self._sink.changed:
             state = self._state
             if state == _HEAD:
                 j = self._header(s, i, last=last)
@@ -196,6 +197,8 @@ class HarmonyMessage:
             self._sink.args(args.close())
         if args.done:
             self._end_call("", repaired=args.repaired)
+        elif i == len(s) and args.streams is not None:
+            self._sink.flows(args.streams)
         return i
 
     def _end_call(self, args: str, *, repaired: bool) -> None:

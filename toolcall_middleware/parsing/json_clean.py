@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from .lane import IN_STRING, Lane
+
 # What is expected next, or stands open. `JsonReader` has them all; the table knows those up to `WORD`.
 VALUE = 0  # a value
 FIRST_ITEM = 1  # after `[`: a value or `]`
@@ -30,17 +32,20 @@ Row = dict[str, Any]
 """The next row by the next character, for one state; None for what is not clean there, and for brackets. What more
 there is to know of the state stands under the names below, which are no characters."""
 
-_STATE, _CLOSES, _OPENS, _IS_KEY = "state", "closes", "opens", "is key"
+_CLOSES, _OPENS, _END = "closes", "opens", "end"
 _PRINTABLE: Final = "".join(map(chr, range(0x20, 0x7F)))
 _SPACE: Final = " \t\r\n"
 _DIGITS: Final = "0123456789"
 _WORD_CHARS: Final = "+-.eE" + _DIGITS + "abcdefghijklmnopqrstuvwxyz"
+_HELD: Final = {COMMA: ",", QUOTE: '"', ESCAPE: "", WORD: _WORD_CHARS}
 SMALL = 24  # characters: in longer ones a search beats the table
 
 
 def _row(state: int, *, closes: str = "", opens: bool = False, is_key: bool = False) -> Row:
     """closes: the bracket that may end the container here. opens: whether a container may begin."""
-    about = {_STATE: state, _CLOSES: closes, _OPENS: opens, _IS_KEY: is_key}
+    # How a piece ends here: the state, whether in a key, and what is held then: from the last of these characters.
+    end = state, is_key, _HELD.get(state)
+    about = {_CLOSES: closes, _OPENS: opens, _END: end}
     return dict.fromkeys(_PRINTABLE + _SPACE) | about
 
 
@@ -60,7 +65,7 @@ def _build(close: str) -> dict[int, Row]:
         string.update(dict.fromkeys(_PRINTABLE, string))
         string.update({"\\": escape, '"': end})
         escape.update(dict.fromkeys('"\\/bfnrt', string))
-    opened.update({**in_value, _STATE: OPENED, '"': None})
+    opened.update({**in_value, _END: opened[_END], '"': None})
     for row in (key, first_key, comma) if in_object else (key, first_key):
         row['"'] = in_key
     for row in (value, first_item) if in_object else (value, first_item, comma):
@@ -69,7 +74,7 @@ def _build(close: str) -> dict[int, Row]:
     colon[":"] = value
     after[","] = quote[","] = comma
     rows = (value, first_item, first_key, key, colon, after, comma, in_value, opened, quote)
-    return {row[_STATE]: row for row in rows}
+    return {row[_END][0]: row for row in rows}
 
 
 def _add_words(begin: Row, close: str, after: Row, comma: Row) -> None:
@@ -108,10 +113,11 @@ _ROWS: Final = {"{": _build("}"), "[": _build("]")}
 class CleanReader:
     """The state of a `JsonReader`, and the quick way through it."""
 
-    __slots__ = ("_held", "_is_key", "_objects", "_quote", "_row", "_stack", "_state", "settled")
+    __slots__ = ("_held", "_is_key", "_objects", "_quote", "_row", "_stack", "_state", "lane", "settled")
 
     def __init__(self) -> None:
         self.settled = False
+        self.lane: Lane | None = None
         self._stack: list[str] = []
         self._objects = 0  # how many in the stack are objects
         self._state = VALUE
@@ -120,11 +126,19 @@ class CleanReader:
         self._is_key = False
         self._row: Row | None = None  # where the last piece ended, if it was read here
 
-    def _read_clean(self, s: str, out: list[str]) -> bool:  # noqa: C901, PLR0912 - the loop, and its end by state
-        """Read all of `s`; append what leaves to `out`. False: this piece is not for the table, nothing was read."""
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
+
+    def run(self, s: str) -> str | None:  # noqa: C901, PLR0912 - the loop, and its end by state
+        """Read all of `s`; returns what leaves. None: this piece is not for the table, nothing was read."""
+        if not self.settled:
+            return None
+        if self._state == STRING and self._quote == '"' and '"' not in s and "\\" not in s and s.isprintable():
+            self.lane = IN_STRING
+            return s
         row = self._row
-        if row is None and (row := self._find_row()) is None:
-            return False
+        if len(s) > SMALL or (row is None and (row := self._find_row()) is None):
+            return None
         stack, objects = self._stack, self._objects
         try:
             for char in s:
@@ -137,47 +151,43 @@ class CleanReader:
                 if char == row[_CLOSES]:
                     objects -= stack.pop() == "{"
                     if not stack:
-                        return False  # the end
+                        return None  # the end
                     row = _ROWS[stack[-1]][AFTER]
                 elif row[_OPENS] and (char == "{" or char == "["):
                     stack.append(char)
                     objects += char == "{"
                     row = _ROWS[char][FIRST_KEY if char == "{" else FIRST_ITEM]
                 else:
-                    return False
+                    return None
         except KeyError:
-            return False  # no printable ASCII
-        self._stack, self._objects = stack, objects
+            return None  # no printable ASCII
+        if stack is not self._stack:
+            self._stack, self._objects = stack, objects
         self._row = row
-        self._is_key = row[_IS_KEY]
+        self.lane = None
         held, was = self._held, self._state
-        self._state = state = row[_STATE]
+        self._state, self._is_key, holds = row[_END]
         # What is held now stands at the end of `s`, or `s` goes on with what was held.
-        if state < COMMA or state == STRING or state == OPENED:
-            if held:
-                out.extend(held)
-                self._held = []
-            out.append(s)
-            return True
-        if state == COMMA:
-            cut = s.rfind(",")
-        elif state == QUOTE:
-            cut = s.rfind('"')
-        elif state == ESCAPE:
-            cut = len(s) - 1
-        else:
+        if holds is None:
+            if not held:
+                return s
+            held.append(s)
+            self._held = []
+            return "".join(held)
+        if holds is _WORD_CHARS:
             cut = len(s.rstrip(_WORD_CHARS))
             if not cut and was == WORD:
                 cut = -1
+        else:
+            cut = s.rfind(holds) if holds else len(s) - 1
         if cut < 0:
             held.append(s)
-            return True
-        if held:
-            out.extend(held)
+            return ""
         self._held = [s[cut:]]
-        if cut:
-            out.append(s[:cut])
-        return True
+        if not held:
+            return s[:cut]
+        held.append(s[:cut])
+        return "".join(held)
 
     def _find_row(self) -> Row | None:
         """The row for what `JsonReader` has read; None where the table has none."""

@@ -31,7 +31,6 @@ from .json_clean import (
     OPENED,
     QUOTE,
     SLASH,
-    SMALL,
     STRING,
     VALUE,
     WORD,
@@ -39,7 +38,6 @@ from .json_clean import (
 )  # fmt: skip
 from .json_loose import LooseReader
 from .json_words import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, NUMBER_THERE, mend_number, quoted
-from .lane import IN_STRING, Lane
 
 _SPACE = " \t\r\n"
 _SIMPLE = '"\\/bfnrt'  # escapes of one character
@@ -63,13 +61,12 @@ class JsonReader(LooseReader):
     lane: what goes through as it is, where a whole piece just was in a string.
     """
 
-    __slots__ = ("done", "doubtful", "lane")
+    __slots__ = ("done", "doubtful")
 
     def __init__(self) -> None:
         super().__init__()
         self.done = False
         self.doubtful = False
-        self.lane: Lane | None = None
 
     @property
     def in_string(self) -> bool:
@@ -101,15 +98,11 @@ class JsonReader(LooseReader):
         cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there.
         """
         state = self._state
-        if not i and self.settled:
-            # Only a piece that is read from its start: a long text is offered again and again.
-            if state == STRING and '"' not in s and "\\" not in s and self._quote == '"' and s.isprintable():
-                out.append(s)
-                self.lane = IN_STRING
-                return len(s)
-            self.lane = None
-            if len(s) <= SMALL and self._read_clean(s, out):
-                return len(s)
+        # Only a piece that is read from its start: a long text is offered again and again.
+        if not i and (said := self.run(s)) is not None:
+            if said:
+                out.append(said)
+            return len(s)
         self._row = self.lane = None
         before = 0
         if state == ESCAPE:  # read the escape again, with more behind it

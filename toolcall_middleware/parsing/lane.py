@@ -84,6 +84,14 @@ def _in_string(escape: str, *, twice: bool) -> Lane:
     return Lane(Way.ARGUMENTS, "".join(sorted(safe)).encode("ascii"), _matching(ways), never, twice)
 
 
+@functools.cache
+def passing(firsts: str) -> Lane:
+    """A string of arguments that is text itself, up to a character that may end it or that means another one."""
+    safe = set(_ASCII) - set(firsts) - set(_UNSAFE)
+    ways = [f"[{_class(safe)}]++"]
+    return Lane(Way.ARGUMENTS, "".join(sorted(safe)).encode("ascii"), _matching(ways), re.compile("").search)
+
+
 # Inside a string of arguments: its own escapes are escaped again in the chunk.
 IN_STRING = _in_string(r"\\\\(?:[bfnrt/]|\\[\"\\]|u[0-9A-Fa-f]{4})", twice=False)
 # ... of arguments that are themselves in a string.

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .json_words import quoted
+from .lane import Lane, passing
 from .notation import KEY, KEY_PART, QUOTED_KEY, WS, Lookahead, Notation, unescape
-from .typed import ALL, declared_types, json_of, literal
+from .typed import ALL, JSON_NUMBER, declared_types, json_of, literal
 
 _WORD = re.compile(r"[^,()\[\]{}\"'<]*")
 _LOST = 256
@@ -23,6 +24,8 @@ _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search,
 _OPEN = {"{": "{", "[": "[", "(": "["}
 _SHUT = {"{": "}", "[": "]", "(": "]", "*": ""}  # `**{…}`: its members are the call's
 _MATES = {"}": "{*", "]": "[", ")": "("}
+
+_PLAIN = {"True": "true", "true": "true", "False": "false", "false": "false", "None": "null", "null": "null"}
 
 _KEY, _COLON, _VALUE, _STRING, _IN_WORD, _AFTER = range(6)
 
@@ -34,7 +37,7 @@ class Arguments(Lookahead):
     """
 
     __slots__ = (
-        "_buffer", "_deep", "_empty", "_is_key", "_position", "_quote", "_raw", "_state", "_types", "_word",
+        "_ahead", "_buffer", "_deep", "_empty", "_is_key", "_position", "_quote", "_raw", "_state", "_types", "_word",
         "_word_quote", "done", "repaired",
     )  # fmt: skip
 
@@ -44,6 +47,7 @@ class Arguments(Lookahead):
         super().__init__(notation, opening, schema, offered)
         self.done = False
         self.repaired = False
+        self._ahead: tuple[int, list[str]] | None = None  # how far `run` has read, and what left
         self._empty = True  # nothing stands in the innermost container yet
         self._state = _KEY
         self._position = 0
@@ -56,8 +60,32 @@ class Arguments(Lookahead):
         self._deep = 0  # open brackets in a word
         self._word_quote = ""
 
-    def feed(self, s: str, i: int, out: list[str], *, last: bool) -> int:
+    @property
+    def lane(self) -> Lane | None:
+        """What goes through as it is: the inside of a string."""
+        streams = self._state == _STRING and self._buffer is None and not self._is_key
+        return passing(self._quote[0]) if streams else None
+
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
+
+    def run(self, text: str) -> str | None:
+        """What leaves for `text`; None where it cannot all be read now. `feed` is given it next, and knows how far."""
+        if self._ahead is not None:
+            return None
+        out: list[str] = []
+        i = self.feed(text, 0, out)
+        if i < len(text) or self.done:
+            self._ahead = i, out
+            return None
+        return out[0] if len(out) == 1 else "".join(out)
+
+    def feed(self, s: str, i: int, out: list[str], *, last: bool = False) -> int:
         """Read from `s[i]`; append what leaves to `out`. Below `len(s)` when done or when more text must be seen."""
+        if self._ahead is not None:
+            (i, made), self._ahead = self._ahead, None
+            out += made
+            return i
         n = len(s)
         while i < n and not self.done:
             state = self._state
@@ -66,10 +94,13 @@ class Arguments(Lookahead):
             elif state == _IN_WORD:
                 j = self._in_word(s, i, out, last=last)
             else:
-                i = WS.match(s, i).end()  # type: ignore[union-attr]
-                if i == n:
-                    break
-                j = self._outside(s, i, out, last=last)
+                if s[i] in " \t\r\n":
+                    i = WS.match(s, i).end()  # type: ignore[union-attr]
+                    if i == n:
+                        break
+                j = self._plainly(s, i, out) if self.stack else -1
+                if j < 0:
+                    j = self._outside(s, i, out, last=last)
             if j < 0 or (j == i and self._state == state):
                 break
             i = j
@@ -96,6 +127,50 @@ class Arguments(Lookahead):
     @property
     def _in_list(self) -> bool:
         return bool(self.stack) and self.stack[-1] in "[("
+
+    def _plainly(self, s: str, k: int, out: list[str]) -> int:
+        """What stands in a list or object most often, by a character or two: as `_outside` reads it. -1: not so."""
+        state = self._state
+        c = s[k]
+        if state == _AFTER:
+            if c == ",":
+                self._state = _VALUE if self.stack[-1] in "[(" else _KEY
+                return k + 1
+            if c in "]}" and self.stack[-1] in _MATES[c]:
+                opened = self.stack.pop()
+                out.append(_SHUT[opened])
+                self._empty = self._empty and opened == "*"
+                return k + 1
+        elif state == _COLON:
+            if c in ":=":
+                out.append(": ")
+                self._state = _VALUE
+                return k + 1
+        elif c in "\"'" and c in self.notation.quotes and k + 1 < len(s) and s[k + 1] != c:
+            is_key = state == _KEY
+            if not self._empty and (is_key or self.stack[-1] in "[("):
+                out.append(", ")
+            self._begin_string(c, is_key=is_key)
+            if self._buffer is None:
+                out.append('"')
+            return k + 1
+        elif state == _VALUE and (c in "-0123456789[{" and c not in self.notation.end_firsts):
+            if self.stack[-1] in "[(" and not self._empty:
+                out.append(", ")
+            if c in "[{":
+                out.append(c)
+                self.stack.append(c)
+                self._types = ALL
+                self._empty = True
+                self._state = _KEY if c == "{" else _VALUE
+                return k + 1
+            self._empty = False
+            self._word = []
+            self._deep = 0
+            self._word_quote = ""
+            self._state = _IN_WORD
+            return k
+        return -1
 
     def _outside(self, s: str, k: int, out: list[str], *, last: bool) -> int:
         c = s[k]
@@ -303,7 +378,9 @@ class Arguments(Lookahead):
         if as_string:
             out.append(f'"{quoted(word)}"' if "string" in self._types else json_of(word, self._types))
             return
-        made = literal(word, self._types)
+        made = (_PLAIN.get(word) or (word if JSON_NUMBER.fullmatch(word) else None)) if self._types is ALL else None
+        if made is None:
+            made = literal(word, self._types)
         self.repaired = self.repaired or made.startswith('"')
         out.append(made)
 

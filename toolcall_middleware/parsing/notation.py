@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, SupportsIndex
 
 WS = re.compile(r"[ \t\r\n]*")
@@ -48,6 +48,13 @@ class Notation:
     keywords: bool = False
     ends: tuple[str, ...] = ()
     listed: bool = False
+    quote_firsts: frozenset[str] = field(init=False)
+    end_firsts: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # With the empty string: where the text ends, more may come.
+        object.__setattr__(self, "quote_firsts", frozenset({"", *(quote[0] for quote in self.quotes)}))
+        object.__setattr__(self, "end_firsts", frozenset({end[0] for end in self.ends if end}))
 
 
 class Brackets(list[str]):
@@ -94,6 +101,8 @@ class Lookahead:
 
     def opens(self, s: str, k: int, *, last: bool) -> str | None:
         """The quote that opens a string at `k`; "" if none does."""
+        if s[k : k + 1] not in self.notation.quote_firsts:
+            return ""
         rest = s[k : k + 8]
         for quote in self.notation.quotes:
             if rest.startswith(quote):
@@ -104,6 +113,8 @@ class Lookahead:
 
     def is_end(self, s: str, k: int, *, last: bool) -> bool | None:
         """Whether the marker behind all calls stands at `k`."""
+        if s[k] not in self.notation.end_firsts:
+            return False
         for end in self.notation.ends:
             if s.startswith(end, k):
                 return True

@@ -154,6 +154,8 @@ class PythonicCalls:
         self._sink.args("".join(out))
         if args.done:
             self._sink.end(repaired=args.repaired)
+        elif i == len(s):
+            self._sink.flows(args)
         return i
 
     def _echo(self, s: str, i: int, *, last: bool) -> int:

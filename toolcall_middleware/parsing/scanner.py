@@ -12,6 +12,7 @@ behind an unpaired backtick until the line tells whether it stands in a code spa
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from .code_marks import CodeScanner
 from .events import CallArgs, Event, Reasoning, Stop, Text
@@ -54,9 +55,17 @@ class Scanner(CodeScanner):
         flow = self._sink.flow
         return self._lane if flow is None else flow.lane
 
+    @property
+    def run(self) -> Callable[[str], str | None] | None:
+        """What reads more of the open call's arguments in place of `read`, as long as it gives what leaves of them."""
+        flow = self._sink.flow
+        return None if flow is None else flow.run
+
     def went_by(self, text: str) -> None:
         """`text` left by the lane."""
-        if self._sink.flow is None and self._reasoning is None:
+        if self._sink.flow is not None:
+            self._sink.flow.went_by(text)
+        elif self._reasoning is None:
             self._passed.append(text)
             self._note_passed()
 
@@ -85,6 +94,9 @@ class Scanner(CodeScanner):
         flow = sink.flow
         events: list[Event] = []
         if flow is not None:
+            said = flow.run(text)
+            if said is not None:
+                return said
             out: list[str] = []
             i = flow.feed(text, 0, out)
             piece = out[0] if len(out) == 1 else "".join(out)
@@ -280,7 +292,7 @@ class Scanner(CodeScanner):
 
     def _marker(self, s: str, begin: int, pos: int, m: re.Match[str], *, last: bool) -> int:
         """A marker stands at `pos`. Returns the index to go on from, or -index-1 when this stretch of prose is over."""
-        group = m.lastgroup or ""
+        group = self._c.group(m)
         kind = group[0]
         if kind == "c" and self._reasoning is not None:
             if self._reasoning != m.group():
@@ -333,7 +345,7 @@ class Scanner(CodeScanner):
             return end
         behind = self._c.ends.match(s, end).end()  # type: ignore[union-attr]
         next_turn = self._c.marker_at(s, behind) if behind < n and self._sink.calls else None
-        if next_turn is not None and (next_turn.lastgroup or "")[0] == "s":
+        if next_turn is not None and self._c.group(next_turn)[0] == "s":
             self._leave(s, begin, pos)
             return -behind - 1
         if behind < n and (last or self._c.partial.match(s, behind) is None):
@@ -344,7 +356,7 @@ class Scanner(CodeScanner):
         return -n - 1
 
     def _can_open_here(self, m: re.Match[str], s: str, begin: int, pos: int) -> bool:
-        opener = self._c.openers.get(m.lastgroup or "")
+        opener = self._c.openers.get(self._c.group(m))
         if opener is None:
             return True
         if opener.not_behind:

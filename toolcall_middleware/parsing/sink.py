@@ -31,14 +31,21 @@ class Body(Protocol):
 
 
 class ArgumentsReader(Protocol):
-    """Copies a call's arguments out of the text: `json_stream.JsonReader` and its likes."""
+    """Copies a call's arguments out of the text: `json_stream.JsonReader` and its likes.
+
+    `run` reads a whole piece of text and gives what leaves, where that can be told quickly: None where not, and then
+    nothing of it was read. `feed` reads it in any case, as far as the arguments go. `went_by` is told of text that
+    left by the lane.
+    """
 
     done: bool
 
     @property
     def lane(self) -> Lane | None: ...
 
+    def run(self, text: str, /) -> str | None: ...
     def feed(self, s: str, i: int, out: list[str], /) -> int: ...
+    def went_by(self, text: str, /) -> None: ...
 
 
 class Mode(enum.Enum):

@@ -8,6 +8,7 @@ from .json_stream import JsonReader
 from .json_words import decode, quoted
 from .lane import IN_STRING_TWICE, Lane
 
+_SHORT = 256
 _PLAIN = re.compile(r'[^"\'\\]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
 _RUN = re.compile(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
@@ -61,6 +62,19 @@ class StringArguments:
     def settled(self) -> bool:
         """Whether this is plainly an object, or over."""
         return self.done or self._inner.settled
+
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
+
+    def run(self, s: str) -> str | None:
+        """As `JsonReader.run`: text without quotes that close, inside of an object."""
+        if self._quote != '"' or self._held or self._first != "{" or self._high or self.done or self._inner.done:
+            return None
+        if '"' not in s and "\\" not in s:
+            return self._inner.run(s)
+        if len(s) > _SHORT or _RUN.fullmatch(s) is None:
+            return None
+        return self._inner.run(decode(f'"{s}"'))
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
         """Read from `s[i]`, the quote first; return the index behind what was read."""

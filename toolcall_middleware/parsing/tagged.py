@@ -7,22 +7,21 @@ missing, the next tag ends the value if it can only be one.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from .json_words import decode, quoted
+from .lane import Lane, passing
 from .named import ArgumentsReader
 from .sink import Sink
-from .tag_syntax import TaggedSyntax
+from .tag_syntax import CDATA, CDATA_END, TaggedSyntax, tag_patterns
 from .typed import STRING, declared_types, is_json, json_of, mended
 
 _WS = re.compile(r"[ \t\r\n]*")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
 _ENTITY = re.compile("|".join(_ENTITIES))
 _ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
-_CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _MAX_TAG = 512  # characters of a tag, and of white space that is looked through
 _LOOK = 64
 _OR_NULL = frozenset({"string", "null"})
@@ -30,13 +29,9 @@ _OR_NULL = frozenset({"string", "null"})
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 
 
+_IN_VALUE, _IN_XML = passing("<"), passing("<&")
+
 _CALL, _EMPTY, _PARAMETERS, _TAG, _VALUE, _SECTION, _JSON = range(7)
-
-
-@functools.lru_cache(maxsize=64)
-def _any_tag(tags: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds a character that one of `tags` may begin with."""
-    return re.compile("[" + "".join(re.escape(char) for char in sorted({tag[0] for tag in (*tags, "<")})) + "]")
 
 
 class TaggedCalls:
@@ -45,14 +40,14 @@ class TaggedCalls:
     __slots__ = (
         "_args",
         "_begun",
-        "_behind_call",
-        "_behind_value",
         "_first",
         "_held",
+        "_lane",
         "_last",
         "_lined",
         "_parameters",
         "_parts",
+        "_patterns",
         "_quoted",
         "_repaired",
         "_rest",
@@ -61,7 +56,6 @@ class TaggedCalls:
         "_state",
         "_streaming",
         "_syntax",
-        "_tag",
         "_types",
         "_whole",
         "_wrapper",
@@ -74,9 +68,8 @@ class TaggedCalls:
         self.failed = False
         self._sink = sink
         self._syntax = syntax
-        self._behind_call = syntax.behind_call
-        self._behind_value = (*syntax.parameter_heads, syntax.call_close, *syntax.noise, *self._behind_call)
-        self._tag = _any_tag(self._behind_value)
+        self._patterns = tag_patterns(syntax)
+        self._lane = _IN_XML if syntax.xml else _IN_VALUE
         self._state = _CALL
         self._rest = ""
         self._open_call("")
@@ -181,7 +174,7 @@ class TaggedCalls:
         if m is not None:
             self._open_value(m)
             return m.end()
-        if any(s.startswith(tag, j) for tag in self._behind_call):
+        if s.startswith(self._patterns.behind_call, j):
             self._repaired = True
             self._end_call()
             return j
@@ -196,11 +189,11 @@ class TaggedCalls:
             return j
         rest = s[j : j + _MAX_TAG]
         if not last and len(rest) < _MAX_TAG:
-            if any(tag.startswith(rest) for tag in self._behind_value) or syntax.parameter_part.fullmatch(rest):
+            if self._patterns.half.match(s, j) or syntax.parameter_part.fullmatch(rest):
                 return -1
         # Text between the tags of a call is nobody's: it is passed over up to the next tag.
         self._repaired = True
-        found = self._tag.search(s, j + 1)
+        found = self._patterns.tag.search(s, j + 1)
         return len(s) if found is None else found.start()
 
     def _json(self, s: str, i: int) -> int:
@@ -283,6 +276,25 @@ class TaggedCalls:
         self._state = _VALUE
         return j
 
+    # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
+
+    @property
+    def lane(self) -> Lane | None:
+        """What goes through as it is."""
+        return self._lane if self._streaming and not self._held else None
+
+    def run(self, text: str) -> str | None:
+        """What leaves for more of the value; None where a tag may stand in it."""
+        return self._take(text) if "<" not in text else None
+
+    def feed(self, _s: str, i: int, _out: list[str]) -> int:
+        """Where a tag may stand, the value may end: `step` reads it."""
+        return i
+
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
+        self._last = text[-1]
+
     # -- values ------------------------------------------------------------------------------------------------------
 
     def _value(self, s: str, i: int, *, last: bool) -> int:
@@ -298,16 +310,19 @@ class TaggedCalls:
                 self._lined = start > i
             self._last = "\n" if self._lined else ""
         at = start
+        end = self._patterns.end
         while True:
-            k = s.find("<", at)
-            if k < 0:
-                self._take(s[start:])
+            found = end.search(s, k) if (k := s.find("<", at)) >= 0 else None
+            if found is None:
+                self._put(self._take(s[start:]))
+                self._sink.flows(self)
                 return n
+            k = found.start()
             verdict = self._closes(s, k, last=last)
             if verdict == -1:
                 at = k + 1
                 continue
-            self._take(s[start:k])
+            self._put(self._take(s[start:k]))
             if verdict is None:
                 return k if k > i else -1
             if self._state == _VALUE:
@@ -321,10 +336,10 @@ class TaggedCalls:
         rest = s[k : k + _MAX_TAG]
         if rest.startswith(syntax.value_close):
             return self._fits(s, k + len(syntax.value_close), last=last)
-        if syntax.xml and rest.startswith(_CDATA):
+        if syntax.xml and rest.startswith(CDATA):
             self._state = _SECTION
-            return k + len(_CDATA)
-        if not last and (syntax.value_close.startswith(rest) or (syntax.xml and _CDATA.startswith(rest))):
+            return k + len(CDATA)
+        if not last and (syntax.value_close.startswith(rest) or (syntax.xml and CDATA.startswith(rest))):
             return None
         # The closing tag may be missing.
         own_line = (s[k - 1] if k else self._last) == "\n"
@@ -363,32 +378,31 @@ class TaggedCalls:
             return k if last else None
         if j == k + _MAX_TAG:
             return k
-        after = s[j : j + _LOOK]
-        if syntax.close and after.startswith(syntax.call_close) and syntax.call_close != syntax.close:
+        if syntax.close and s.startswith(syntax.call_close, j) and syntax.call_close != syntax.close:
             # In a value that explains this very syntax the value's closing tag comes once more.
             j = _WS.match(s, j + len(syntax.call_close), k + _MAX_TAG).end()  # type: ignore[union-attr]
             rest = s[j : j + _LOOK]
             if not last and syntax.value_close.startswith(rest):
                 return None
             return -1 if rest.startswith(syntax.value_close) else k
-        if any(after.startswith(tag) for tag in self._behind_value):
+        if s.startswith(self._patterns.behind_value, j):
             return k
-        return None if not last and any(tag.startswith(after) for tag in self._behind_value) else -1
+        return None if not last and self._patterns.half.match(s, j) else -1
 
     def _ends_there(self, s: str, k: int, *, last: bool, tail: bool) -> bool | None:
         """Whether nothing stands at `k` but what can follow a call (behind the turn's end: nothing at all)."""
         j = _WS.match(s, k, k + _MAX_TAG).end()  # type: ignore[union-attr]
         if j == len(s):
             return True if last else None
-        after = s[j : j + _LOOK]
-        tags = self._syntax.tails if tail else (*self._behind_call, *self._syntax.noise)
-        if any(after.startswith(tag) for tag in tags):
+        patterns = self._patterns
+        if s.startswith(self._syntax.tails if tail else patterns.over, j):
             return True
-        return None if not last and any(tag.startswith(after) for tag in tags) else False
+        half = patterns.half_tail if tail else patterns.half_behind
+        return None if not last and half.match(s, j) else False
 
     def _section(self, s: str, i: int, *, last: bool) -> int:
         """Inside a CDATA section: up to its end."""
-        k = s.find(_CDATA_END, i)
+        k = s.find(CDATA_END, i)
         keep = k
         if k < 0:
             keep = len(s)
@@ -396,15 +410,19 @@ class TaggedCalls:
                 keep -= 2 if s.endswith("]]") else s.endswith("]")
         self._held, held = "", self._held
         self._lined = False
-        self._say(held + s[i : max(i, keep)])
+        self._put(self._say(held + s[i : max(i, keep)]))
         if k < 0:
             return keep if keep > i else -1
         self._state = _VALUE
         self._lined = self._syntax.newlines
-        return k + len(_CDATA_END)
+        return k + len(CDATA_END)
 
-    def _take(self, text: str) -> None:
-        """More of the value. A newline at its end waits: it may be markup."""
+    def _put(self, text: str) -> None:
+        if text:
+            self._sink.args(text)
+
+    def _take(self, text: str) -> str:
+        """More of the value; returns what leaves. A newline at its end waits: it may be markup."""
         self._last = text[-1:] or self._last
         text = self._held + text
         self._held = ""
@@ -414,25 +432,28 @@ class TaggedCalls:
             text = _ENTITY.sub(lambda found: _ENTITIES[found.group()], text[: len(text) - len(self._held)])
         if not self._held:
             self._held = "\r\n" if text.endswith("\r\n") else text[-1:] if text.endswith(("\n", "\r")) else ""
-            text = text[: len(text) - len(self._held)]
-        self._say(text)
+            if self._held:
+                text = text[: -len(self._held)]
+        return self._say(text)
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str) -> str:
+        """What leaves for `text` of the value."""
         if self._streaming:
-            self._sink.args(quoted(text))
-        elif text:
+            return quoted(text)
+        if text:
             self._parts.append(text)
             if self._types == _OR_NULL and not self._quoted and not self._wrapper:
                 # A string as soon as it cannot be null.
                 value = "".join(self._parts)
                 if len(value) > _LOOK or not "null".startswith(value.strip()):
                     self._streaming = True
-                    self._sink.args('"' + quoted(value))
+                    return '"' + quoted(value)
+        return ""
 
     def _end_value(self, *, closed: bool) -> None:
         held, self._held = self._held, ""
         if held not in ("\n", "\r\n") or (closed and not self._lined):
-            self._say(held)
+            self._put(self._say(held))
         if self._streaming:
             self._sink.args('"')
             return

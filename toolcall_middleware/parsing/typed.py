@@ -27,7 +27,7 @@ _MAX_DEPTH = 8
 _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
 _NULL = frozenset({"null", "None", "NULL", "none", "nil"})
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
@@ -115,8 +115,10 @@ def _of_types(bare: str, types: frozenset[str]) -> str | None:
     if "boolean" in types and bare in _TRUE | _FALSE:
         return "true" if bare in _TRUE else "false"
     if "number" in types:
+        if JSON_NUMBER.fullmatch(bare):
+            return bare
         # Where a string may stand too, `007` is one.
-        number = _number(bare) if "string" not in types or _JSON_NUMBER.fullmatch(bare) else None
+        number = _number(bare) if "string" not in types else None
         if number is not None:
             return number
     if ("object" in types and bare.startswith("{")) or ("array" in types and bare.startswith("[")):

@@ -5,11 +5,15 @@ A known chunk is not read again: only its text is. While the parser offers a lan
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..parsing.lane import Lane
 from ..wire.openai import Fields, Shape, Shell
 from .chunk_parts import Part
+
+Run = Callable[[str], str | None]
+"""See `parsing.sink.ArgumentsReader.run`."""
 
 
 @dataclass(slots=True)
@@ -25,6 +29,26 @@ class Known:
     frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
     past: Past | None = None
+    flow: Flow | None = None
+
+
+class Flow:
+    """Chunks whose text is only more of one call's arguments: `run` reads it, and nobody else has to be asked.
+
+    size: of what left so, until the choice is told.
+    """
+
+    __slots__ = ("around", "foot", "head", "index", "known", "middle", "run", "size", "strings")
+
+    def __init__(self, known: Known, run: Run, index: int) -> None:
+        self.known = known
+        self.run = run
+        self.index = index
+        self.around = known.shape.around
+        self.middle = known.shape.middle
+        self.head, self.foot = known.frames[index]
+        self.size = 0
+        self.strings = 0  # pieces in a row that left as they came
 
 
 class Past:

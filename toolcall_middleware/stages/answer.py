@@ -184,7 +184,11 @@ class ChoiceAnswer:
             if type(only) is Text and self._straight:
                 return [only]
             if type(only) is CallArgs and self._alone:
-                return self._arguments(only.text)
+                call, size = self._call, _size(only.text)
+                if call is None or call.parts is not None or call.room < size:
+                    return self._arguments(only.text)
+                call.room -= size
+                return only.text
             if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
                 return [Content(only.text)]
         return self._apply(events) if self._alone else self._take(events, _Source.TEXT)
@@ -202,6 +206,23 @@ class ChoiceAnswer:
             call = self._call
             return lane if call is not None and call.parts is None and call.room > _LANE_ROOM else None
         return lane if self._straight and (lane.way is Way.TEXT or self._policy.reasoning_field is None) else None
+
+    @property
+    def run(self) -> Callable[[str], str | None] | None:
+        """What may be fed in place of `read` now, where all that comes is more of the last call's arguments.
+
+        `ran` is told how much left so, before anything else is asked for and at the latest after 16 KiB.
+        """
+        run: Callable[[str], str | None] | None = getattr(self._parser, "run", None)
+        call = self._call
+        if run is None or call is None or call.parts is not None or call.room <= _LANE_ROOM:
+            return None
+        return None if self.stopped or self._ended or self._source or self._waiting else run
+
+    def ran(self, size: int) -> None:
+        """So many bytes of arguments left."""
+        if self._call is not None:
+            self._call.room -= size
 
     def went_by(self, lane: Lane, text: str) -> None:
         """`text` left by the lane."""

@@ -15,7 +15,7 @@ from ..parsing.lane import Way, unescaped
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
-from .alike import Known, Past
+from .alike import Flow, Known, Past
 from .answer import ChoiceAnswer
 from .chunk_parts import Choice, Part, is_plain, says, take_calls
 from .deltas import DeltaWriter
@@ -25,9 +25,12 @@ from .outcome import Outcome, all_called
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
+_decode_text = msgspec.json.Decoder(str).decode
 _MAX_UNLIKE = 16
 _MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
 _MAX_PIECE = 1024
+_STRINGS = 2  # so many pieces of a string in a row, and more are likely
+_MAX_FLOWED = 1 << 14
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
 
@@ -70,6 +73,7 @@ class StreamRewriter:
         self._top: Fields = {}  # the last chunk without its choices and usage
         self._known: Known | None = None
         self._past: Past | None = None  # what needs no parser just now
+        self._flow: Flow | None = None  # ... and what needs but a reader of arguments
         self._unlike = 0  # chunks in a row of which none was like the one before, for there are logprobs in each
         self._odd = b""  # an event that is no JSON
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
@@ -130,12 +134,25 @@ class StreamRewriter:
                     return data
                 return b"".join((past.head, unescaped(piece) if past.twice else piece, past.foot))
             self._close_past()
+        flow = self._flow
+        if flow is not None:
+            written = data[flow.middle]
+            if written.join(flow.around) == data and len(written) < _MAX_PIECE:
+                try:
+                    text = _decode_text(written)
+                except openai.FAILURES:
+                    said = None
+                else:
+                    said = flow.run(text)
+                if said is not None:
+                    return self._flowed(flow, text, said)
+            self._close_flow()
         known = self._known
         if known is not None and not self._reader.buffer and self._hold is Hold.NOTHING:
             # What nearly every engine sends: one event a message, and it is like the one before.
-            text = known.shape.content(data)
-            if text is not None:
-                return self._text_chunk(data, known, text, alone=True)
+            content = known.shape.content(data)
+            if content is not None:
+                return self._text_chunk(data, known, content, alone=True)
         out: list[bytes] = []
         try:
             events = self._reader.feed(data)
@@ -156,6 +173,7 @@ class StreamRewriter:
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
         self._close_past()
+        self._close_flow()
         out: list[bytes] = []
         for event in self._reader.finish():
             if not self._over and not self.stopped and event.data is not None:
@@ -250,6 +268,48 @@ class StreamRewriter:
             past = known.past = Past(known, lane, index, frame)
         self._past = past
 
+    def _open_flow(self, known: Known) -> bool:
+        """Let the next chunks go to what reads the arguments at hand, without a question on the way."""
+        answer = known.part.choice.answer
+        run, index = answer.run, answer.calls - 1
+        if run is None or not known.silent or known is not self._known or index not in known.frames:
+            return False
+        flow = known.flow
+        if flow is None or flow.index != index or flow.run != run:
+            flow = known.flow = Flow(known, run, index)
+        self._flow = flow
+        return True
+
+    def _flowed(self, flow: Flow, text: str, said: str) -> bytes:
+        """What leaves for a chunk of `text`, of which `said` are arguments."""
+        if self._counts:
+            self._usage.wrote(text, flow.known.part.index)
+        if not said:
+            return b""
+        if said.isascii():
+            written = _encode(said)
+            flow.size += len(said)
+        else:
+            written = openai.encode(said)
+            flow.size += len(said.encode("utf-8", "surrogatepass"))
+        if said == text:
+            flow.strings += 1
+            if flow.strings >= _STRINGS:
+                flow.strings = 0
+                self._open_past(flow.known)
+        else:
+            flow.strings = 0
+        if flow.size > _MAX_FLOWED:
+            self._close_flow()
+        return b"".join((flow.head, written, flow.foot))
+
+    def _close_flow(self) -> None:
+        """Tell the choice how much has left."""
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            flow.known.part.choice.answer.ran(flow.size)
+            flow.size = flow.strings = 0
+
     def _close_past(self) -> None:
         """Tell the parser of what has gone past it."""
         past, self._past = self._past, None
@@ -316,10 +376,12 @@ class StreamRewriter:
         if isinstance(said, str):
             index = answer.calls - 1
             if said and (frame := known.frames.get(index)) is not None:
-                if said is text and alone:  # as inside of a string
+                if alone and not self._open_flow(known) and said == text:  # as inside of a string
                     self._open_past(known)
                 return b"".join((frame[0], _encode(said) if said.isascii() else openai.encode(said), frame[1]))
             if not said and text and known.silent and not news:
+                if alone:
+                    self._open_flow(known)
                 return b""
             ops: list[Op] = [Arguments(index, said)] if said else []
         else:

@@ -20,7 +20,7 @@ _text = msgspec.json.Decoder(str)
 _encode = msgspec.json.encode
 _SENTINEL = "\x00toolcall\x00"
 _SENTINEL_JSON = _encode(_SENTINEL)
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_SHOWN = 4000
 _ENVELOPE = frozenset({"message", "type", "param", "code"})
 NULL = msgspec.Raw(b"null")
@@ -38,7 +38,7 @@ def read_object(data: bytes | msgspec.Raw | None) -> Fields | None:
         return None
     try:
         return _object.decode(data)
-    except _FAILURES:
+    except FAILURES:
         value = _lenient(data)
         return _raw_fields(value) if isinstance(value, dict) else None
 
@@ -49,7 +49,7 @@ def read_objects(data: bytes | msgspec.Raw | None) -> list[Fields] | None:
         return None
     try:
         return _objects.decode(data)
-    except _FAILURES:
+    except FAILURES:
         value = _lenient(data)
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             return None
@@ -62,7 +62,7 @@ def read_text(data: bytes | msgspec.Raw | None) -> str | None:
         return None
     try:
         return _text.decode(data)
-    except _FAILURES:
+    except FAILURES:
         value = _lenient(data)
         return value if isinstance(value, str) else None
 
@@ -73,7 +73,7 @@ def read_value(data: bytes | msgspec.Raw | None) -> Any:
         return None
     try:
         return msgspec.json.decode(data)
-    except _FAILURES:
+    except FAILURES:
         return _lenient(data)
 
 
@@ -148,11 +148,11 @@ class Shape:
     A chunk with the same bytes before and after, and one JSON string between, differs in its content only.
     """
 
-    __slots__ = ("_middle", "around")
+    __slots__ = ("around", "middle")
 
     def __init__(self, before: bytes, after: bytes) -> None:
         self.around = before, after
-        self._middle = slice(len(before), -len(after))
+        self.middle = slice(len(before), -len(after))
 
     @classmethod
     def of(cls, data: bytes, content: msgspec.Raw) -> Shape | None:
@@ -179,11 +179,11 @@ class Shape:
 
     def content(self, data: bytes) -> str | None:
         """The content of a chunk (or event) of this shape, else None."""
-        written = data[self._middle]
+        written = data[self.middle]
         if written.join(self.around) == data:  # quicker than to look at both ends
             try:
                 return _text.decode(written)
-            except _FAILURES:
+            except FAILURES:
                 return None
         return None
         return None

@@ -1,0 +1,67 @@
+"""Time a chunk inside of a call's arguments, in every format: written as its own models write it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.formats import registry
+from toolcall_middleware.model import ToolCall
+
+from . import material, measure
+from .chunks import Case, read
+from .report import Table
+
+_OFFERING = material.request([material.write_file_tool()])
+# What begins the part that is timed: written alike in all formats. And what is left of a call when it ends.
+_STRING, _SHORT = "Reads the", "station 0"
+_LEFT = 140
+
+
+def run(*, smoke: bool) -> Table:
+    """Every registered format, by the factor over one typed decode. What is above 5 is not wanted."""
+    repeats, size = (1, 400) if smoke else (40, 2500)
+    table = Table("Arguments, in each format: x one typed decode a chunk", ("a long string", "short values"))
+    arguments = material.file_arguments(size), material.field_arguments(size)
+    for name in registry.names():
+        string, short = (
+            _ratio(name, given, mark, _arrived(given), repeats)
+            for given, mark in zip(arguments, (_STRING, _SHORT), strict=True)
+        )
+        table.add(name, f"{string:.2f}", f"{short:.2f}", "<= 5")
+    return table
+
+
+def case(name: str, arguments: str, mark: str) -> Case:
+    """A call of `arguments` as the format `name` writes it; what follows `mark` is timed, and the call stays open."""
+    written = registry.get(name).render_calls([ToolCall(material.TOOL, arguments)])
+    begin = written.index(mark)
+    return Case(material.cut(written[:begin]), written[begin:-_LEFT])
+
+
+def _ratio(name: str, arguments: str, mark: str, arrived: Callable[[dict[str, Any]], bool], repeats: int) -> float:
+    one = case(name, arguments, mark)
+    app = ToolCallMiddleware(one.stream, format=name)
+    _, got = read(measure.answer(app, _OFFERING))
+    if not arrived(json.loads(got)):
+        raise AssertionError(f"{name}: arguments did not arrive: {got[:200]!r}")
+    runs = [one.run(measure.NoOp(one.stream), _OFFERING), one.run(app, _OFFERING), one.decode()]
+    rounds = measure.rounds(runs, repeats)
+    return statistics.median((with_it - without) / decode for without, with_it, decode in rounds)
+
+
+def _arrived(arguments: str) -> Callable[[dict[str, Any]], bool]:
+    """Whether arguments are those that were written, as far as they were."""
+    given = json.loads(arguments)
+
+    def arrived(got: dict[str, Any]) -> bool:
+        if "rows" in given:
+            rows: list[Any] = got["rows"]
+            return len(rows) > len(given["rows"]) - 5 and rows[:-1] == given["rows"][: len(rows) - 1]
+        content: str = got["content"]
+        return len(content) > len(given["content"]) - 2 * _LEFT and bool(given["content"].startswith(content))
+
+    return arrived
