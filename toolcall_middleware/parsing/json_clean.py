@@ -113,6 +113,7 @@ _ROWS: Final = {"{": _build("}"), "[": _build("]")}
 class CleanReader:
     """The state of a `JsonReader`, and the quick way through it."""
 
+    tail = ""
     __slots__ = ("_held", "_is_key", "_objects", "_quote", "_row", "_stack", "_state", "lane", "settled")
 
     def __init__(self) -> None:

@@ -91,6 +91,12 @@ class JsonReader(LooseReader):
             return False
         return state in (KEY, COLON, VALUE, COMMA) or (self._is_key and state in (STRING, ESCAPE))
 
+    def leave(self, text: str) -> tuple[str, str]:
+        """What leaves for `text`, and what is left of it."""
+        out: list[str] = []
+        i = self.feed(text, 0, out)
+        return out[0] if len(out) == 1 else "".join(out), text[i:]
+
     def feed(self, s: str, i: int, out: list[str]) -> int:  # noqa: C901, PLR0912, PLR0915 - one table of states
         """Read `s` from index `i`; append what leaves to `out`; return the index behind what was read.
 

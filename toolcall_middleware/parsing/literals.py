@@ -37,8 +37,8 @@ class Arguments(Lookahead):
     """
 
     __slots__ = (
-        "_ahead", "_buffer", "_deep", "_empty", "_is_key", "_position", "_quote", "_raw", "_state", "_types", "_word",
-        "_word_quote", "done", "repaired",
+        "_buffer", "_deep", "_empty", "_is_key", "_left", "_position", "_quote", "_raw", "_state", "_types", "_word",
+        "_word_quote", "done", "repaired", "tail",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +47,8 @@ class Arguments(Lookahead):
         super().__init__(notation, opening, schema, offered)
         self.done = False
         self.repaired = False
-        self._ahead: tuple[int, list[str]] | None = None  # how far `run` has read, and what left
+        self._left: tuple[str, str] | None = None  # see `leave`
+        self.tail = ""
         self._empty = True  # nothing stands in the innermost container yet
         self._state = _KEY
         self._position = 0
@@ -63,29 +64,33 @@ class Arguments(Lookahead):
     @property
     def lane(self) -> Lane | None:
         """What goes through as it is: the inside of a string."""
-        streams = self._state == _STRING and self._buffer is None and not self._is_key
+        streams = self._state == _STRING and self._buffer is None and not self._is_key and not self.tail
         return passing(self._quote[0]) if streams else None
 
     def went_by(self, text: str) -> None:
         """`text` left by the lane."""
 
     def run(self, text: str) -> str | None:
-        """What leaves for `text`; None where it cannot all be read now. `feed` is given it next, and knows how far."""
-        if self._ahead is not None:
+        """What leaves for `text`; None where the arguments end in it. What is not decided on waits here."""
+        if self._left is not None:
             return None
+        if self.tail:
+            text = self.tail + text
         out: list[str] = []
         i = self.feed(text, 0, out)
-        if i < len(text) or self.done:
-            self._ahead = i, out
+        said = out[0] if len(out) == 1 else "".join(out)
+        if self.done:
+            self._left = said, text[i:]
             return None
-        return out[0] if len(out) == 1 else "".join(out)
+        self.tail = text[i:]
+        return said
+
+    def leave(self, text: str) -> tuple[str, str]:
+        """What left last, and the text behind the arguments."""
+        return self._left or ("", text)
 
     def feed(self, s: str, i: int, out: list[str], *, last: bool = False) -> int:
         """Read from `s[i]`; append what leaves to `out`. Below `len(s)` when done or when more text must be seen."""
-        if self._ahead is not None:
-            (i, made), self._ahead = self._ahead, None
-            out += made
-            return i
         n = len(s)
         while i < n and not self.done:
             state = self._state

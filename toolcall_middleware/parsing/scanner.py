@@ -42,7 +42,8 @@ class Scanner(CodeScanner):
     @property
     def pending(self) -> bool:
         """Whether text is held back."""
-        return bool(self._carry or self._gap or self._sink.held)
+        flow = self._sink.flow
+        return bool(self._carry or self._gap or self._sink.held or (flow is not None and flow.tail))
 
     @property
     def plain(self) -> bool:
@@ -97,15 +98,12 @@ class Scanner(CodeScanner):
             said = flow.run(text)
             if said is not None:
                 return said
-            out: list[str] = []
-            i = flow.feed(text, 0, out)
-            piece = out[0] if len(out) == 1 else "".join(out)
-            if i == len(text) and not flow.done:
+            piece, text = flow.leave(text)
+            if not text and not flow.done:
                 return piece
             if piece:
                 events = [CallArgs(piece)]
             sink.flow = None
-            text = text[i:]
         elif self.stopped:
             return events
         sink.events = events
@@ -141,6 +139,9 @@ class Scanner(CodeScanner):
         if self._passed:
             self._note_passed()
         self._cut = cut
+        if self._sink.flow is not None:
+            self._carry = self._sink.flow.tail
+            self._sink.flow = None
         text, self._carry = self._carry, ""
         self._scan(self._without_half_close(text), last=True)
         body = self._body

@@ -33,9 +33,9 @@ class Body(Protocol):
 class ArgumentsReader(Protocol):
     """Copies a call's arguments out of the text: `json_stream.JsonReader` and its likes.
 
-    `run` reads a whole piece of text and gives what leaves, where that can be told quickly: None where not, and then
-    nothing of it was read. `feed` reads it in any case, as far as the arguments go. `went_by` is told of text that
-    left by the lane.
+    `run` reads a whole piece of text and gives what leaves. None: it cannot, or not quickly, and is given the same to
+    `leave`, which says what leaves and what of the text is not part of the arguments, or cannot be told from it yet.
+    `tail`: text that was given before and is not decided on. `went_by` is told of text that left by the lane.
     """
 
     done: bool
@@ -43,8 +43,11 @@ class ArgumentsReader(Protocol):
     @property
     def lane(self) -> Lane | None: ...
 
+    @property
+    def tail(self) -> str: ...
+
     def run(self, text: str, /) -> str | None: ...
-    def feed(self, s: str, i: int, out: list[str], /) -> int: ...
+    def leave(self, text: str, /) -> tuple[str, str]: ...
     def went_by(self, text: str, /) -> None: ...
 
 

@@ -28,6 +28,7 @@ class StringArguments:
     What does not begin like an object is collected and looked at as a whole.
     """
 
+    tail = ""
     __slots__ = ("_bare", "_first", "_held", "_high", "_inner", "_lead", "_plain", "_quote", "done", "repaired")
 
     def __init__(self) -> None:
@@ -75,6 +76,12 @@ class StringArguments:
         if len(s) > _SHORT or _RUN.fullmatch(s) is None:
             return None
         return self._inner.run(decode(f'"{s}"'))
+
+    def leave(self, text: str) -> tuple[str, str]:
+        """What leaves for `text`, and what is left of it."""
+        out: list[str] = []
+        i = self.feed(text, 0, out)
+        return out[0] if len(out) == 1 else "".join(out), text[i:]
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
         """Read from `s[i]`, the quote first; return the index behind what was read."""

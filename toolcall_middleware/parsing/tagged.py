@@ -37,6 +37,7 @@ _CALL, _EMPTY, _PARAMETERS, _TAG, _VALUE, _SECTION, _JSON = range(7)
 class TaggedCalls:
     """Reads such calls. See `Body`."""
 
+    tail = ""
     __slots__ = (
         "_args",
         "_begun",
@@ -287,9 +288,9 @@ class TaggedCalls:
         """What leaves for more of the value; None where a tag may stand in it."""
         return self._take(text) if "<" not in text else None
 
-    def feed(self, _s: str, i: int, _out: list[str]) -> int:
+    def leave(self, text: str) -> tuple[str, str]:
         """Where a tag may stand, the value may end: `step` reads it."""
-        return i
+        return "", text
 
     def went_by(self, text: str) -> None:
         """`text` left by the lane."""
