@@ -74,9 +74,15 @@ class Arguments(Lookahead):
         """What leaves for `text`; None where the arguments end in it. What is not decided on waits here."""
         if self._left is not None:
             return None
+        out: list[str] = []
         if self.tail:
             text = self.tail + text
-        out: list[str] = []
+        elif self._state == _IN_WORD and not self._word_quote and _WORD.fullmatch(text) is not None:
+            self._word.append(text)
+            return ""
+        elif self._state == _STRING and self._next_special(text, 0) == len(text):
+            self._say(text, out)
+            return out[0] if out else ""
         i = self.feed(text, 0, out)
         said = out[0] if len(out) == 1 else "".join(out)
         if self.done:
@@ -341,6 +347,9 @@ class Arguments(Lookahead):
             c = s[i]
             quote: str | None = ""
             if not self._deep:
+                if c in "]}" or (c == "," and (self.notation.keywords or self._in_list)):
+                    self._end_word(out)
+                    return i
                 ends = self._word_ends(s, i, c, last=last)
                 quote = self.opens(s, i, last=last) if ends is False else ""
                 if ends:
