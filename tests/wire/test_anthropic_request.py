@@ -76,6 +76,12 @@ def test_system_and_developer_messages_become_the_system_text_wherever_they_stan
     assert built["messages"] == [HELLO]
 
 
+def test_a_system_message_alone_is_what_the_user_says() -> None:
+    built = sent({"role": "system", "content": "Tell a joke."}, {"role": "user", "content": ""})
+    assert "system" not in built
+    assert built["messages"] == [{"role": "user", "content": "Tell a joke."}]
+
+
 def test_marks_for_the_providers_cache_are_kept() -> None:
     mark = {"type": "ephemeral"}
     built = sent(

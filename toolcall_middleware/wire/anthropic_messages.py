@@ -79,9 +79,11 @@ def convert(messages: Any) -> Conversation:
                     param=f"{where}.role",
                 )
     if not turns.done:
-        raise ToolCallError(
-            "invalid_request", "messages must hold something that the user said: text or an image.", param="messages"
-        )
+        # An instruction alone is no request there.
+        turns.add("user", system)
+        system = []
+    if not turns.done:
+        raise ToolCallError("invalid_request", "The messages hold no text and no calls.", param="messages")
     used = list(dict.fromkeys(call.name for own in calls.values() for call in own))
     return Conversation(system, turns.finish(), used, turns.thought)
 
