@@ -34,9 +34,9 @@ CLOCK = Tool("clock")
 
 # Arguments stand in the history as they came.
 VERBATIM = """
-json hermes granite4 ernie45 longcat llama3_json mistral_old mistral_v11 deepseek_v3 deepseek_v31 kimi_k2
-harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam cohere_command3 apertus
-functionary_v31 functionary_v32
+json hermes reka granite4 ernie45 longcat llama3_json mistral_old mistral_v11 deepseek_v3 deepseek_v31 kimi_k2
+harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam cohere_command3
+cohere_command4 gigachat3 apertus functionary_v31 functionary_v32
 """.split()  # noqa: SIM905 - far easier to read
 TYPED = [name for name in NAMES if name not in VERBATIM]
 
@@ -68,7 +68,7 @@ def test_the_block_shows_a_call_that_its_own_parser_reads(name: str) -> None:
     shows_ours = example in block
     # Else the family's own words show a call of no tool that is there.
     assert shows_ours or re.search(
-        r"<tool_call>|function_name|func_name1|function name|tool_name|invoke name=|tool_call_name|\$\{recipient\}|"
+        r"<tool_call[>:]|function_name|func_name1|function name|tool_name|invoke name=|tool_call_name|\$\{recipient\}|"
         r"<longcat_tool_call>|example_function_name|function calling",
         block,
     )
@@ -210,7 +210,8 @@ def test_ordinary_results_stay_as_they_are(name: str) -> None:
 
 SPECIAL = """
 longcat jamba seed_oss llama4_pythonic lfm2 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32
-kimi_k2 glm45 glm47 harmony granite granite_20b_fc internlm step3 functiongemma gemma4 cohere_command3 apertus
+kimi_k2 kimi_k3 glm45 glm47 hy_v3 harmony granite granite_20b_fc internlm minimax_m3 step3 functiongemma gemma4
+cohere_command3 cohere_command4 gigachat3 apertus
 """.split()  # noqa: SIM905 - far easier to read
 
 

@@ -28,7 +28,8 @@ MARKERS = """
 <|user|> <|assistant|> <｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <｜tool▁call▁end｜>
 <｜tool▁calls▁end｜>
 <｜DSML｜function_calls> <｜DSML｜invoke </｜DSML｜invoke> </｜DSML｜parameter> <｜tool_calls_begin｜> <｜User｜>
-<｜end▁of▁sentence｜>
+<｜end▁of▁sentence｜> <|open|> <|sep|> <|close|> <|function_call|> <|role_sep|> <|message_sep|> <]minimax[>[
+<mm:think> </mm:think> <tool_calls:opensource> <tool_call:opensource> <arg_key:opensource> </arg_value:opensource>
 """.split()  # noqa: SIM905 - far easier to read
 MARKERS += ['<function name="f">', '<parameter name="x">', '<invoke name="f">', '<tool_result name="f">']
 

@@ -19,6 +19,7 @@ from .results import tagged
 from .tag_writing import Tags, TagWriter
 
 _deepseek_v32 = (*openers.DEEPSEEK_V32, *reading.ANY_JSON)
+_kimi_k3 = (*openers.KIMI_K3, *reading.ANY_JSON)
 _minimax = (*openers.MINIMAX, *reading.ANY_JSON)
 _step3 = (*openers.STEP3, *reading.ANY_JSON)
 
@@ -157,5 +158,47 @@ Here are the functions available in JSONSchema format:
     ),
     results=tagged("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer="the <｜DSML｜function_calls> block",
+    special_tokens=True,
+)
+
+# https://huggingface.co/moonshotai/Kimi-K3 (llama.cpp: models/templates/Kimi-K3.jinja): the tools stand there in a
+# message of their own; it does not say how to call.
+KIMI_K3 = Family(
+    name="kimi_k3",
+    about='`<|open|>call tool="f"<|sep|>` and `<|open|>argument key="x"<|sep|>`: Kimi K3',
+    openers=_kimi_k3,
+    prompt="""\
+# Tools
+Here are the available tools, described in JSONSchema.
+
+```json
+[{tools}]
+```
+
+To call tools, answer in this form, one argument element for each argument, with its type; strings as they are, other \
+values as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=function,
+    between=",",
+    write=TagWriter(
+        Tags(
+            opening="<|open|>tools<|sep|>",
+            closing="<|close|>tools<|sep|>",
+            between="",
+            call='<|open|>call tool="{name}" index="{number}"<|sep|>',
+            call_end="<|close|>call<|sep|>",
+            parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
+            parameter_end="<|close|>argument<|sep|>",
+            gap="",
+            key=r"[^\"&\n]{1,256}",
+            more=("<|open|>",),
+            exact=True,
+        ),
+        _kimi_k3,
+    ),
+    answer="the tools section",
+    noun="tool",
     special_tokens=True,
 )

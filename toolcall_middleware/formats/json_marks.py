@@ -9,6 +9,7 @@ each entry names.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..model import Tool, ToolChoice, ToolResult
 from . import openers, prompting, reading, schemas
@@ -207,6 +208,32 @@ Each tool is represented as a JSON object with fields like "name", "description"
     trigger="<|START_ACTION|>",
     answer="the list of calls between <|START_ACTION|> and <|END_ACTION|>",
     noun="tool",
+    special_tokens=True,
+)
+
+# Calls as Command A has them; answers stand between other tags (llama.cpp: models/templates/Cohere2MoE.jinja).
+COHERE_COMMAND4 = replace(COHERE_COMMAND3, name="cohere_command4", about="as `cohere_command3`: North Mini Code")
+
+# https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B (llama.cpp has both templates). Their
+# template lists the tools as TypeScript; it does not say how to call.
+GIGACHAT3 = Family(
+    name="gigachat3",
+    about="a JSON object behind `<|function_call|>`: GigaChat 3",
+    openers=(*openers.GIGACHAT3, *reading.BARE_JSON),
+    prompt="""\
+You have access to these functions:
+
+{tools}
+
+To call a function, answer with its name and its arguments in this form:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=declared,
+    between="\n\n",
+    write=each("<|function_call|>", "", between="<|message_sep|>\n\n"),
+    trigger="<|function_call|>",
+    answer="<|function_call|> and the JSON object",
     special_tokens=True,
 )
 

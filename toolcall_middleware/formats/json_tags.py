@@ -10,6 +10,8 @@ included, are those of the chat templates that each entry names: it is what the 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..model import Tool
 from . import openers, prompting, reading
 from .family import Family, function
@@ -44,6 +46,9 @@ For each function call, return a json object with function name and arguments wi
     trigger="<tool_call>",
     answer=_TAGS,
 )
+
+# https://huggingface.co/RekaAI/reka-edge-2603 (llama.cpp: models/templates/Reka-Edge.jinja): calls as Hermes has them.
+REKA = replace(HERMES, name="reka", about="as `hermes`: Reka Edge")
 
 # https://huggingface.co/ibm-granite/granite-4.0-h-small
 GRANITE4 = Family(

@@ -78,6 +78,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     # Others
     ("gpt-oss", "harmony"),  # [vllm] openai; [sglang] gpt-oss
     ("kimi-k2", "kimi_k2"),  # [vllm] kimi_k2
+    ("kimi-k3", "kimi_k3"),  # [vllm] kimi_k3
     ("glm4.[56]", "glm45"),  # [vllm] glm45
     ("glm4.7", "glm47"),  # [vllm] glm47
     ("glm5", "glm47"),  # [sglang] glm47
@@ -88,14 +89,28 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("internlm2", "internlm"),  # [vllm] internlm: 2 and 2.5
     ("internlm3", "internlm"),  # [card] InternLM 3
     ("jamba", "jamba"),  # [vllm] jamba
+    ("hy3", "hy_v3"),  # [vllm] hy_v3
     ("hunyuan", "hunyuan"),  # [vllm] hunyuan_a13b
     ("minimax-m2", "minimax_m2"),  # [card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2
+    ("minimax-m3", "minimax_m3"),  # [vllm] minimax_m3
     ("step3.[5-9]", "step3p5"),  # [llama.cpp] StepFun3.7-Flash
     ("step3", "step3"),  # [sglang] step3
     ("gemma4", "gemma4"),  # [llama.cpp] gemma4
     ("gemma3", "pythonic"),  # ai.google.dev/gemma/docs/capabilities/function-calling
     ("command-r7b", "cohere_command3"),  # [llama.cpp] Command R7B
+    ("north-mini-code", "cohere_command4"),  # [llama.cpp] Cohere2MoE
     ("command-a", "cohere_command3"),  # [vllm] cohere_command3
+    ("gigachat3", "gigachat3"),  # [vllm] gigachat3
+    ("reka-edge", "reka"),  # [llama.cpp] Reka-Edge
+    ("laguna", "glm45"),  # [vllm] poolside_v1: GLM's tags
+    ("ling3", "glm45"),  # [vllm] ling3: GLM's tags
+    ("ling-flash3", "glm45"),  # the same
+    ("spark2.5", "glm47"),  # [llama.cpp] Spark2.5
+    ("mimo", "qwen3_coder"),  # [sglang] mimo
+    ("trinity", "hermes"),  # [sglang] trinity
+    ("bielik", "hermes"),  # [llama.cpp] Bielik-11B-v3.0-Instruct
+    ("apriel", "jamba"),  # [llama.cpp] Apriel 1.5: a JSON list within <tool_calls>
+    ("firefunction-v2", "phi4_mini"),  # [llama.cpp] llama-3-firefunction-v2
     ("apertus", "apertus"),  # [vllm] apertus
     ("lfm2", "lfm2"),  # [card] LFM2, "Tool use"
     ("olmo3", "olmo3"),  # [vllm] olmo3

@@ -16,6 +16,7 @@ from ..parsing.harmony import HarmonyMessage, Thought
 from ..parsing.json_calls import JsonCalls
 from ..parsing.json_syntax import JsonCallSyntax
 from ..parsing.named import NamedCalls, NamedSyntax
+from ..parsing.nested_tags import NestedCalls
 from ..parsing.pythonic import PythonicCalls, PythonicSyntax
 from ..parsing.sink import Body, Sink
 from ..parsing.tag_syntax import TaggedSyntax
@@ -80,8 +81,16 @@ ERNIE45 = (*HERMES, _markup("<response>"), _markup("</response>"))
 _PIPED = _opener("<|tool_call|>", json_calls(close=("<|/tool_call|>",)))
 GRANITE = (_PIPED, _opener("<tool_call>", _hermes))
 GRANITE_20B = (_opener("<function_call>", json_calls(close=("</function_call>",))),)
-JAMBA = (_opener("<tool_calls>", json_calls(close=("</tool_calls>",))),)
+_jamba = json_calls(close=("</tool_calls>",))
+JAMBA = (_opener("<tool_calls>", _jamba),)
 HUNYUAN = (*JAMBA, _markup("<answer>"), _markup("</answer>"))
+# A message of its own (3), or a token (3.1).
+_gigachat = json_calls(close=("<|message_sep|>",))
+GIGACHAT3 = (
+    _opener("function call<|role_sep|>", _gigachat),
+    _opener("<|function_call|>", _gigachat),
+    _markup("<|message_sep|>"),
+)
 NEMOTRON = (
     _opener("<TOOLCALL>", json_calls(close=("</TOOLCALL>",))),
     _opener("<toolcall>", json_calls(close=("</toolcall>",))),  # Nemotron Mini
@@ -132,6 +141,22 @@ DEEPSEEK_V32 = (
     *(_opener(f"<{wrapper}>", _tagged(syntax)) for wrapper, syntax in tags.DSML.items()),
     # Without the wrapper around the calls.
     _opener("<｜DSML｜invoke name=", _tagged(tags.DSML["｜DSML｜function_calls"]), consume=False),
+)
+K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
+_K3_ANSWER = "<|open|>response<|sep|>"
+KIMI_K3 = (
+    _opener("<|open|>tools<|sep|>", _tagged(tags.KIMI_K3)),
+    _opener(K3_THOUGHT[0], lambda sink: Thought(sink, K3_THOUGHT[1], _K3_ANSWER)),
+    *map(_markup, (_K3_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
+)
+_M3 = "]<]minimax[>["
+MINIMAX_M3 = (_opener(f"{_M3}<tool_call>", lambda sink: NestedCalls(sink, _M3, "tool_call")),)
+_hy_v3 = _tagged(tags.HY_V3)
+_HY_V3_OPEN = _opener("<tool_calls:opensource>", _tagged(tags.HY_V3_OPEN))
+HY_V3 = (
+    _HY_V3_OPEN,
+    _opener("<tool_calls>", _hy_v3),
+    _opener("<tool_call>", _tagged(tags.GLM)),  # without the wrapper
 )
 _glm = _tagged(tags.GLM)
 GLM = (_opener("<tool_call>", _glm),)
@@ -321,7 +346,9 @@ AUTO: tuple[Opener, ...] = (
     *LONGCAT,
     GRANITE[0],
     *GRANITE_20B,
-    *JAMBA,
+    _opener("<tool_calls>", _fork((r"<", _hy_v3), (r"", _jamba), undecided="")),
+    _HY_V3_OPEN,
+    *GIGACHAT3,
     *NEMOTRON,
     PHI4_MINI[0],
     PHI4_MINI[2],
@@ -332,6 +359,8 @@ AUTO: tuple[Opener, ...] = (
     *SEED_OSS,
     *MINICPM5,
     *MINIMAX,
+    *MINIMAX_M3,
+    *KIMI_K3,
     _opener(
         "<｜tool_calls_begin｜>",
         _fork(

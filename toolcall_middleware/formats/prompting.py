@@ -27,13 +27,14 @@ _ANY_TAG = (
     "｜",  # <｜tool▁calls▁begin｜>, <｜DSML｜invoke …>, <｜User｜>: DeepSeek, Step 3
     r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
     r"tools>",
-    r"(?i:think(?:ing)?>)",
+    r"(?i:(?:mm:)?think(?:ing)?[>:])",
     r"(?i:toolcall>)|(?:SPECIAL|extra_id)_\d{1,3}>",  # Nemotron
     r"longcat_|seed:|steptml:|minimax:",
     r"function(?:=|\s+name\s*=|_(?:call|result|response))",  # Qwen3 Coder, MiniCPM, OLMo, Granite
     r"parameter(?:=|\s+name\s*=)",
     r"invoke\s+name\s*=",
-    r"arg_(?:key|value)>",  # GLM
+    r"arg_(?:key|value)[>:]",  # GLM, Hunyuan 3
+    r"\]minimax\[>",  # MiniMax M3
     r"(?:start|end)_(?:function_\w+|of_turn)>|escape>",  # Gemma
     r"(?:s|bos|eos|pad|unk)>",
     r"SYS>>",  # Llama 2

@@ -21,6 +21,8 @@ REASONING: tuple[tuple[str, str], ...] = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere
     ("<longcat_think>", "</longcat_think>"),  # LongCat
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    ("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
+    ("<mm:think>", "</mm:think>"),  # MiniMax M3
 )
 
 # What a model writes when it goes on with the tool's or the user's part after its own calls.
@@ -53,6 +55,10 @@ STOPS: tuple[str, ...] = (
     "<|start|>user",  # harmony
     "<|start|>functions.",
     "]~b]",  # MiniMax
+    "<tool_responses:opensource>",  # Hunyuan 3
+    "<tool_responses>",
+    "<|open|>message",  # Kimi K3
+    "function result<|role_sep|>",  # GigaChat 3
 )
 
 _BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
@@ -86,6 +92,7 @@ ENDS: tuple[str, ...] = (
     "<SPECIAL_12>",
     "[e~[",
     "<|role_end|>",  # Ling 3
+    "<|end_of_msg|>",  # Kimi K3
 )
 
 # A call that is the whole answer, without any marker: what small models write under every prompt.

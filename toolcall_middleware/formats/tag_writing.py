@@ -29,7 +29,8 @@ _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """How a family writes calls. `{name}`, `{key}` and `{kind}` (`true` for a string) stand in the opening tags.
+    """How a family writes calls. `{name}`, `{number}` (from 1), `{key}`, `{kind}` (`true` for a string) and `{type}`
+    (JSON's name of it) stand in the opening tags.
 
     opening, closing: around all calls of a turn; between: between two. call, call_end: around one; tail: what follows.
     parameter, parameter_end: around a value; gap: what follows. key: what a key may consist of. more: other tags that
@@ -67,14 +68,14 @@ class TagWriter:
     def __call__(self, calls: Sequence[ToolCall]) -> str | None:
         tags = self.tags
         written: list[str] = []
-        for call in calls:
-            text = self.call(call)
+        for number, call in enumerate(calls, start=1):
+            text = self.call(call, number)
             if text is None:
                 return None
             written.append(text)
         return tags.opening + tags.between.join(written) + tags.closing
 
-    def call(self, call: ToolCall) -> str | None:
+    def call(self, call: ToolCall, number: int) -> str | None:
         tags = self.tags
         try:
             arguments = {key: bytes(raw) for key, raw in _ARGUMENTS.decode(call.arguments.strip() or "{}").items()}
@@ -85,10 +86,11 @@ class TagWriter:
             return None
         if any(key != key.strip() or not self.key.fullmatch(key) for key in values):
             return None
-        parts = [tags.call.replace("{name}", call.name)]
+        parts = [tags.call.replace("{number}", str(number)).replace("{name}", call.name)]
         for key, value in values.items():
             kind = "true" if arguments[key].startswith(b'"') else "false"
-            opening = tags.parameter.replace("{kind}", kind).replace("{key}", key)
+            opening = tags.parameter.replace("{kind}", kind).replace("{type}", _type(arguments[key]))
+            opening = opening.replace("{key}", key)
             parts.append(f"{opening}{self.value(value)}{tags.parameter_end}{tags.gap}")
         written = "".join([*parts, tags.call_end, tags.tail])
         if not any(map(self.suspicious.search, values.values())):
@@ -103,6 +105,13 @@ class TagWriter:
         if tags.exact or not (tags.lines or text.startswith(("\n", "\r\n"))):
             return text
         return f"\n{text}\r\n" if text.endswith("\r") else f"\n{text}\n"
+
+
+_TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
+
+
+def _type(raw: bytes) -> str:
+    return _TYPES.get(chr(raw[0]), "number")
 
 
 def _text(raw: bytes) -> str:

@@ -20,6 +20,7 @@ from .tag_writing import Tags, TagWriter
 
 _glm = (*openers.GLM, *reading.ANY_JSON)
 _minicpm5 = (*openers.MINICPM5, *reading.ANY_JSON)
+_hy_v3 = (*openers.HY_V3, *reading.ANY_JSON)
 _qwen3_coder = (*openers.QWEN3_CODER, *reading.ANY_JSON)
 _seed_oss = (*openers.SEED_OSS, *reading.ANY_JSON)
 
@@ -235,5 +236,53 @@ GLM47 = Family(
     ),
     results=tagged("<tool_response>", "</tool_response>", between=""),
     answer=_TOOL_CALL,
+    special_tokens=True,
+)
+
+# https://huggingface.co/tencent/Hy3-preview (llama.cpp: models/templates/tencent-Hy3.jinja)
+HY_V3 = Family(
+    name="hy_v3",
+    about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`: Hunyuan 3",
+    openers=_hy_v3,
+    prompt="""\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For function call returns, you should first print <tool_calls:opensource>
+For each function call, you should return object like:
+<tool_call:opensource>{function-name}<tool_sep:opensource>
+<arg_key:opensource>{arg-key-1}</arg_key:opensource>
+<arg_value:opensource>{arg-value-1}</arg_value:opensource>
+<arg_key:opensource>{arg-key-2}</arg_key:opensource>
+<arg_value:opensource>{arg-value-2}</arg_value:opensource>
+...
+</tool_call:opensource>
+At the end of function call returns, you should print </tool_calls:opensource>""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            opening="<tool_calls:opensource>\n",
+            closing="\n</tool_calls:opensource>",
+            call="<tool_call:opensource>{name}<tool_sep:opensource>\n",
+            call_end="</tool_call:opensource>",
+            parameter="<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>",
+            parameter_end="</arg_value:opensource>",
+            key=r"[^<]{1,256}",
+        ),
+        _hy_v3,
+    ),
+    results=tagged(
+        "<tool_response:opensource>\n",
+        "\n</tool_response:opensource>",
+        before="<tool_responses:opensource>\n",
+        after="\n</tool_responses:opensource>",
+    ),
+    answer="the calls between <tool_calls:opensource> and </tool_calls:opensource>",
     special_tokens=True,
 )

@@ -72,9 +72,11 @@ def key_value_tags(prefix: str = "") -> TaggedSyntax:
     key, end = f"<{prefix}arg_key>", f"</{prefix}tool_call>"
     ws = r"[ \t\r\n]{0,64}"
     return TaggedSyntax(
-        call=re.compile(rf"(?P<name>[^\s<>{{}}\[\]\"'`]{{1,256}}){ws}(?=<{prefix}arg_key>|{end}|\{{)"),
+        call=re.compile(
+            rf"(?P<name>[^\s<>{{}}\[\]\"'`]{{1,256}}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|{end}|\{{)"
+        ),
         call_heads=(),
-        call_part=re.compile(rf"[^\s<>{{}}\[\]\"'`]{{1,256}}(?:{ws}|{ws}<[/a-z_]{{0,20}})"),
+        call_part=re.compile(rf"[^\s<>{{}}\[\]\"'`]{{1,256}}{ws}(?:<tool_sep>{ws})?(?:<[/a-z_]{{0,20}})?"),
         parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</{prefix}arg_key>"),
         parameter_heads=(key,),
         parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_]{{0,24}})?"),
@@ -116,5 +118,48 @@ DSML = {
     f"{prefix}{wrapper}": invoke_tags(f"</{prefix}{wrapper}>", prefix, newlines=False)
     for prefix, wrapper in (("｜DSML｜", "function_calls"), ("｜DSML｜", "tool_calls"), ("｜DSML｜ ", "calls"))
 }
+KIMI_K3 = TaggedSyntax(
+    call=re.compile(r'<\|open\|>call [^<>\n]{0,100}?tool="(?P<name>[^"\n]{1,256})"[^<>\n]{0,100}<\|sep\|>'),
+    call_heads=("<|open|>call ",),
+    call_part=re.compile(r"<\|open\|>call [^\n]{0,500}"),
+    parameter=re.compile(
+        r'<\|open\|>argument (?:type="\w{1,12}" )?key="(?P<key>[^"\n]{1,256})"(?: type="(?P<kind>\w{1,12})")?'
+        r"[^<>\n]{0,64}<\|sep\|>"
+    ),
+    parameter_heads=("<|open|>argument ",),
+    parameter_part=re.compile(r"<\|open\|>argument [^\n]{0,500}"),
+    value_close="<|close|>argument<|sep|>",
+    call_close="<|close|>call<|sep|>",
+    close="<|close|>tools<|sep|>",
+    # Arguments that were JSON when they were written into the history.
+    noise=('<|open|>json type="object"<|sep|>', "<|open|>json<|sep|>", "<|close|>json<|sep|>"),
+    tails=_TAILS,
+    newlines=False,
+    entities=True,
+)
 GLM = key_value_tags()
+
+
+def _hy_v3(kind: str) -> TaggedSyntax:
+    """As GLM's, a separator behind the name, a wrapper around all calls; each tag's name with `kind` behind it."""
+    ws, name = r"[ \t\r\n]{0,64}", r"[^\s<>{}\[\]\"'`]{1,256}"
+    key, end = f"<arg_key{kind}>", f"</tool_call{kind}>"
+    return TaggedSyntax(
+        call=re.compile(rf"<tool_call{kind}>{ws}(?P<name>{name}){ws}(?:<tool_sep{kind}>|(?={key}|{end}))"),
+        call_heads=(f"<tool_call{kind}>",),
+        call_part=re.compile(rf"<tool_call{kind}>{ws}(?:{name}{ws}(?:<[/a-z_:]{{0,32}})?)?"),
+        parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</arg_key{kind}>"),
+        parameter_heads=(key,),
+        parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_:]{{0,32}})?"),
+        key_close=f"</arg_key{kind}>",
+        value_open=f"<arg_value{kind}>",
+        value_close=f"</arg_value{kind}>",
+        call_close=end,
+        close=f"</tool_calls{kind}>",
+        tails=_TAILS,
+    )
+
+
+HY_V3 = _hy_v3("")
+HY_V3_OPEN = _hy_v3(":opensource")  # the tokens of the published models
 LONGCAT = key_value_tags("longcat_")

@@ -222,16 +222,20 @@ class HarmonyMessage:
 
 
 class Thought:
-    """Reads a thought up to its closing marker, where the opening marker is a channel's (Gemma 4). See `Body`."""
+    """Reads a thought up to its closing marker, where the opening marker is a channel's (Gemma 4, Kimi K3). See `Body`.
 
-    __slots__ = ("_begun", "_close", "_sink", "done", "failed")
+    before: a marker that ends it too, and is not read.
+    """
 
-    def __init__(self, sink: Sink, close: str) -> None:
+    __slots__ = ("_before", "_begun", "_close", "_sink", "done", "failed")
+
+    def __init__(self, sink: Sink, close: str, before: str = "") -> None:
         sink.accept()
         self.done = False
         self.failed = False
         self._sink = sink
         self._close = close
+        self._before = before
         self._begun = False
 
     def step(self, s: str, i: int, /, *, last: bool) -> int:
@@ -240,14 +244,17 @@ class Thought:
             self._begun = True
             i += s[i] == "\n"
         k = s.find(self._close, i)
-        if k >= 0:
-            self._sink.think(s[i:k])
+        before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
+        if k >= 0 or before >= 0:
+            self._sink.think(s[i : before if before >= 0 else k])
             self.done = True
-            return k + len(self._close)
+            return before if before >= 0 else k + len(self._close)
         keep = len(s)
         if not last:
+            ends = (self._close, self._before)
+            most = max(map(len, ends))
             keep = next(
-                (at for at in range(max(i, keep - len(self._close) + 1), keep) if self._close.startswith(s[at:])), keep
+                (at for at in range(max(i, keep - most + 1), keep) if any(end.startswith(s[at:]) for end in ends)), keep
             )
         self._sink.think(s[i:keep])
         return keep

@@ -144,7 +144,7 @@ class TaggedCalls:
                 return j + len(tag)
         m = None if syntax.bare_name and self._sink.committed else syntax.call.match(s, j)
         if m is not None and (m.end() < len(s) or last or not syntax.bare_name):
-            name = m.group("name").strip()
+            name = self._named(m, "name")
             self._open_call(name)
             self._state = _EMPTY if m.groupdict().get("empty") else _PARAMETERS
             self._sink.start(name)
@@ -159,6 +159,8 @@ class TaggedCalls:
                 return -1
         self.done = self._sink.committed
         self.failed = not self.done
+        if last and self.done and rest and any(tag.startswith(rest) for tag in (syntax.close, *syntax.noise)):
+            return len(s)  # half a marker at the end of the text is markup too
         return i
 
     def _parameter(self, s: str, i: int, *, last: bool) -> int:
@@ -211,14 +213,18 @@ class TaggedCalls:
             self._state = _PARAMETERS
         return i
 
+    def _named(self, m: re.Match[str], group: str) -> str:
+        written = m.group(group).strip()
+        return _ENTITY.sub(lambda found: _ENTITIES[found.group()], written) if self._syntax.entities else written
+
     def _open_value(self, m: re.Match[str]) -> None:
         syntax = self._syntax
-        key = m.group("key").strip()
+        key = self._named(m, "key")
         self._types = declared_types(self._parameters, key)
         kind = m.groupdict().get("kind")
         # Said to be JSON where a string is declared: its quotes are markup.
         self._quoted = kind == "false" and self._types == STRING
-        if kind == "true":
+        if kind in {"true", "string"}:
             self._types = STRING
         self._streaming = self._types == STRING and not self._quoted
         self._parts: list[str] = []
@@ -359,7 +365,7 @@ class TaggedCalls:
         if own_line or not self._lined:
             m = syntax.parameter.match(s, k)
             if m is not None:
-                key = m.group("key").strip()
+                key = self._named(m, "key")
                 declared = self._declared
                 if key not in self._seen and (key in declared or (own_line and not declared)):
                     self._repaired = True

@@ -48,7 +48,7 @@ def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[
         found = frozenset({"object"})
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        found &= types_of(_resolve(root, reference), root, depth + 1)
+        found &= types_of(resolved(root, reference), root, depth + 1)
     for key in ("anyOf", "oneOf"):
         options = schema.get(key)
         if isinstance(options, list) and options:
@@ -71,7 +71,7 @@ def declared_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset
         return types_of(properties[name], parameters)
     reference = parameters.get("$ref")
     if isinstance(reference, str):
-        target = _resolve(parameters, reference)
+        target = resolved(parameters, reference)
         if isinstance(target, Mapping) and target is not parameters:
             inner = target.get("properties")
             if isinstance(inner, Mapping) and name in inner:
@@ -179,7 +179,7 @@ def _type_of(value: Any) -> str:
     return "object"
 
 
-def _resolve(root: Mapping[str, Any], reference: str) -> Any:
+def resolved(root: Mapping[str, Any], reference: str) -> Any:
     """A local reference (`#/$defs/x`); None where there is none."""
     if not reference.startswith("#"):
         return None

@@ -1,0 +1,253 @@
+"""Calls whose arguments are elements within elements, every tag behind one mark (MiniMax M3).
+
+    ]<]minimax[>[<invoke name="f">]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>…
+
+A declared string of the tool streams as it arrives; any other argument leaves when its element is closed. Elements
+become objects, lists (of `item`, or of one name that comes again) and values typed by the tool's schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .json_words import quoted
+from .sink import Sink
+from .typed import ALL, STRING, json_of, resolved, types_of
+
+_TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
+_TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
+_CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
+_MAX_DEPTH = 32
+_CONTAINERS = {"array": "[]", "object": "{}"}
+
+
+@dataclass(slots=True)
+class _Element:
+    name: str
+    schema: Any
+    types: frozenset[str]
+    text: list[str] = field(default_factory=list)
+    inner: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _parts(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """`schema` and what it is put together from."""
+    if not isinstance(schema, Mapping) or depth > 8:
+        return
+    yield schema
+    options: list[Any] = [resolved(root, schema["$ref"])] if isinstance(schema.get("$ref"), str) else []
+    for key in ("anyOf", "oneOf", "allOf"):
+        more = schema.get(key)
+        options += more[:16] if isinstance(more, list) else []
+    for option in options:
+        yield from _parts(option, root, depth + 1)
+
+
+class NestedCalls:
+    """Reads such calls, behind the marker that opens them all. See `Body`."""
+
+    __slots__ = (
+        "_call",
+        "_close",
+        "_first",
+        "_mark",
+        "_pending",
+        "_root",
+        "_sink",
+        "_stack",
+        "_streams",
+        "done",
+        "failed",
+    )
+
+    def __init__(self, sink: Sink, mark: str, block: str) -> None:
+        self.done = False
+        self.failed = False
+        self._sink = sink
+        self._mark = mark
+        self._close = block  # the name of the tag around all calls
+        self._call = False  # within one
+        self._root: Mapping[str, Any] = {}
+        self._stack: list[_Element] = []
+        self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may come again
+        self._streams = False
+        self._first = True
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        while not self.done and not self.failed:
+            j = self._next(s, i, last=last)
+            if j < 0:
+                return i
+            i = j
+            if self._sink.changed:
+                return i
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+        if not self._call:
+            return
+        if cut:
+            if self._pending is not None or not self._first:
+                self._flush()
+            elif self._first:
+                self._sink.args("{")
+            self._sink.end(complete=False, repaired=True)
+            return
+        while self._stack:
+            self._shut()
+        self._end_call(repaired=True)
+
+    def _next(self, s: str, i: int, *, last: bool) -> int:
+        """Text up to the next tag, or the tag. Returns the index behind it, or -1 to wait for more."""
+        mark = self._mark
+        k = s.find(mark, i)
+        if k < 0:
+            keep = len(s)
+            if not last:
+                keep = next((at for at in range(max(i, keep - len(mark) + 1), keep) if mark.startswith(s[at:])), keep)
+            if not self._call and s[i:keep].strip():
+                # Half a marker at the end of the text is markup too.
+                return len(s) if self._give_up(i) == i and self.done and mark.startswith(s[i:].strip()) else i
+            return self._text(s[i:keep], keep) if keep > i else -1
+        if k > i:
+            return self._give_up(i) if not self._call and s[i:k].strip() else self._text(s[i:k], k)
+        m = _TAG.match(s, k + len(mark))
+        if m is None:
+            rest = s[k + len(mark) :]
+            if not last and len(rest) < 600 and _TAG_PART.fullmatch(rest):
+                return -1
+            if self._call:
+                return self._text(mark, k + len(mark))
+            self._give_up(i)
+            return len(s) if self.done and _TAG_PART.fullmatch(rest) else i
+        self._tag(m)
+        return i if self.failed else m.end()
+
+    def _give_up(self, i: int) -> int:
+        """Between calls something stands that is none of theirs."""
+        self.done = self._sink.committed
+        self.failed = not self.done
+        return i
+
+    def _text(self, text: str, end: int) -> int:
+        if self._stack:
+            if self._streams:
+                self._sink.args(quoted(text))
+            else:
+                self._stack[-1].text.append(text)
+        return end
+
+    def _tag(self, m: re.Match[str]) -> None:
+        name, closing = m["name"], bool(m["close"])
+        if not self._call:
+            called = _CALLED.fullmatch(m["more"].rstrip()) if name == "invoke" and not closing else None
+            if called is not None:
+                self._open_call(called[1])
+            elif name == self._close:
+                self.done = closing
+            elif not (closing and name == "invoke"):
+                self._give_up(0)
+        elif name == "invoke" and closing:
+            while self._stack:
+                self._shut()
+            self._end_call(repaired=False)
+        elif closing and name == self._close and not any(element.name == name for element in self._stack):
+            while self._stack:
+                self._shut()
+            self._end_call(repaired=True)
+            self.done = True
+        elif closing:
+            if self._stack and self._plain and name != self._stack[-1].name:
+                self._text(self._mark + m.group(), 0)
+            elif self._stack:
+                self._shut()
+        elif self._stack and (self._plain or len(self._stack) >= _MAX_DEPTH):
+            self._text(self._mark + m.group(), 0)
+        else:
+            self._open(name)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the innermost element is declared a string, and no container: then tags in it are text."""
+        types = self._stack[-1].types
+        return "string" in types and not types & _CONTAINERS.keys()
+
+    def _open_call(self, name: str) -> None:
+        self._call = True
+        self._root = self._sink.schema(name) or {}
+        self._first = True
+        self._sink.start(name)
+
+    def _end_call(self, *, repaired: bool) -> None:
+        self._flush()
+        self._sink.args("{}" if self._first else "}")
+        self._call = False
+        self._sink.end(repaired=repaired)
+
+    def _open(self, name: str) -> None:
+        schema = self._child(self._stack[-1].schema if self._stack else self._root, name)
+        types = ALL if schema is None else types_of(schema, self._root)
+        if not self._stack:
+            if self._pending is not None and self._pending[0] != name:
+                self._flush()
+            if types == STRING and self._pending is None:
+                self._streams = True
+                self._lead(name)
+                self._sink.args('"')
+        self._stack.append(_Element(name, schema, types))
+
+    def _child(self, schema: Any, name: str) -> Any:
+        items = None
+        for part in _parts(schema, self._root):
+            properties = part.get("properties")
+            if isinstance(properties, Mapping) and name in properties:
+                return properties[name]
+            if items is None:
+                items = part.get("items")
+        return items
+
+    def _shut(self) -> None:
+        """The innermost element is closed."""
+        element = self._stack.pop()
+        if self._streams:
+            self._streams = False
+            self._sink.args('"')
+            return
+        value = self._value(element)
+        if self._stack:
+            self._stack[-1].inner.setdefault(element.name, []).append(value)
+        elif self._pending is None:
+            self._pending = (element.name, [value])
+        else:
+            self._pending[1].append(value)
+
+    def _value(self, element: _Element) -> str:
+        inner, types = element.inner, element.types
+        if inner:
+            listed = "array" in types and (set(inner) == {"item"} or "object" not in types)
+            if listed and len(inner) == 1:
+                return f"[{', '.join(next(iter(inner.values())))}]"
+            return "{" + ", ".join(f'"{quoted(key)}": {_one_or_list(found)}' for key, found in inner.items()) + "}"
+        text = "".join(element.text)
+        if not text.strip() and len(types & {"array", "object"}) == 1 and "string" not in types:
+            return _CONTAINERS[next(iter(types & {"array", "object"}))]
+        return json_of(text, types)
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._lead(pending[0])
+            self._sink.args(_one_or_list(pending[1]))
+
+    def _lead(self, name: str) -> None:
+        self._sink.args(f'{"{" if self._first else ", "}"{quoted(name)}": ')
+        self._first = False
+
+
+def _one_or_list(values: list[str]) -> str:
+    return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
