@@ -30,7 +30,10 @@ def written(events: list[Event]) -> str:
 
 
 # Markup around plain text, which is no call's and never content.
-OTHER_MARKUP = ("<response>", "<answer>", "<|channel>thought", "<|START_RESPONSE|>", "<|START_TEXT|>", "all\n")
+OTHER_MARKUP = (
+    "<response>", "<answer>", "<|channel>thought", "<|START_RESPONSE|>", "<|START_TEXT|>", "all\n",
+    "<|open|>response", "<|open|>think", "<|close|>message",
+)  # fmt: skip
 
 
 def cases(name: str) -> list[goldens.Case]:

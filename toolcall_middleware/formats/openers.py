@@ -87,6 +87,11 @@ HUNYUAN = (*JAMBA, _markup("<answer>"), _markup("</answer>"))
 # A message of its own (3), or a token (3.1).
 _gigachat = json_calls(close=("<|message_sep|>",))
 GIGACHAT3 = (
+    Opener(
+        pattern=r"<\|message_sep\|>[ \t\r\n]{0,8}function call<\|role_sep\|>",
+        partial=beginnings("<|message_sep|>", "function call<|role_sep|"),
+        body=lambda sink, _: _gigachat(sink),
+    ),
     _opener("function call<|role_sep|>", _gigachat),
     _opener("<|function_call|>", _gigachat),
     _markup("<|message_sep|>"),
