@@ -58,7 +58,6 @@ STOPS: tuple[str, ...] = (
     "<tool_responses:opensource>",  # Hunyuan 3
     "<tool_responses>",
     "<|open|>message",  # Kimi K3
-    "function result<|role_sep|>",  # GigaChat 3
 )
 
 _BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
