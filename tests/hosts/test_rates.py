@@ -60,6 +60,8 @@ async def test_an_answer_with_five_calls_costs_five(stream: bool) -> None:
     second = await post(app, ask(3, stream=stream))
     # A stream's headers leave before its calls; all that came before it is known.
     assert [remaining(client)[1] for client in (first, second)] == ([10, 5] if stream else [5, 2])
+    # The first call opens the window.
+    assert [remaining(client)[2] > 3590 for client in (first, second)] == [not stream, True]
     # The last answer of a window may hold more than was left, and counts in full.
     assert (await post(app, ask(5, stream=stream))).status == 200
     refused = await post(app, ask(1, stream=stream))

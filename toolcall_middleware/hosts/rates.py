@@ -117,13 +117,13 @@ class RateLimiter:
             if self._failure == "closed":
                 message = "The rate limit cannot be checked now, and rate_limit_failure is closed. Try again soon."
                 raise ToolCallError("rate_limit_unavailable", message, headers={"retry-after": "1"})
-            return Budget(item.amount, None, 0.0, None)
+            return Budget(item.amount, None, 0.0, None, item.get_expiry())
 
         async def charge(units: int) -> None:
             if await self._ask(limiter.hit(item, "toolcall", tenant, cost=units)) is None:
                 _log.warning("rate_limit: %d tool calls of %s were not counted.", units, tenant)
 
-        budget = Budget(item.amount, stats.remaining, stats.reset_time, charge)
+        budget = Budget(item.amount, stats.remaining, stats.reset_time, charge, item.get_expiry())
         if stats.remaining < 1:
             headers = budget.headers()
             headers["retry-after"] = str(max(1, int(headers["x-ratelimit-reset"])))
@@ -159,15 +159,24 @@ class RateLimiter:
 
 
 class Budget:
-    """What one request may spend. Everything that it sends goes through `sender`, which charges for calls."""
+    """What one request may spend. Everything that it sends goes through `sender`, which charges for calls.
+
+    reset: when the window ends, as `time.time` counts; window: how long one lasts, from its first charge.
+    """
 
     def __init__(
-        self, amount: int, remaining: int | None, reset: float, charge: Callable[[int], Awaitable[None]] | None
+        self,
+        amount: int,
+        remaining: int | None,
+        reset: float,
+        charge: Callable[[int], Awaitable[None]] | None,
+        window: float,
     ) -> None:
         self._amount = amount
         self._remaining = remaining
         self._reset = reset
         self._charge = charge
+        self._window = window
         self._charged = 0
 
     def headers(self) -> dict[str, str]:
@@ -187,6 +196,7 @@ class Budget:
             units = spent() - self._charged
             if units > 0 and self._charge is not None:
                 self._charged += units
+                self._reset = self._reset if self._reset > time.time() else time.time() + self._window
                 await self._charge(units)
             if message["type"] == "http.response.start":
                 own = [(name.encode(), value.encode()) for name, value in self.headers().items()]
