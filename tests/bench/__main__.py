@@ -6,14 +6,16 @@ import argparse
 import os
 from collections.abc import Callable
 
-from . import calls, chunks, growth, held, hostile, imports, parsers, plot, report, requests
+from . import calls, chunks, each, growth, held, hostile, imports, parsers, plot, report, requests, scale
 from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
     "chunks": chunks.run,
+    "formats": each.run,
     "parsers": parsers.run,
     "calls": calls.run,
     "growth": growth.run,
+    "scale": scale.run,
     "memory": growth.memory,
     "delay": held.run,
     "first-call": held.first_call,

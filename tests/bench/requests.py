@@ -25,7 +25,7 @@ _ANSWER = json.dumps(
 ).encode()
 
 
-class _Reached:
+class Reached:
     """An app that notes when it has its body, and answers at once."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Reached:
         await send(measure.body_message(_ANSWER, more=False))
 
 
-def _until_app(app: App, reached: _Reached, body: Callable[[], bytes]) -> Callable[[], float]:
+def until_app(app: App, reached: Reached, body: Callable[[], bytes]) -> Callable[[], float]:
     """Seconds from the client's request to the app that holds the body."""
 
     async def once() -> float:
@@ -67,7 +67,7 @@ def _whole(app: App, body: bytes, count: int) -> Callable[[], float]:
 def run(*, smoke: bool) -> Table:
     repeats = 2 if smoke else 60
     table = Table("Requests", ("added ms", "x a no-op wrapper"))
-    reached = _Reached()
+    reached = Reached()
     noop = measure.NoOp(reached)
     plain = material.request(None, stream=False)
     large = json.dumps({**json.loads(plain), "messages": [{"role": "user", "content": "word " * 20_000}]}).encode()
@@ -79,10 +79,10 @@ def run(*, smoke: bool) -> Table:
         table.add(name, f"{(with_it - bare) * 1e3:.4f}", f"{with_it / bare:.1f}", "< 0.020" if body is plain else "")
     for turns in (10, 100, 1000):
         app = ToolCallMiddleware(reached, format="auto")
-        body = _agent(turns)
+        body = agent(turns)
         measure.ask(app, body)
         bare, with_it = measure.best(
-            [_until_app(noop, reached, lambda: body), _until_app(app, reached, lambda: body)],  # noqa: B023 - used at once
+            [until_app(noop, reached, lambda: body), until_app(app, reached, lambda: body)],  # noqa: B023 - used at once
             max(2, repeats // 6),
         )
         what = f"a history of {turns} calls and results, {len(body) // 1000} kB"
@@ -96,13 +96,13 @@ def run(*, smoke: bool) -> Table:
         measure.ask(app, body)
         _check(b'"tools"' not in reached.body and offered[0]["function"]["name"].encode() in reached.body)
         bare, cached = measure.best(
-            [_until_app(noop, reached, lambda: body), _until_app(app, reached, lambda: body)],  # noqa: B023 - used at once
+            [until_app(noop, reached, lambda: body), until_app(app, reached, lambda: body)],  # noqa: B023 - used at once
             repeats,
         )
         fresh = iter(
             [material.request(material.tools(count, str(next(numbers))), stream=False) for _ in range(repeats)]
         )
-        (cold,) = measure.best([_until_app(app, reached, lambda: next(fresh))], repeats)  # noqa: B023 - likewise
+        (cold,) = measure.best([until_app(app, reached, lambda: next(fresh))], repeats)  # noqa: B023 - likewise
         what = f"{count} tool{'s' if count > 1 else ''}, {size / 1000:.1f} kB"
         table.add(f"{what}, first time", f"{(cold - bare) * 1e3:.3f}", f"{cold / bare:.0f}")
         goal = "< 1" if count == 25 else ""
@@ -110,7 +110,7 @@ def run(*, smoke: bool) -> Table:
     return table
 
 
-def _agent(turns: int) -> bytes:
+def agent(turns: int) -> bytes:
     """A request of an agent that has called a tool `turns` times."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Write the files."}]
     for number in range(turns):
