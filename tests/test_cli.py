@@ -81,6 +81,24 @@ def test_serve_runs_the_factory_with_what_was_asked(
     )
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_a_free_port_is_told_by_its_number(
+    host: str, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "--upstream", "http://127.0.0.1:8000/v1", "--port", "0", "--host", host]) == 0
+    port = started["port"]
+    assert 1024 <= port <= 65535
+    shown = f"[{host}]" if ":" in host else host
+    assert f"http://{shown}:{port}/v1 -> " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("started")
+def test_an_address_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve", "--upstream", "http://x/v1", "--port", "0", "--host", "256.256.256.256"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--host 256.256.256.256" in line
+
+
 @pytest.mark.usefixtures("started")
 def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> None:
     options = "--upstream http://up.example/v1 --mode off --format hermes --set retries=3 --set api_keys=a,b"

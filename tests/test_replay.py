@@ -121,3 +121,31 @@ def test_a_captured_error_is_told_and_is_no_good_end(
     printed = capsys.readouterr().out
     assert printed.endswith(f"! error: {error}\n")
     assert "finish_reason" not in printed
+
+
+HOSTILE = "a\x1b[2J\x9b31m\x07\u202eb\r\x00\x7f\ud83d tab\tend é🎉\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        json.dumps({"choices": [{"message": {"content": HOSTILE, "reasoning": HOSTILE}, "finish_reason": HOSTILE}]}),
+        json.dumps({"choices": [{"message": {"tool_calls": [{"function": {"name": HOSTILE, "arguments": HOSTILE}}]}}]}),
+        json.dumps({"error": {"message": HOSTILE}}),
+        json.dumps({"choices": [{"message": {"content": '<tool_call>{"name": "f", "arguments": {"x": "' + HOSTILE}}]}),
+    ],
+    ids=["text", "calls", "error", "cut"],
+)
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
+def test_what_a_terminal_would_obey_is_not_printed(
+    data: str, flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "captured"
+    file.write_text(data)
+    main(["replay", str(file), *flags])
+    shown = capsys.readouterr().out
+    assert "[2J" in shown
+    assert all(char.isprintable() or char in "\n\t" or (flags and char == "\x7f") for char in shown)
+    if not flags:
+        assert "\\x1b[2J\\x9b31m" in shown
+        assert "é🎉" in shown

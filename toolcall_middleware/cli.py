@@ -159,7 +159,7 @@ def _serve(args: argparse.Namespace) -> int:
     from .formats import registry
     from .hosts.assembly import create_proxy
     from .hosts.lifetime import supervise
-    from .hosts.network import is_loopback
+    from .hosts.network import free_port, is_loopback
     from .hosts.providers import with_mode
 
     registry.of_settings(settings)  # here, where it is still known who set it
@@ -172,15 +172,16 @@ def _serve(args: argparse.Namespace) -> int:
 
     settings = with_mode(settings, settings.upstream_api)
     host = f"[{args.host}]" if ":" in args.host else args.host
+    port = args.port or free_port(args.host)
     print(
-        f"{_PROG} {__version__}: http://{host}:{args.port}/v1 -> {_upstream(settings)}, "
+        f"{_PROG} {__version__}: http://{host}:{port}/v1 -> {_upstream(settings)}, "
         f"mode={settings.mode} format={settings.format}",
         file=sys.stderr,
         flush=True,
     )
     if not is_loopback(args.host) and not settings.api_keys:
         print(
-            f"{_PROG}: warning: everybody who reaches {host}:{args.port} can use the upstream; "
+            f"{_PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
             f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1.",
             file=sys.stderr,
             flush=True,
@@ -189,7 +190,7 @@ def _serve(args: argparse.Namespace) -> int:
         "toolcall_middleware:create_proxy",
         factory=True,
         host=args.host,
-        port=args.port,
+        port=port,
         workers=args.workers,
         log_level=args.log_level,
         lifespan="on",

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     captured = capture(data)
     read = [replay(choice, index, args.format, tools) for index, choice in sorted(captured.items())]
     if args.json:
-        print(json.dumps([_as_json(one) for one in read], ensure_ascii=False, indent=2))
+        print(json.dumps([_as_json(one) for one in read], indent=2))
     else:
         for one in read:
             _print(one, captured[one.index], alone=len(read) == 1)
@@ -233,22 +233,28 @@ def _as_json(read: Read) -> dict[str, Any]:
     }
 
 
+def _safe(text: str) -> str:
+    """`text` without what a terminal would obey: a model may write codes that move the cursor, colour, or hide text."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
 def _print(read: Read, captured: Captured, *, alone: bool) -> None:
     if not alone:
         print(f"== choice {read.index}")
     if read.reasoning:
-        print(f"reasoning: {read.reasoning}")
-    print(f"content: {read.content or '(none)'}")
+        print(f"reasoning: {_safe(read.reasoning)}")
+    print(f"content: {_safe(read.content) or '(none)'}")
     for number, call in enumerate(read.calls):
         where = f" at {call['begin']}-{call['end']}" if "begin" in call else ""
-        print(f"call {number}{where}: {call['name']} {call['arguments']}")
+        print(_safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
     for fault in read.faults:
         at = max(0, fault["at"])
         near = captured.text[at : at + _SHOWN].replace("\n", "\\n")
-        print(f"! {fault['what']} (at {at}: {near})")
+        print(_safe(f"! {fault['what']} (at {at}: {near})"))
     if read.stopped_at is not None:
         print(f"! generation would have been stopped at {read.stopped_at}")
     if read.error is not None:
-        print(f"! error: {read.error}")
+        print(f"! error: {_safe(read.error)}")
         return
-    print(f"finish_reason: {read.finish_reason or ('tool_calls' if read.calls else 'stop')}")
+    reason = str(read.finish_reason or ("tool_calls" if read.calls else "stop"))
+    print(f"finish_reason: {_safe(reason)}")

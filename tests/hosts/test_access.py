@@ -182,6 +182,81 @@ def test_lines_come_out_on_standard_output_by_themselves() -> None:
     assert (done.stdout, done.stderr) == ("one line\n", "")
 
 
+# --- models and tokens
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {"cached_tokens": 2}}
+LIAR = json.dumps({"choices": [{"message": {"content": '"usage": {"prompt_tokens": 666, "completion_tokens": 666}'}}]})
+
+
+@pytest.mark.parametrize("cut", [1, 40, 10_000])
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (json.dumps({"choices": [], "usage": USAGE}), (7, 3)),
+        (json.dumps({"choices": [], "usage": USAGE}, separators=(",", ":")), (7, 3)),
+        ('data: {"choices":[],"usage":{"completion_tokens":3,"prompt_tokens":7}}\n\ndata: [DONE]\n\n', (7, 3)),
+        ('data: {"usage":{"prompt_tokens":1}}\n\n' + 'data: {"usage": null}\n\n' * 9, (1, None)),
+        ('{"choices": []}', (None, None)),
+        (LIAR, (None, None)),
+        (LIAR[:-1] + ', "usage": {"prompt_tokens": 5, "completion_tokens": 0}}', (5, 0)),
+        ('{"usage": {"prompt_tokens": -1, "completion_tokens": "x"}}', (None, None)),
+        ("", (None, None)),
+    ],
+)
+async def test_the_tokens_of_an_answer_are_told(
+    answer: str, seen: tuple[int | None, int | None], cut: int, log: pytest.LogCaptureFixture
+) -> None:
+    body = answer.encode()
+    # Cut near its end only: usage is looked for in the last pieces.
+    pieces = (body[:-cut], body[-cut:]) if cut < len(body) else (body,)
+    await drive(Access(Inner(pieces=pieces), style="json"), scope_of())
+    row = json.loads(lines(log)[0])
+    assert (row["prompt_tokens"], row["completion_tokens"]) == seen
+
+
+async def test_the_tokens_stand_in_the_line_of_a_proxied_request(
+    proxies: Proxies, log: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        serving(TextBackend(lambda _body: write_calls("json", ("add", {"a": 1})))) as address,
+        proxies.running(table(f"{address}/v1", name="one"), access_log="text") as client,
+    ):
+        answer = await ask(client, tools=[TOOL])
+        usage = answer.json()["usage"]
+    (line,) = lines(log)
+    assert f" prompt_tokens={usage['prompt_tokens']} completion_tokens={usage['completion_tokens']} " in line
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 200])
+async def test_the_model_of_a_large_body_is_told(pieces: int, log: pytest.LogCaptureFixture) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 2_000_000}], "model": "late"}).encode()
+    size = len(body) // pieces + 1
+    parts = [body[at : at + size] for at in range(0, len(body), size)]
+
+    async def reads(scope: Scope, receive: Receive, send: Send) -> None:
+        received = b""
+        while True:
+            message = await receive()
+            received += message["body"]
+            if not message["more_body"]:
+                break
+        assert received == body
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    await drive(Access(reads, style="json", peek=True), scope_of(method="POST"), *parts)
+    assert json.loads(lines(log)[0])["model"] == "late"
+
+
+NAMELESS = [b'{"model": "a"', b"[1]", b'{"model": 3}', b" ", b"\xff", b'{"model": "%s"}' % (b"x" * (9 << 20))]
+
+
+@pytest.mark.parametrize("body", NAMELESS, ids=range(6))
+async def test_what_names_no_model_has_none(body: bytes, log: pytest.LogCaptureFixture) -> None:
+    await drive(Access(Inner(), style="json", peek=True), scope_of(method="POST"), body)
+    assert json.loads(lines(log)[0])["model"] is None
+
+
 # --- secrets
 
 KEY, LOGIN, HEADER = "sk-upstream-secret", "hunter2-login", "sk-in-header"

@@ -192,7 +192,7 @@ async def test_after_the_replay_the_app_hears_from_the_client() -> None:
 
 async def test_a_body_over_the_limit_is_refused_without_reading_on() -> None:
     recorder = Recorder()
-    made = Client([b"x" * 60] * 100)
+    made = Client([b"x" * 60] * 100, headers=[JSON_TYPE])
     await made.run(middleware(recorder, max_request_bytes=100))
     assert made.status == 413
     assert check_error(made.json)["code"] == "request_too_large"
@@ -828,3 +828,65 @@ def test_starlette_adds_it_by_its_class() -> None:
     app = Starlette(routes=[Route("/x", endpoint)])
     app.add_middleware(ToolCallMiddleware)
     assert app.build_middleware_stack() is not None
+
+
+# -- bodies that say they are too large, and bodies in tiny pieces -------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"2001", b"9" * 19, b"9" * 5000])
+async def test_a_body_that_says_it_is_too_large_is_not_read(said: bytes) -> None:
+    recorder = Recorder()
+    made = Client(ask(), headers=[JSON_TYPE, (b"Content-Length", said)])
+    await made.run(middleware(recorder, max_request_bytes=2000))
+    assert (made.status, made.json["error"]["code"], made.received) == (413, "request_too_large", 0)
+    assert recorder.scopes == []
+
+
+@pytest.mark.parametrize("said", [b"2000", b"x", b"-5", b""])
+async def test_a_length_that_fits_or_says_nothing_is_no_refusal(said: bytes) -> None:
+    made = Client(ask(), headers=[JSON_TYPE, (b"content-length", said)])
+    await made.run(middleware(TextBackend([BLOCK]), max_request_bytes=2000))
+    assert made.status == 200
+
+
+async def test_a_body_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> None:
+    body = ask(tools=(), messages=[{"role": "user", "content": "x" * 20_000}])
+    made, recorder = Client([body[at : at + 1] for at in range(len(body))]), Recorder()
+    await made.run(middleware(recorder))
+    assert len(recorder.messages) < 1100
+    assert b"".join(message["body"] for message in recorder.messages) == body
+    assert [message["more_body"] for message in recorder.messages][-2:] == [True, False]
+    offers = ask(messages=[{"role": "user", "content": "x" * 5000}])
+    made = Client([offers[at : at + 1] for at in range(len(offers))])
+    await made.run(middleware(TextBackend([BLOCK])))
+    assert len(check_stream(made.body).only.calls) == 1
+
+
+async def test_a_client_that_leaves_in_the_middle_of_tiny_pieces_is_told_to_the_app() -> None:
+    made, recorder = Client([b"x"] * 3000), Recorder()
+    made._queue = made._queue[:2500]
+    made.leave()
+    await made.run(middleware(recorder))
+    assert b"".join(message.get("body", b"") for message in recorder.messages) == b"x" * 2500
+
+
+# -- an allowlist that does nothing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [{}, {"allowlist_mode": "off"}, {"allowlist_mode": "enforce"}, {"allowlist": ()}])
+def test_an_allowlist_without_a_mode_is_warned_of_at_start(
+    given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    middleware(Recorder(), **{"allowlist": "weather,get_*", **given})
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == (
+        []
+        if given
+        else ["allowlist is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off."]
+    )
+
+
+def test_the_warning_names_the_variable(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCALL_ALLOWLIST", "weather")
+    ToolCallMiddleware(Recorder())
+    assert caplog.records[0].getMessage().startswith("TOOLCALL_ALLOWLIST is set and does nothing")

@@ -581,7 +581,7 @@ async def test_a_hostile_schema_holds_nothing_up(schema: str) -> None:
 async def test_a_hundred_megabytes_are_refused() -> None:
     part = b"x" * (1 << 20)
     recorder = TextBackend([])
-    made = await Client([part] * 100).run(middleware(recorder))
+    made = await Client([part] * 100, headers=[JSON_TYPE]).run(middleware(recorder))
     assert (made.status, check_error(made.json)["code"]) == (413, "request_too_large")
     assert recorder.seen == []
     assert made.received == 33

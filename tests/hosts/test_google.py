@@ -12,15 +12,18 @@ import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from google import genai
 from google.genai import types
 
-from toolcall_middleware import create_proxy
+from toolcall_middleware import Settings, create_proxy
+from toolcall_middleware.hosts.providers import upstream_app
 
 from ..google_fake import KEY, Error, FakeGemini, answer, call, text, usage
-from .proxy_servers import PATIENCE, client_of, serving
+from .asgi_client import Client, ask
+from .proxy_servers import PATIENCE, FakeTransport, client_of, serving
 
 MODEL = "gemini-3-test"
 SIGNATURE = b"where the model was in its thoughts"
@@ -377,3 +380,19 @@ async def test_the_official_client_reads_the_fakes_stream_models_and_errors() ->
             await models.generate_content(model=MODEL, contents="hi")
         assert (caught.value.code, caught.value.status) == (429, "RESOURCE_EXHAUSTED")
         assert [model.name async for model in await models.list()] == ["models/gemini-test", "models/gemini-other"]
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1beta", "/v1beta/", "/v1alpha", "/v1beta/openai"])
+async def test_an_address_may_end_in_a_version(ending: str) -> None:
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.raw_path.decode())
+        return httpx.Response(503)
+
+    app = upstream_app(
+        Settings(), api="google", url=f"http://up.example/prefix{ending}", key="k", timeout=5,
+        forward_authorization=False, transport=FakeTransport(answer),
+    )  # fmt: skip
+    await Client(ask(tools=(), stream=False)).run(app)
+    assert seen == ["/prefix/v1beta/models/m:generateContent"]

@@ -155,6 +155,16 @@ async def test_units_are_counted_exactly_under_concurrency() -> None:
         assert left == 100000 - sum(n for n in counts if n % 3 == tenant)
 
 
+async def test_what_runs_at_once_is_admitted_while_units_are_left_and_counted_all_the_same() -> None:
+    """Nothing is reserved: nobody knows how many calls a request will make. What comes after finds them used up."""
+    app = limited("4/hour")
+    answers = await asyncio.gather(*(post(app, ask(3)) for _ in range(5)))
+    admitted = [client.status for client in answers].count(200)
+    assert admitted >= 2
+    late = await post(app, ask(0))
+    assert (late.status, remaining(late)[1]) == (429, 0)
+
+
 async def test_calls_that_left_are_charged_when_the_client_leaves() -> None:
     class Endless:
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

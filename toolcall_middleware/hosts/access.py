@@ -25,8 +25,15 @@ _UPSTREAM_ID = b"x-upstream-request-id"
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
 _MAX_VALUE = 256
-# The model is read for the log alone where nobody else reads it: not from what takes long.
-_PEEK = 1 << 20
+# The model is read for the log alone where nobody else reads it: not from what takes long (some 5 ms).
+_PEEK = 8 << 20
+# Usage stands at the end of an answer. Quotes inside of a string have a backslash, so that no text can look like it.
+_TAIL = 4096
+_USAGE = re.compile(rb'(?<!\\)"usage": ?\{')
+_COUNTS = {
+    name: re.compile(rb'(?<!\\)"%s": ?([0-9]{1,15})\b' % name.encode())
+    for name in ("prompt_tokens", "completion_tokens")
+}
 _CALLS = re.compile(rb"; calls=([0-9]+)")
 
 
@@ -87,6 +94,7 @@ class Access:
             "first_byte_ms": first,
             "bytes": answer.size,
             "calls": answer.calls,
+            **answer.usage(),
             "end": ended,
         }
         row = {name: value[:_MAX_VALUE] if isinstance(value, str) else value for name, value in row.items()}
@@ -96,7 +104,7 @@ class Access:
 class _Answer:
     """The client's side of `send`: what is told of the answer, in passing."""
 
-    __slots__ = ("_id", "_send", "calls", "complete", "first", "size", "status")
+    __slots__ = ("_id", "_send", "_tail", "calls", "complete", "first", "size", "status")
 
     def __init__(self, send: Send, request_id: bytes) -> None:
         self._send = send
@@ -106,6 +114,15 @@ class _Answer:
         self.first: float | None = None
         self.calls: int | None = None
         self.complete = False
+        self._tail: tuple[bytes, ...] = ()
+
+    def usage(self) -> dict[str, int | None]:
+        """The tokens that the answer says it took; None where it does not say."""
+        end = b"".join(self._tail)
+        begins = [found.end() for found in _USAGE.finditer(end)]
+        told = end[begins[-1] :] if begins else b""
+        counts = {name: pattern.search(told) for name, pattern in _COUNTS.items()}
+        return {name: None if found is None else int(found[1]) for name, found in counts.items()}
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
@@ -113,6 +130,7 @@ class _Answer:
             body = message.get("body", b"")
             if body:
                 self.size += len(body)
+                self._tail = (*self._tail[-2:], body[-_TAIL:])  # it may stand in two pieces, and [DONE] in a third
                 if self.first is None:
                     self.first = time.perf_counter()
             if not message.get("more_body", False):
@@ -147,20 +165,29 @@ def _as_text(row: dict[str, Any]) -> str:
 
 
 def _peeking(receive: Receive, record: Record) -> Receive:
-    """`receive`, and the model of a body that comes at once is noted."""
+    """`receive`, and the model of a JSON body is noted, in how many pieces it may come."""
+    collected: bytearray | None = bytearray()
 
     async def peek() -> Message:
+        nonlocal collected
         message = await receive()
-        if record.model is None and message["type"] == "http.request" and not message.get("more_body", False):
-            body = message.get("body", b"")
-            if body[:1] == b"{" and len(body) <= _PEEK:
-                try:
-                    record.model = _named.decode(body).model
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    record.model = None
+        if collected is not None and message["type"] == "http.request":
+            collected += message.get("body", b"")
+            if collected and (collected[:1] != b"{" or len(collected) > _PEEK):
+                collected = None
+            elif not message.get("more_body", False):
+                record.model = record.model or _model_in(bytes(collected))
+                collected = None
         return message
 
     return peek
+
+
+def _model_in(body: bytes) -> str | None:
+    try:
+        return _named.decode(body).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def write_to_stdout() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from .warming import warm
 if TYPE_CHECKING:
     from .rates import RateLimiter
     from .tenancy import Tenancy
+
+_log = logging.getLogger("toolcall_middleware")
 
 REFUSED = "toolcall.refused"
 """Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
@@ -67,6 +70,11 @@ class ToolCallMiddleware:
             elif options:
                 settings = settings.replace(**options)
             registry.of_settings(settings)
+            if settings.allowlist and not settings.by_hand("allowlist_mode"):
+                _log.warning(
+                    "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",
+                    settings.where("allowlist"),
+                )
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
@@ -116,7 +124,7 @@ class ToolCallMiddleware:
                 await _answer_error(send, refusal)
                 return
             settings = tenant.settings
-        body, messages, too_large = await collect(receive, settings.max_request_bytes)
+        body, messages, too_large = await collect(receive, settings.max_request_bytes, scope)
         if too_large:
             limit = settings.max_request_bytes
             error = ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")

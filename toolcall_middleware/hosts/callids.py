@@ -24,7 +24,7 @@ class CallIds:
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._paths):
             await self._app(scope, receive, send)
             return
-        body, _, too_large = await collect(receive, self._max_request_bytes)
+        body, _, too_large = await collect(receive, self._max_request_bytes, scope)
         if too_large:
             text = f"The request body exceeds max_request_bytes ({self._max_request_bytes})."
             await send_error(send, ToolCallError("request_too_large", text))

@@ -5,10 +5,24 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import socket
 import urllib.request
 
 import anyio
 import httpx
+
+from ..errors import SettingsError
+
+
+def free_port(host: str) -> int:
+    """A port of `host` that nobody listens on. Raises SettingsError where there is no such address."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        raise SettingsError(f"--host {host}: {error.strerror}.") from None
 
 
 def is_loopback(host: str) -> bool:

@@ -27,13 +27,13 @@ from .translator import Translator
 class Provider:
     """An API behind the OpenAI face.
 
-    `url` is the address used where the operator gives none. `version` is cut off the end of an address, because the
-    paths of a translation begin with it. `key_header` and `headers` are the Forwarder's. `mode` is used where the
-    operator set none. `make` gives the translation of one request.
+    `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
+    the paths of a translation begin with a version. `key_header` and `headers` are the Forwarder's. `mode` is used
+    where the operator set none. `make` gives the translation of one request.
     """
 
     url: str | None
-    version: str
+    versions: tuple[str, ...]
     key_header: str
     make: Callable[[Settings], Translation]
     capabilities: Capabilities
@@ -55,7 +55,7 @@ def _google(settings: Settings) -> Translation:
 PROVIDERS: Mapping[str, Provider] = {
     "anthropic": Provider(
         url="https://api.anthropic.com",
-        version="/v1",
+        versions=("/v1",),
         key_header="x-api-key",
         # Not the newest: 2026-10-21 takes no temperature, also for the models that know one, and other vendors of this
         # API do not know it.
@@ -65,7 +65,8 @@ PROVIDERS: Mapping[str, Provider] = {
     ),
     "google": Provider(
         url="https://generativelanguage.googleapis.com",
-        version="/v1beta",
+        # The second is where Google itself has an OpenAI face.
+        versions=("/v1beta", "/v1beta/openai", "/v1alpha", "/v1"),
         key_header="x-goog-api-key",
         make=_google,
         capabilities=GOOGLE,
@@ -78,6 +79,10 @@ def with_mode(settings: Settings, api: str) -> Settings:
     if api not in PROVIDERS or settings.by_hand("mode"):
         return settings
     return settings.replace(mode=PROVIDERS[api].mode)
+
+
+def _without_version(address: str, versions: tuple[str, ...]) -> str:
+    return next((address.removesuffix(version) for version in versions if address.endswith(version)), address)
 
 
 def upstream_app(
@@ -126,7 +131,7 @@ def upstream_app(
     if address is None:
         raise SettingsError(f"There is no upstream: upstream_api={api} needs TOOLCALL_UPSTREAM_URL.")
     forwarder = Forwarder(
-        address.rstrip("/").removesuffix(provider.version),
+        _without_version(address.rstrip("/"), provider.versions),
         timeout=timeout,
         limits=limits,
         key=key,

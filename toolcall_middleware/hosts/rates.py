@@ -2,6 +2,8 @@
 
 A window begins with a tenant's first unit and ends a minute (an hour, …) later. It is asked for at least one unit and
 charged what the answer holds: the last answer in a window may hold more calls than were left, and all of them count.
+Nothing is reserved for a request that runs, because nobody knows how many calls it will make: requests that come while
+units are left are all admitted, also when together they use more. What is used up is exact for those that follow.
 """
 
 from __future__ import annotations

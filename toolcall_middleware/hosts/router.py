@@ -152,7 +152,7 @@ class Router:
     # -- requests ------------------------------------------------------------------------------------------------
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, _, too_large = await collect(receive, self._max_request_bytes)
+        body, _, too_large = await collect(receive, self._max_request_bytes, scope)
         if too_large:
             limit = self._max_request_bytes
             message = f"The request body exceeds max_request_bytes ({limit})."

@@ -84,7 +84,7 @@ class Translator:
         method, path = scope["method"].upper(), raw_path(scope)
         if method == "POST" and _CHAT.fullmatch(path):
             limit = self._max_request_bytes
-            body, _, too_large = await collect(receive, limit)
+            body, _, too_large = await collect(receive, limit, scope)
             if too_large:
                 raise ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")
             return None if body is None else translation.request(body)

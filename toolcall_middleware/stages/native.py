@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from ..model import ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
 from ..parsing.named import ArgumentsReader
@@ -122,7 +120,7 @@ class NativeCalls:
         call_id = _text(delta.get("id"))
         arguments = function.get("arguments")
         if arguments is not None and not isinstance(arguments, str):
-            arguments = msgspec.json.encode(arguments).decode()
+            arguments = openai.encode(arguments).decode()
         if not name and not call_id and not arguments and not self._calls:
             return named  # nothing at all
         call = self._find(delta.get("index"), call_id, name, arguments or "", named=named)
@@ -320,4 +318,4 @@ def _text(value: Any) -> str | None:
 def _written(call: _Call) -> str:
     """The call as text; the backend has parsed away how the model wrote it."""
     arguments = "".join(call.written).encode("utf-8", "replace").decode()
-    return msgspec.json.encode({"name": call.name, "arguments": arguments}).decode()
+    return openai.encode({"name": call.name, "arguments": arguments}).decode()

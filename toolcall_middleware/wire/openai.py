@@ -91,7 +91,10 @@ def _lenient(data: bytes | msgspec.Raw) -> Any:
 
 
 def _raw_fields(value: dict[str, Any]) -> Fields:
-    return {name: msgspec.Raw(json.dumps(item).encode()) for name, item in value.items()}
+    # A name that holds half an emoji could not be written again.
+    return {
+        name.encode("utf-8", "replace").decode(): msgspec.Raw(json.dumps(item).encode()) for name, item in value.items()
+    }
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -107,12 +110,16 @@ def encode(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value).encode()
+        return json.dumps(value, default=_of_raw).encode()
+
+
+def _of_raw(value: Any) -> Any:
+    return json.loads(bytes(value))  # of what is no JSON value only msgspec.Raw is ever written
 
 
 def with_fields(body: bytes, fields: dict[str, Any]) -> bytes:
     """A JSON object with more fields."""
-    return _encode({**(read_object(body) or {}), **fields})
+    return _encode({**(read_object(body) or {}), **{name: raw(value) for name, value in fields.items()}})
 
 
 def without_field(body: bytes, name: str) -> bytes:
