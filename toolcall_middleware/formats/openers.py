@@ -26,8 +26,10 @@ from . import reading, tags
 Make = Callable[[Sink], Body]
 
 
-def _opener(marker: str, make: Make, *, where: Where = Where.ANYWHERE, consume: bool = True) -> Opener:
-    return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume)
+def _opener(
+    marker: str, make: Make, *, where: Where = Where.ANYWHERE, consume: bool = True, special: bool = False
+) -> Opener:
+    return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special)
 
 
 def json_calls(**syntax: object) -> Make:
@@ -143,9 +145,9 @@ MINIMAX = (_opener("<minimax:tool_call>", _tagged(tags.MINIMAX)),)
 _step3 = _tagged(tags.STEP3)
 STEP3 = (_opener("<｜tool_calls_begin｜>", _step3),)
 DEEPSEEK_V32 = (
-    *(_opener(f"<{wrapper}>", _tagged(syntax)) for wrapper, syntax in tags.DSML.items()),
+    *(_opener(f"<{wrapper}>", _tagged(syntax), special=True) for wrapper, syntax in tags.DSML.items()),
     # Without the wrapper around the calls.
-    _opener("<｜DSML｜invoke name=", _tagged(tags.DSML["｜DSML｜function_calls"]), consume=False),
+    _opener("<｜DSML｜invoke name=", _tagged(tags.DSML["｜DSML｜function_calls"]), consume=False, special=True),
 )
 K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 _K3_ANSWER = "<|open|>response<|sep|>"
@@ -244,7 +246,7 @@ _deepseek = _named(
 )
 DEEPSEEK = (
     *(
-        _opener(marker, _deepseek)
+        _opener(marker, _deepseek, special=True)
         for marker in (
             "<｜tool▁calls▁begin｜>",
             # Small and distilled models' spellings of it, as llama.cpp knows them.
@@ -253,7 +255,9 @@ DEEPSEEK = (
             "<｜tool▁calls｜>",
         )
     ),
-    _opener("<｜tool▁call▁begin｜>", _deepseek, consume=False),  # the marker of all calls is sometimes missing
+    _opener(
+        "<｜tool▁call▁begin｜>", _deepseek, consume=False, special=True
+    ),  # the marker of all calls is sometimes missing
     _opener("<｜tool_calls_begin｜>", _deepseek),  # Step 3's marker is one of those spellings
 )
 _KIMI_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
@@ -266,9 +270,9 @@ _kimi = _named(
     identify=_kimi_name,
 )
 KIMI_K2 = (
-    _opener("<|tool_calls_section_begin|>", _kimi),
-    _opener("<|tool_call_section_begin|>", _kimi),
-    _opener("<|tool_call_begin|>", _kimi, consume=False),  # the section's marker is sometimes missing
+    _opener("<|tool_calls_section_begin|>", _kimi, special=True),
+    _opener("<|tool_call_section_begin|>", _kimi, special=True),
+    _opener("<|tool_call_begin|>", _kimi, consume=False, special=True),  # the section's marker is sometimes missing
 )
 _functionary = _named(name_ends=("\n", "{"))
 _FUNCTIONARY_ALL = Opener(marker=">>>all\n", body=lambda sink, _: Nothing(sink))

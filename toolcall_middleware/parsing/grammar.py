@@ -40,6 +40,7 @@ class Opener:
     what could still become a match, up to the end of the text, and `first` holds the characters it may begin with
     (empty: the pattern begins with a literal). `consume` is false where the opening is itself part
     of the call (`{`). `fences`: info strings of code fences that this syntax may stand in anywhere.
+    special: a token of its own, which no thought holds: one that is never ended ends there.
     not_behind: what it cannot stand directly behind (white space aside), because there it is part of other data.
     """
 
@@ -52,6 +53,7 @@ class Opener:
     consume: bool = True
     fences: frozenset[str] = frozenset()
     not_behind: tuple[str, ...] = ()
+    special: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Compiled:
     partial: re.Pattern[str]
     openers: dict[str, Opener]
     reasoning: dict[str, str]
+    special: tuple[str, ...]
     ends: re.Pattern[str]
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
@@ -154,6 +157,7 @@ def compile_grammar(grammar: Grammar) -> Compiled:
         partial=re.compile(f"(?:{'|'.join([*filter(None, partial), *trie.beginnings()]) or '(?!)'})\\Z"),
         openers=openers,
         reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
+        special=tuple(opener.marker for opener in grammar.openers if opener.special),
         ends=re.compile("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
     )
 

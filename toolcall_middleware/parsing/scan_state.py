@@ -25,8 +25,8 @@ class ScanState:
 
     __slots__ = (
         "_body", "_body_fence", "_budget", "_c", "_carry", "_cut", "_fence", "_fence_tail", "_first", "_gap", "_in_gap",
-        "_lane", "_line_blank", "_line_lead", "_live_at", "_marked", "_moved", "_opening", "_parse_reasoning",
-        "_passed", "_reasoning", "_recent", "_sink", "_span", "_span_from", "at_start", "stopped",
+        "_lane", "_late", "_late_size", "_line_blank", "_line_lead", "_live_at", "_marked", "_moved", "_opening",
+        "_parse_reasoning", "_passed", "_reasoning", "_recent", "_sink", "_span", "_span_from", "at_start", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class ScanState:
         self._moved = False  # the body has read something
         self._marked = False  # what opened the body looks like a token of its own
         self._reasoning: str | None = None
+        self._late: list[str] | None = None  # what may be calls behind a thought that was not ended
+        self._late_size = 0
         self._in_gap = True
         self._gap: list[str] = []
         self._recent: deque[str] = deque(maxlen=TAIL)  # the last of the text that went out

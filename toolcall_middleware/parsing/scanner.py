@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .code_marks import CodeScanner
 from .events import CallArgs, Event, Reasoning, Stop, Text
 from .grammar import Where
 from .lane import Lane, Way, until
 from .scan_state import TAIL
 from .sink import Mode
+from .thoughts import ThoughtScanner
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _SHORT = 256  # characters of a text that may pass
@@ -34,7 +34,7 @@ _HALF_FENCE = re.compile(r"[ \t\r\n]*`{1,3}\Z")
 _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
 
-class Scanner(CodeScanner):
+class Scanner(ThoughtScanner):
     """The parser of one choice. See `StreamParser` for its two verbs."""
 
     __slots__ = ()
@@ -122,7 +122,7 @@ class Scanner(CodeScanner):
         if self._body is not None or self._carry or self.stopped:
             return None
         if self._reasoning is not None:
-            return None if self._parse_reasoning else until(Way.REASONING, self._reasoning[0])
+            return None if self._parse_reasoning or self._late is not None else until(Way.REASONING, self._reasoning[0])
         if self._in_gap or self._span or self._fence_tail is not None:
             return None
         if self._fence is not None:
@@ -144,6 +144,11 @@ class Scanner(CodeScanner):
             self._sink.flow = None
         text, self._carry = self._carry, ""
         self._scan(self._without_half_close(text), last=True)
+        late, self._late = self._late, None
+        if late is not None:
+            self._reasoning = None  # it was never ended: the calls behind it are none of it
+            self._reset_start()
+            self._scan("".join(late), last=True)
         body = self._body
         while body is not None:
             body.finish(cut=cut)
@@ -377,38 +382,3 @@ class Scanner(CodeScanner):
             events.append(Reasoning("".join(self._gap), markup=True))
             self._gap = []
         events.append(Reasoning(opening, markup=True))
-
-    def _end_reasoning(self, close: str) -> None:
-        self._sink.events.append(Reasoning(close, markup=True))
-        self._reset_start()
-
-    def _reset_start(self) -> None:
-        """Behind reasoning the answer begins anew."""
-        self._in_gap = True
-        self.at_start = True
-        self._first = self._c.first_at_start
-        self._line_blank = True
-        self._span = 0
-
-    def _reason(self, s: str, i: int, *, last: bool) -> int:
-        """Reasoning from `s[i]`; nothing in it counts but its end."""
-        close = self._reasoning
-        assert close is not None  # noqa: S101 - checked by the caller
-        pos = s.find(close, i)
-        if pos >= 0:
-            if pos > i:
-                self._sink.events.append(Reasoning(s[i:pos]))
-            self._reasoning = None
-            self._end_reasoning(close)
-            return pos + len(close)
-        n = len(s)
-        keep = n
-        if not last:
-            for size in range(min(len(close) - 1, n - i), 0, -1):
-                if s.endswith(close[:size]):
-                    keep = n - size
-                    break
-        if keep > i:
-            self._sink.events.append(Reasoning(s[i:keep]))
-        self._carry = s[keep:]
-        return n
