@@ -64,6 +64,8 @@ deepseek-ai/DeepSeek-V3.2 deepseek_v32
 deepseek-ai/DeepSeek-R1-Distill-Qwen-32B json
 moonshotai/Kimi-K2-Instruct-0905 kimi_k2
 moonshotai/Kimi-K3 kimi_k3
+upstage/Solar-Open-100B solar_open
+LGAI-EXAONE/EXAONE-4.0-32B hermes
 MiniMaxAI/MiniMax-M3 minimax_m3
 tencent/Hy3-preview hy_v3
 ai-sage/GigaChat3.1-10B-A1.8B gigachat3

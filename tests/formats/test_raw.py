@@ -33,6 +33,7 @@ def written(events: list[Event]) -> str:
 OTHER_MARKUP = (
     "<response>", "<answer>", "<|channel>thought", "<|START_RESPONSE|>", "<|START_TEXT|>", "all\n",
     "<|open|>response", "<|open|>think", "<|close|>message",
+    "<|begin|>", "<|think|>", "<|content|>", "<|tool_calls|>", "<|calls|>",
 )  # fmt: skip
 
 

@@ -23,9 +23,9 @@ EXAMPLE = ROOT / "examples" / "custom_format.py"
 # The names that the documentation promises.
 NAMES = """
 auto json hermes reka granite4 ernie45 longcat qwen3_coder step3p5 seed_oss minicpm5 llama3_json pythonic
-llama4_pythonic lfm2 olmo3 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32 kimi_k2 kimi_k3 glm45 glm47
-hy_v3 harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam minimax_m2 minimax_m3 step3
-functiongemma gemma4 cohere_command3 cohere_command4 gigachat3 apertus functionary_v31 functionary_v32
+llama4_pythonic lfm2 olmo3 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32 kimi_k2 kimi_k3 solar_open
+glm45 glm47 hy_v3 harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam minimax_m2 minimax_m3
+step3 functiongemma gemma4 cohere_command3 cohere_command4 gigachat3 apertus functionary_v31 functionary_v32
 """.split()  # noqa: SIM905 - far easier to read
 
 

@@ -101,6 +101,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("north-mini-code", "cohere_command4"),  # [llama.cpp] Cohere2MoE
     ("command-a", "cohere_command3"),  # [vllm] cohere_command3
     ("gigachat3", "gigachat3"),  # [vllm] gigachat3
+    ("solar-open", "solar_open"),  # [llama.cpp] upstage-Solar-Open-100B
+    ("exaone4", "hermes"),  # [card] EXAONE 4.0: hermes
     ("reka-edge", "reka"),  # [llama.cpp] Reka-Edge
     ("laguna", "glm45"),  # [vllm] poolside_v1: GLM's tags
     ("ling3", "glm45"),  # [vllm] ling3: GLM's tags

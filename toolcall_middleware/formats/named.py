@@ -175,6 +175,40 @@ The results come in the next message, each between <tool_result> and </tool_resu
 )
 
 
+def _solar(_number: int, call: ToolCall) -> str:
+    head = f"<|tool_call:begin|>{short_id(call.id)}<|tool_call:name|>{call.name}"
+    return f"{head}<|tool_call:args|>{arguments_json(call.arguments)}<|tool_call:end|>"
+
+
+# https://huggingface.co/upstage/Solar-Open-100B (llama.cpp: models/templates/upstage-Solar-Open-100B.jinja)
+SOLAR_OPEN = Family(
+    name="solar_open",
+    about="an id, the name and JSON between `<|tool_call:…|>` markers: Solar Open",
+    openers=(*openers.SOLAR_OPEN, *reading.ANY_JSON),
+    prompt="""\
+## Tools
+
+You may invoke one or more tools to assist with the user's query. Available tools, in JSON Schema format:
+{tools}
+
+For each tool call, return a JSON object with the following structure, enclosed within <|tool_call:begin|> and \
+<|tool_call:end|> tags:
+<|tool_call:begin|><tool-call-id><|tool_call:name|><tool-name><|tool_call:args|><args-json-object><|tool_call:end|>
+- The <tool-call-id> must be a randomly generated string of lowercase letters (a-z) and/or digits (0-9)
+
+For example:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=lambda tool: f"<|tool:begin|>{definition(tool)}<|tool:end|>",
+    write=_written(_solar),
+    trigger="<|tool_call:begin|>",
+    answer="the tool calls",
+    noun="tool",
+    special_tokens=True,
+)
+
+
 def _introduced(tool: Tool) -> str:
     what = prompting.neutralise(" ".join(tool.description.split()))
     return f"Use the function '{tool.name}' to '{what}'\n{definition(tool)}"

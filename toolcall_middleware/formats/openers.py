@@ -269,6 +269,21 @@ _kimi = _named(
     noise=True,
     identify=_kimi_name,
 )
+SOLAR_OPEN = (
+    _opener(
+        "<|tool_call:begin|>",
+        _named(
+            item=("<|tool_call:begin|>",),
+            leading="<|tool_call:name|>",
+            name_ends=("<|tool_call:args|>",),
+            item_close=("<|tool_call:end|>",),
+        ),
+        consume=False,
+    ),
+    _opener("<|think|>", lambda sink: Thought(sink, "<|end|>")),
+    # With its channel, as far as it is in the text: a turn's parts are messages.
+    *map(_markup, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
+)
 KIMI_K2 = (
     _opener("<|tool_calls_section_begin|>", _kimi, special=True),
     _opener("<|tool_call_section_begin|>", _kimi, special=True),
@@ -382,6 +397,7 @@ AUTO: tuple[Opener, ...] = (
     *MISTRAL,
     *DEEPSEEK[:-1],
     *KIMI_K2,
+    SOLAR_OPEN[0],
     *FUNCTIONARY_V32_MARKED,
     LLAMA4[0],
     *LFM2,

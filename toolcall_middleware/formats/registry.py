@@ -42,6 +42,7 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     "deepseek_v32": ("invoked", "DEEPSEEK_V32"),
     "kimi_k2": ("named", "KIMI_K2"),
     "kimi_k3": ("invoked", "KIMI_K3"),
+    "solar_open": ("named", "SOLAR_OPEN"),
     "glm45": ("tagged", "GLM45"),
     "glm47": ("tagged", "GLM47"),
     "hy_v3": ("tagged", "HY_V3"),

@@ -77,16 +77,17 @@ class ArgumentsReader:
 class NamedSyntax:
     """How a family writes such calls behind its opening marker.
 
-    item: what opens each call (empty: the marker itself does). name_ends: what ends a name (`{` stays for the
-    arguments). id_end: behind this name end an id stands, up to the given marker. typed: the first name may be a mere
-    `function`, and the name follows the separator on a line of its own. item_close, close: closing markers; all may
-    be missing. item_missing: what opens the first call may be missing too. noise: text before the first call is none
-    of the answer's. reopen: no marker closes a call, and a model that goes on directly behind the arguments has lost
-    its way: that text is nobody's, up to one of these. identify: the written name, and whether a name is offered, to
-    (name, id).
+    item: what opens each call (empty: the marker itself does). leading: an id stands before the name, up to this
+    marker. name_ends: what ends a name (`{` stays for the arguments). id_end: behind this name end an id stands, up to
+    the given marker. typed: the first name may be a mere `function`, and the name follows the separator on a line of
+    its own. item_close, close: closing markers; all may be missing. item_missing: what opens the first call may be
+    missing too. noise: text before the first call is none of the answer's. reopen: no marker closes a call, and a model
+    that goes on directly behind the arguments has lost its way: that text is nobody's, up to one of these. identify:
+    the written name, and whether a name is offered, to (name, id).
     """
 
     item: tuple[str, ...] = ()
+    leading: str = ""
     name_ends: tuple[str, ...] = ("{",)
     call_id: tuple[str, str] | None = None
     typed: bool = False
@@ -219,6 +220,13 @@ class NamedCalls:
 
     def _name(self, s: str, i: int, *, last: bool) -> int:
         syntax = self._syntax
+        if syntax.leading and self._id is None:
+            k = s.find(syntax.leading, i, i + _MAX_NAME)
+            if k < 0:
+                self.failed = last or len(s) - i >= _MAX_NAME
+                return i if self.failed else -1
+            self._id = s[i:k].strip()
+            return k + len(syntax.leading)
         j = _WS.match(s, i).end()  # type: ignore[union-attr]
         m = _NAME.match(s, j)
         if m is None:
