@@ -17,12 +17,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import prompt
+from .fuzzed import asked, conserved, prompt
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
 
-KINDS: dict[str, Callable[[Dice], str]] = {"prompt": prompt.one}
+KINDS: dict[str, Callable[[Dice], str]] = {
+    "prompt": prompt.one,
+    "conserved": conserved.one,
+    "asked": asked.one,
+}
 
 
 def mixed(dice: Dice) -> str:

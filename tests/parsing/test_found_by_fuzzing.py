@@ -7,7 +7,7 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.events import CallArgs, CallStart, Event, Text
+from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 
 TOOLS = ToolSet.of([Tool("f")])
 
@@ -57,3 +57,44 @@ def said(events: list[Event]) -> tuple[str, str, int]:
     text = "".join(event.text for event in events if isinstance(event, Text))
     arguments = "".join(event.text for event in events if isinstance(event, CallArgs))
     return text, arguments, sum(isinstance(event, CallStart) for event in events)
+
+
+LOST = {
+    # The name ends too soon, so the call is of an unknown tool; what follows is no JSON, up to the list's end.
+    "hunyuan": '<tool_calls>[{"name": "f", "arguments": {}}, {"name": "g"h", "arguments": {"x": 1}}]</tool_calls>',
+    # Nor are these arguments.
+    "deepseek_v3": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁call▁end｜>\n"
+        '<｜tool▁call▁begin｜>function<｜tool▁sep｜>g> h\n```json\n{"x": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_all_of_a_refused_call_that_breaks_off_comes_out_as_text(name: str) -> None:
+    text = LOST[name]
+    for pieces in ([text], list(text)):
+        parser = registry.get(name).parser(TOOLS, ParserOptions())
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+        shown, _, calls = said(events)
+        assert calls == 1
+        begin = text.index('"g"h"' if name == "hunyuan" else "g> h")
+        assert text[begin : text.index("1}") + 2] in shown
+
+
+def test_white_space_before_a_call_at_the_end_of_the_text_stays_before_it() -> None:
+    parser = registry.get("glm45").parser(TOOLS, ParserOptions(keep_raw=True))
+    events = [*parser.feed("<tool_call>f\n</tool_call>\n<tool_call>f"), *parser.finish()]
+    assert [event.raw for event in events if isinstance(event, CallEnd)] == [
+        "<tool_call>f\n</tool_call>",
+        "\n<tool_call>f",
+    ]
+    assert said(events)[0] == ""
+
+
+def test_text_behind_a_fenced_call_is_no_part_of_the_call_as_written() -> None:
+    parser = registry.get("glm47").parser(TOOLS, ParserOptions(keep_raw=True))
+    text = '```json\n{"tool_calls": [{"name": "f", "arguments": {"x"\u2028[]}}]}\n```'
+    events = [*parser.feed(text), *parser.finish()]
+    raw = "".join(event.raw for event in events if isinstance(event, CallEnd))
+    assert raw + said(events)[0] == text

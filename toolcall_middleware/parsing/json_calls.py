@@ -48,9 +48,12 @@ class JsonCalls:
                         continue
                 return i
             if self._state == _LOST:
-                i = self._find_back(s, i, last=last)
-                if self._state == _LOST:
+                k = self._find_back(s, i, last=last)
+                if self._state == _LOST and not self.done:
                     return i
+                if k > i and self._sink.passes_by():
+                    return k
+                i = k
                 continue
             j = _WS.match(s, i).end()  # type: ignore[union-attr]
             if self._state == _TAIL:

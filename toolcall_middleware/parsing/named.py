@@ -344,7 +344,10 @@ class NamedCalls:
         if not found and not last and len(s) < limit:
             return -1
         self._state = _TAIL
-        return min(found, default=i)
+        k = min(found, default=i)
+        if k > i:
+            self._sink.passes_by()
+        return k
 
     def _pass_over(self, s: str, i: int, *, last: bool) -> int:
         """In text that is nobody's: up to what may open a call or another turn."""

@@ -173,7 +173,7 @@ class ScanState:
         sink.held = []
         fence, self._body_fence = self._body_fence, None
         committed, sink.committed = sink.committed, False
-        sink.ends_with("" if failed else held)
+        sink.ends_with(held if committed and not failed else "")
         if fence is None:
             sink.tell_end()
         sink.mode = Mode.HOLD

@@ -154,8 +154,11 @@ class Scanner(ThoughtScanner):
             body.finish(cut=cut)
             if self._sink.changed:
                 # A start and an end may both be due, each told by one call.
+                open_before = self._sink.mode is Mode.CALL
                 self._sink.settle("")
                 if self._sink.mode is Mode.CALL:
+                    if not open_before:
+                        self._call_began()
                     continue
             self._drop_lone_marker("")
             self._without_half_close("")

@@ -74,6 +74,7 @@ class Sink:
         "_ended_at",
         "_kept",
         "_offered",
+        "_refused",
         "_unknown",
         "calls",
         "changed",
@@ -110,6 +111,7 @@ class Sink:
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
         self._offered = offered
         self._unknown = unknown
+        self._refused = False  # the last call of this body went out as text
         self.keep_raw = keep_raw
         self.keep_complete = keep_complete  # ... also of a call that is complete
         self._kept = Gathered()
@@ -147,6 +149,16 @@ class Sink:
         self.changed = True
         self._change = (complete, repaired)
 
+    def passes_by(self) -> bool:
+        """What this step has read past stands behind a call that broke off, and is markup. Whether the step is over:
+
+        behind a call that is refused it is text, too.
+        """
+        if self._refused:
+            self.mode = Mode.TEXT
+            self.changed = True
+        return self._refused
+
     def accept(self) -> None:
         """What was consumed and will be is markup, whether or not a call comes; text is told by `emit_text`."""
         self.committed = True
@@ -166,6 +178,7 @@ class Sink:
         self.changed = False
         change, self._change = self._change, None
         if change is None:
+            self.mode = Mode.HOLD  # behind a refused call
             return
         if len(change) == 3:
             self._start(*change)
@@ -184,6 +197,7 @@ class Sink:
 
     def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
         self.tell_end()
+        self._refused = False
         raw = "".join(self.held)
         self.held = []
         if self._offered(name) or (name and self._unknown == "forward"):
@@ -220,6 +234,7 @@ class Sink:
             else:
                 self.events.append(CallEnd(complete, repaired))
         self._ended_at = len(self.events)
+        self._refused = self.mode is Mode.TEXT
         self.mode = Mode.HOLD
 
     # -- the raw text of a call, where it is kept ------------------------------------------------------------------

@@ -1,0 +1,158 @@
+"""An exchange in prompt mode in which the client asks for something: tool_choice, n, stop, usage, logprobs, policies.
+
+Every choice is checked against its text too: what the client gets as content, and the calls as they were written, stand
+in the model's text in this order, and nothing between them is lost but the markup around calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.stream_rules import Answered, check_stream, check_whole, same_answer
+from toolcall_middleware.settings import Settings
+
+from .dice import Dice, chance, pick, pieces
+from .driven import Outcome, stream, whole
+from .frames import cuts, frame
+from .texts import FORMATS, TOOLS, text_of
+from .told import told
+
+HEAD = {"id": "c", "created": 1, "model": "m"}
+USAGE = {"prompt_tokens": 50, "completion_tokens": 7, "total_tokens": 57}
+_NAMED = {"type": "function", "function": {"name": "weather"}}
+_CHOICES: tuple[Any, ...] = (
+    None, None, "auto", "required", _NAMED, "none",
+    {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [_NAMED]}},
+)  # fmt: skip
+_STOPS = (None, None, "Paris", ["\n\n", "x <"], ["雨"])
+_REASONS = ("stop", "stop", "stop", "length", "content_filter", "tool_calls")
+
+
+def settings_of(dice: Dice) -> Settings:
+    """An operator's settings."""
+    return Settings(
+        format="auto" if dice.below(2) else pick(dice, FORMATS),
+        unknown_tool=pick(dice, ("text", "text", "forward", "drop", "error")),
+        malformed_arguments=pick(dice, ("repair", "repair", "repair", "text", "error")),
+        validate_arguments=pick(dice, ("off", "off", "off", "warn", "error", "retry")),
+        stream_arguments=not chance(dice, 4),
+        reasoning=pick(dice, ("ignore", "ignore", "parse")),
+        reasoning_field=pick(dice, (None, "reasoning", "reasoning_content")),
+        prose="drop" if chance(dice, 6) else "keep",
+        max_tool_calls=pick(dice, (128, 128, 1, 2)),
+        arguments_as_object=chance(dice, 10),
+        usage=pick(dice, ("auto", "auto", "count", "backend")),
+        retries=dice.below(2),
+    )
+
+
+def request_of(dice: Dice) -> dict[str, Any]:
+    """What the client asks for."""
+    request: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
+    choice = pick(dice, _CHOICES)
+    if choice is not None:
+        request["tool_choice"] = choice
+    if chance(dice, 4):
+        request["parallel_tool_calls"] = False
+    stop = pick(dice, _STOPS)
+    if stop is not None:
+        request["stop"] = stop
+    if chance(dice, 4):
+        request["n"] = 2
+    if chance(dice, 4):
+        request["logprobs"] = True
+    return request
+
+
+def one(dice: Dice) -> str:
+    """See the module."""
+    settings, request = settings_of(dice), request_of(dice)
+    texts = [text_of(dice, settings.format)[0] for _ in range(request.get("n", 1))]
+    reasons = [pick(dice, _REASONS) for _ in texts]
+    usage = None if dice.below(2) else USAGE
+    asked = chance(dice, 2)
+    events = _events(dice, texts, reasons, usage, logprobs="logprobs" in request)
+    sent = cuts(dice, frame(dice, events, done=not chance(dice, 8)))
+    with told(texts=texts, reasons=reasons, usage=usage, request=request, settings=settings, sent=sent):
+        options = {"stream_options": {"include_usage": True}} if asked else {}
+        streamed = stream(settings, {**request, **options}, sent)
+        answered = whole(settings, request, _completion(texts, reasons, usage))
+        return _compare(settings, request, texts, streamed, answered, asked=asked)
+
+
+def _events(
+    dice: Dice, texts: list[str], reasons: list[str], usage: dict[str, int] | None, *, logprobs: bool
+) -> list[dict[str, Any]]:
+    """The chunks of all choices, each in its order, between each other as the dice fall."""
+    queues: list[list[dict[str, Any]]] = []
+    for index, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
+        first: dict[str, Any] = {"role": "assistant"}
+        if dice.below(2):
+            first["content"] = ""
+        queue: list[dict[str, Any]] = [{"index": index, "delta": first, "finish_reason": None}]
+        for piece in pieces(dice, text):
+            choice: dict[str, Any] = {"index": index, "delta": {"content": piece}, "finish_reason": None}
+            if logprobs:
+                choice["logprobs"] = {"content": [{"token": piece, "logprob": -0.5, "bytes": None, "top_logprobs": []}]}
+            queue.append(choice)
+        if len(queue) > 1 and chance(dice, 5):
+            queue[-1]["finish_reason"] = reason  # beside the last text
+        else:
+            queue.append({"index": index, "delta": {}, "finish_reason": reason})
+        queues.append(queue)
+    events: list[dict[str, Any]] = []
+    head = {**HEAD, "object": "chat.completion.chunk"}
+    while any(queues):
+        queue = pick(dice, [queue for queue in queues if queue])
+        events.append({**head, "choices": [queue.pop(0)]})
+    if usage is not None:
+        events.append({**head, "choices": [], "usage": usage})
+    return events
+
+
+def _completion(texts: list[str], reasons: list[str], usage: dict[str, int] | None) -> dict[str, Any]:
+    choices = [
+        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+        for index, (text, reason) in enumerate(zip(texts, reasons, strict=True))
+    ]
+    return {**HEAD, "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
+
+
+def _compare(
+    settings: Settings, request: dict[str, Any], texts: list[str], streamed: Outcome, answered: Outcome, *, asked: bool
+) -> str:
+    choice = request.get("tool_choice", "auto")
+    single = request.get("parallel_tool_calls") is False or choice == _NAMED or settings.max_tool_calls == 1
+    limited = isinstance(choice, dict)
+    rules: dict[str, Any] = {
+        "n": len(texts),
+        "tools": None if settings.unknown_tool == "forward" else {"weather"} if limited else {"weather", "find_all"},
+        "parallel": not single,
+        "must_call": choice == "required" or choice == _NAMED,
+        "objects": settings.arguments_as_object,
+    }
+    if answered.error is not None:
+        assert streamed.error == answered.error, (streamed.error, answered.error)
+        if streamed.body:
+            check_stream(streamed.body, **rules, include_usage=asked, error=True)
+        return str(answered.error)
+    assert streamed.error is None, streamed.error
+    had = check_whole(answered.body, **rules)
+    got = check_stream(streamed.body, **rules, include_usage=asked)
+    exact = not any("\ud800" in text for text in texts)
+    if exact:
+        same_answer(got, had)
+    if asked and not streamed.stopped:
+        assert got.usage == had.usage, (got.usage, had.usage)
+    _check_logprobs(request, texts, streamed, got)
+    return "calls" if any(made.calls for made in got.choices) else "text"
+
+
+def _check_logprobs(request: dict[str, Any], texts: list[str], streamed: Outcome, got: Answered) -> None:
+    """Each token's, once and in order."""
+    if "logprobs" in request and not streamed.stopped:
+        for text, choice in zip(texts, got.choices, strict=True):
+            told_of = "".join(token["token"] for token in choice.logprobs)
+            assert text.startswith(told_of), "logprobs that no token had"
+            if choice.finish_reason in {"stop", "length"} and not choice.calls and not request.get("stop"):
+                assert told_of == text, "logprobs were lost"

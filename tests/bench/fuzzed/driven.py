@@ -1,0 +1,87 @@
+"""An exchange from end to end: what a host does with it, for a stream and for a whole answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.stages.constrain import Memory
+
+_TRIES = 6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the client got: a body, or the code of an error (and then the body that had left before, if any had)."""
+
+    body: bytes = b""
+    error: str | None = None
+    stopped: bool = False
+
+
+def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, cut: bool = False) -> Outcome:
+    """The backend answers with these pieces of a stream, each time that it is asked. cut: and then goes away."""
+    exchange = Exchange(settings, Memory())
+    try:
+        assert exchange.on_request(json.dumps({**request, "stream": True}).encode()) is not None
+        for _ in range(_TRIES):
+            out = _one_stream(exchange, pieces, cut=cut)
+            if exchange.take_next() is None:
+                return Outcome(out, _late_error(out), exchange.stopped)
+            assert not out, "something left for the client before another try"
+    except ToolCallError as error:
+        return Outcome(error=error.code)
+    raise AssertionError("the backend is asked again and again")
+
+
+def _one_stream(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
+    exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    out: list[bytes] = []
+    start = b""
+    plan = Plan.SNIFF
+    for piece in pieces:
+        data = piece
+        if plan is Plan.SNIFF:
+            start += piece
+            plan = exchange.plan_for(start)
+            if plan is Plan.SNIFF:
+                continue
+            assert plan is Plan.STREAM
+            data = start
+        out.append(exchange.feed(data))
+        if exchange.stopped:
+            return b"".join(out)
+    assert plan is Plan.STREAM
+    out.append(exchange.finish(cut=cut))
+    return b"".join(out)
+
+
+def whole(settings: Settings, request: dict[str, Any], answer: dict[str, Any]) -> Outcome:
+    """The backend answers with this completion, each time that it is asked."""
+    exchange = Exchange(settings, Memory())
+    data = json.dumps(answer).encode()
+    try:
+        assert exchange.on_request(json.dumps(request).encode()) is not None
+        for _ in range(_TRIES):
+            exchange.on_response_start(200, [(b"content-type", b"application/json")])
+            reply = exchange.whole(data)
+            again = exchange.take_next()
+            if again is None:
+                assert reply is not None, "no answer and no other try"
+                return Outcome(reply.body)
+            assert reply is None, "an answer, and another try"
+    except ToolCallError as error:
+        return Outcome(error=error.code)
+    raise AssertionError("the backend is asked again and again")
+
+
+def _late_error(body: bytes) -> str | None:
+    at = body.rfind(b'data: {"error"')
+    if at < 0:
+        return None
+    code: str = json.loads(body[at + 6 :].partition(b"\n")[0])["error"]["code"]
+    return code
