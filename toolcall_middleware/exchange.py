@@ -477,8 +477,12 @@ class Exchange:
         self._usage.next_try()
         before = self._messages or self._request.messages
         # Half an emoji cannot be sent back.
-        text = said.encode("utf-8", "replace").decode() or "(empty)"
-        self._messages = [*before, {"role": "assistant", "content": text}, {"role": "user", "content": note}]
+        text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))
+        self._messages = [
+            *before,
+            {"role": "assistant", "content": text or "(empty)"},
+            {"role": "user", "content": note},
+        ]
         self._next_body = self._body()
 
     def _settled(self, outcome: Outcome) -> bool:

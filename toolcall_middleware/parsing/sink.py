@@ -150,9 +150,9 @@ class Sink:
         self._change = (complete, repaired)
 
     def passes_by(self) -> bool:
-        """What this step has read past stands behind a call that broke off, and is markup. Whether the step is over:
+        """What this step has read past stands behind a call that broke off: its markup, or text where it is refused.
 
-        behind a call that is refused it is text, too.
+        Whether it is refused; the step is over then.
         """
         if self._refused:
             self.mode = Mode.TEXT

@@ -41,6 +41,12 @@ class TaggedCalls:
     __slots__ = (
         "_args",
         "_begun",
+<<<<<<< HEAD
+=======
+        "_behind_call",
+        "_behind_value",
+        "_crlf",
+>>>>>>> bfc595e (Found by random exchanges that ask for something: events of several lines, an empty stream, half an emoji)
         "_first",
         "_held",
         "_lane",
@@ -231,6 +237,7 @@ class TaggedCalls:
         self._held = ""  # what is not known to belong to the value: a newline at its end, half an entity
         self._begun = False
         self._lined = False  # a newline has opened the value
+        self._crlf = False  # ... of two characters
         self._state = _TAG if syntax.value_open else _VALUE
         self._seen.add(key)
         if self._first and key in _WRAPPERS and self._declared and key not in self._declared:
@@ -313,7 +320,8 @@ class TaggedCalls:
                 return -1
             self._begun = True
             if self._syntax.newlines:
-                start += 2 if s.startswith("\r\n", i) else s[i] == "\n"
+                self._crlf = s.startswith("\r\n", i)
+                start += 2 if self._crlf else s[i] == "\n"
                 self._lined = start > i
             self._last = "\n" if self._lined else ""
         at = start
@@ -421,8 +429,13 @@ class TaggedCalls:
         if k < 0:
             return keep if keep > i else -1
         self._state = _VALUE
+<<<<<<< HEAD
         self._lined = self._syntax.newlines
         return k + len(CDATA_END)
+=======
+        self._lined = self._crlf = self._syntax.newlines
+        return k + len(_CDATA_END)
+>>>>>>> bfc595e (Found by random exchanges that ask for something: events of several lines, an empty stream, half an emoji)
 
     def _put(self, text: str) -> None:
         if text:
@@ -460,7 +473,13 @@ class TaggedCalls:
     def _end_value(self, *, closed: bool) -> None:
         held, self._held = self._held, ""
         if held not in ("\n", "\r\n") or (closed and not self._lined):
+<<<<<<< HEAD
             self._put(self._say(held))
+=======
+            self._say(held)
+        elif held == "\r\n" and closed and not self._crlf:
+            self._say("\r")  # the line that opened the value ended without one
+>>>>>>> bfc595e (Found by random exchanges that ask for something: events of several lines, an empty stream, half an emoji)
         if self._streaming:
             self._sink.args('"')
             return

@@ -50,7 +50,8 @@ class ArgumentChecker:
         if tool is None:
             return []
         try:
-            value = msgspec.json.decode(arguments)
+            # Half an emoji has no bytes, and no schema asks for one.
+            value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
             return [f"(root): not JSON: {error}"]
         if not isinstance(value, dict):

@@ -179,7 +179,7 @@ class StreamRewriter:
             if not self._over and not self.stopped and event.data is not None:
                 # It has no blank line of its own.
                 self._event(ServerEvent(event.raw + b"\n\n", event.data, event.name), out)
-        lost = cut or not self.complete
+        lost = (cut or not self.complete) and not self.stopped
         for index, choice in self._choices.items():
             if not choice.finished:
                 broken = lost and not choice.answer.stopped
@@ -492,8 +492,8 @@ class StreamRewriter:
                 reason = None
         unchanged = unchanged and (plain and is_plain(ops, text)) and reason == told
         ops = thoughts + ops if thoughts else ops
-        if reason is not None and choice.answer.extras:
-            unchanged = False
+        if reason is not None and (choice.answer.extras or (text and choice.answer.calls)):
+            unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
         if told in ENDED:

@@ -20,6 +20,7 @@ from .usage import ENDED, UsageMeter
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,8 @@ def as_stream(data: bytes) -> bytes | None:
         events.append({**head, "choices": [{"index": index, **rest, "delta": {}}]})
     if usage is not None:
         events.append({**head, "choices": [], "usage": usage})
-    return b"".join(openai.event(_encode(event)) for event in events) + DONE
+    # What was written over several lines has to leave in one.
+    return b"".join(openai.event(_encode(event).translate(_ONE_LINE)) for event in events) + DONE
 
 
 def _open_arguments(message: dict[str, Any]) -> None:

@@ -20,7 +20,10 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event: `raw` is all its bytes with the blank line, `data` its data lines joined (None: it has none)."""
+    """One event: `raw` is all its bytes with the blank line, `data` its data lines (None: it has none).
+
+    They are joined by a space, where SSE has a newline: it is JSON, which may leave again, and then in one line.
+    """
 
     raw: bytes
     data: bytes | None
@@ -104,4 +107,4 @@ class EventReader:
                 data.append(b"")
             elif line.startswith(b"event:"):
                 name = line[6:].strip().decode("utf-8", "replace")
-        return ServerEvent(raw, b"\n".join(data) if data else None, name)
+        return ServerEvent(raw, b" ".join(data) if data else None, name)

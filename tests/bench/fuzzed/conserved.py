@@ -63,8 +63,9 @@ def merged(events: list[Event]) -> list[Event]:
             case (CallArgs(text), CallArgs(before)):
                 out[-1] = CallArgs(before + text)
             case (Reasoning(text, markup, channel), Reasoning(before, last_markup, last_channel)) if (
-                (markup, channel) == (last_markup, last_channel)
-            ):
+                markup,
+                channel,
+            ) == (last_markup, last_channel):
                 out[-1] = Reasoning(before + text, markup, channel)
             case _:
                 out.append(event)

@@ -19,7 +19,7 @@ class Outcome:
     """What the client got: a body, or the code of an error (and then the body that had left before, if any had)."""
 
     body: bytes = b""
-    error: str | None = None
+    error: str | int | None = None
     stopped: bool = False
 
 
@@ -29,7 +29,7 @@ def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, 
     try:
         assert exchange.on_request(json.dumps({**request, "stream": True}).encode()) is not None
         for _ in range(_TRIES):
-            out = _one_stream(exchange, pieces, cut=cut)
+            out = _one_answer(exchange, pieces, cut=cut)
             if exchange.take_next() is None:
                 return Outcome(out, _late_error(out), exchange.stopped)
             assert not out, "something left for the client before another try"
@@ -38,7 +38,7 @@ def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, 
     raise AssertionError("the backend is asked again and again")
 
 
-def _one_stream(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
+def _one_answer(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     out: list[bytes] = []
     start = b""
@@ -48,14 +48,15 @@ def _one_stream(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
         if plan is Plan.SNIFF:
             start += piece
             plan = exchange.plan_for(start)
-            if plan is Plan.SNIFF:
+            if plan is not Plan.STREAM:
                 continue
-            assert plan is Plan.STREAM
             data = start
         out.append(exchange.feed(data))
         if exchange.stopped:
             return b"".join(out)
-    assert plan is Plan.STREAM
+    if plan is not Plan.STREAM:  # a whole answer to a request for a stream
+        reply = exchange.whole(start)
+        return b"" if reply is None else reply.body
     out.append(exchange.finish(cut=cut))
     return b"".join(out)
 
@@ -79,9 +80,9 @@ def whole(settings: Settings, request: dict[str, Any], answer: dict[str, Any]) -
     raise AssertionError("the backend is asked again and again")
 
 
-def _late_error(body: bytes) -> str | None:
+def _late_error(body: bytes) -> str | int | None:
     at = body.rfind(b'data: {"error"')
     if at < 0:
         return None
-    code: str = json.loads(body[at + 6 :].partition(b"\n")[0])["error"]["code"]
+    code: str | int = json.loads(body[at + 6 :].partition(b"\n")[0])["error"]["code"]
     return code

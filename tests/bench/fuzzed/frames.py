@@ -50,3 +50,18 @@ def cuts(dice: Dice, stream: bytes) -> list[bytes]:
         cut.append(stream[at : at + size])
         at += size
     return cut
+
+
+def payloads(stream: bytes) -> list[str]:
+    """The data of each event, as a client reads it (WHATWG HTML, 9.2.6)."""
+    text = stream.decode("utf-8", "surrogatepass").removeprefix("\ufeff")
+    found: list[str] = []
+    data: list[str] = []
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        if line.startswith("data:"):
+            data.append(line.removeprefix("data:").removeprefix(" "))
+        elif not line and data:
+            found.append("\n".join(data))
+            data = []
+    assert not data, "the last event has no end"
+    return found

@@ -1,0 +1,76 @@
+"""What random exchanges (tests/bench/fuzz.py) have found beyond the parsers, each as the exchange that showed it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.settings import Settings
+
+from .bench.fuzzed.driven import stream, whole
+from .bench.fuzzed.texts import TOOLS
+from .stream_rules import check_stream, check_whole
+
+REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
+HEAD = {"id": "c", "created": 1, "model": "m"}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+def event(content: str | None, reason: str | None = None, *, indent: int | None = None, **fields: Any) -> bytes:
+    delta = {} if content is None else {"content": content}
+    choice = {"index": 0, "delta": delta, "finish_reason": reason, **fields}
+    text = json.dumps({**HEAD, "object": "chat.completion.chunk", "choices": [choice]}, indent=indent)
+    return b"".join(b"data: %s\n" % line.encode() for line in text.split("\n")) + b"\n"
+
+
+def completion(content: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    return {**HEAD, "object": "chat.completion", "choices": [choice]}
+
+
+def test_an_event_of_several_lines_leaves_in_one() -> None:
+    logprobs = {"content": [{"token": "x", "logprob": -0.5}]}
+    pieces = [event(CALL, indent=1, logprobs=logprobs), event("Done.", "stop", indent=1)]
+    answer = check_stream(stream(Settings(), REQUEST, pieces).body)
+    assert answer.only.named_calls == [("weather", '{"city": "Paris"}')]
+    assert answer.only.content == "Done."
+    assert answer.only.logprobs == logprobs["content"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_whole_answer_over_several_lines_can_be_the_stream(end: str) -> None:
+    answer = completion(f"Look: {CALL}")
+    answer["choices"][0]["logprobs"] = {"content": [{"token": "x", "logprob": -0.5}]}
+    body = json.dumps(answer, indent=1).replace("\n", end).encode()
+    outcome = stream(Settings(), REQUEST, [body])
+    got = check_stream(outcome.body)
+    assert (got.only.content, len(got.only.calls)) == ("Look: ", 1)
+
+
+def test_what_stops_at_a_stop_string_leaves_under_retry() -> None:
+    settings = Settings(validate_arguments="retry")
+    pieces = [event("One, "), event("two, STOP three")]
+    answer = check_stream(stream(settings, {**REQUEST, "stop": "STOP"}, pieces).body)
+    assert (answer.only.content, answer.only.finish_reason) == ("One, two, ", "stop")
+
+
+def test_text_beside_the_end_leaves_before_it_where_there_are_calls() -> None:
+    answer = check_stream(stream(Settings(), REQUEST, [event(CALL), event(" So."), event(" Bye.", "stop")]).body)
+    assert answer.only.content == " So. Bye."
+    last = answer.chunks[-1]["choices"][0]
+    assert (last["delta"], last["finish_reason"]) == ({}, "tool_calls")
+
+
+@pytest.mark.parametrize("policy", ["warn", "error", "retry"])
+def test_half_an_emoji_in_arguments_is_no_fault_of_the_check(policy: str) -> None:
+    settings = Settings(validate_arguments=policy, extension_field="_toolcall")
+    text = CALL.replace("Paris", "\ud83d")
+    assert check_whole(whole(settings, REQUEST, completion(text)).body).only.calls[0].name == "weather"
+    wrong = CALL.replace('"Paris"', '3, "at": "\ud83d"')
+    outcome = whole(settings, REQUEST, completion(wrong))
+    if policy == "warn":
+        assert b"is not of type" in outcome.body
+    else:
+        assert outcome.error == "invalid_tool_arguments"
