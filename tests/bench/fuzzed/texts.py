@@ -10,7 +10,7 @@ from toolcall_middleware.model import ToolCall
 
 from .dice import Dice
 
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {
