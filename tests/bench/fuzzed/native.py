@@ -1,0 +1,151 @@
+"""An exchange in native mode: the backend's own calls, with what engines get wrong, and at the end it may break off.
+
+What the client has to get is known: the text, and the calls with their arguments to the character.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.stream_rules import Answered, check_stream, check_whole, same_answer
+from toolcall_middleware.settings import Settings
+
+from .asked import HEAD, USAGE
+from .dice import Dice, chance, pick, pieces
+from .driven import stream, whole
+from .frames import cuts, frame, payloads
+from .texts import TOOLS, VALUES
+from .told import told
+
+_PROSE = ("", "", "The rain in Paris. ", "雨が降る。", "x < y && y > z ", "😀 {a: [1]}\n")
+_REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
+_FAULTS = ("none", "none", "index", "name again", "id again", "cumulative", "late id", "index 0", "object", "whole")
+
+
+def one(dice: Dice) -> str:
+    """See the module."""
+    settings = Settings(
+        mode="native",
+        stream_arguments=not chance(dice, 3),
+        validate_arguments="warn" if chance(dice, 4) else "off",
+        rewrite_ids=chance(dice, 4),
+        reasoning_field=pick(dice, (None, "reasoning")),
+    )
+    text = "".join(pick(dice, _PROSE) for _ in range(2))
+    calls = [_call(dice) for _ in range(dice.below(4))]
+    fault = pick(dice, _FAULTS)
+    asked = chance(dice, 2)
+    reason = "length" if chance(dice, 5) else pick(dice, ("tool_calls", "stop")) if calls else "stop"
+    usage = None if dice.below(2) else USAGE
+    events = _events(dice, text, calls, fault, reason)
+    if usage is not None:
+        events.append({**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage})
+    ending = pick(dice, ("done", "done", "done", "no done", "error", "cut"))
+    if ending in {"error", "cut"}:
+        events = events[: 1 + dice.below(len(events))]
+    if ending == "error":
+        events.append({"error": {"message": "engine died", "code": 500}})
+    sent = cuts(dice, frame(dice, events, done=ending == "done"))
+    with told(text=text, calls=calls, fault=fault, ending=ending, usage=usage, reason=reason, settings=settings):
+        request: dict[str, Any] = {**_REQUEST, **({"stream_options": {"include_usage": True}} if asked else {})}
+        outcome = stream(settings, request, sent, cut=ending == "cut")
+        if ending in {"error", "cut"}:
+            return _broken(outcome.body, outcome.error, text, calls, ending)
+        assert outcome.error is None, outcome.error
+        got = check_stream(payloads(outcome.body), tools={"weather", "find_all"}, own_ids=False, include_usage=asked)
+        answer = _completion(text, calls, reason)
+        had = check_whole(whole(settings, _REQUEST, answer).body, tools={"weather", "find_all"}, own_ids=False)
+        same_answer(got, had)
+        _as_sent(got, text, calls)
+        if asked and usage is not None:
+            assert got.usage is not None
+            assert {name: got.usage[name] for name in usage} == usage, got.usage
+    return "calls" if calls else "text"
+
+
+def _call(dice: Dice) -> tuple[str, str]:
+    values = {key: pick(dice, VALUES) for key in ("city", "days", "at")[: dice.below(4)]}
+    spaced = None if dice.below(2) else (",", ":")
+    written = json.dumps(values, ensure_ascii=bool(dice.below(2)), separators=spaced)
+    return pick(dice, ("weather", "find_all")), written
+
+
+def _events(dice: Dice, text: str, calls: list[tuple[str, str]], fault: str, reason: str) -> list[dict[str, Any]]:
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "" if dice.below(2) else None}]
+    deltas += [{"content": piece} for piece in pieces(dice, text)]
+    for number, (name, arguments) in enumerate(calls):
+        deltas += [{"tool_calls": [entry]} for entry in _entries(dice, number, name, arguments, fault)]
+    made = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    made.append({"index": 0, "delta": {}, "finish_reason": reason})
+    return [{**HEAD, "object": "chat.completion.chunk", "choices": [choice]} for choice in made]
+
+
+def _entries(dice: Dice, number: int, name: str, arguments: str, fault: str) -> list[dict[str, Any]]:
+    """A call's deltas, with the engine's fault."""
+    identity = f"call_{number}"
+    if fault == "object":
+        return [{"index": number, "id": identity, "function": {"name": name, "arguments": json.loads(arguments)}}]
+    if fault in {"whole", "index 0"}:
+        index = 0 if fault == "index 0" else number
+        return [
+            {"index": index, "id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+        ]
+    opening: dict[str, Any] = {"index": number, "id": identity, "type": "function", "function": {"name": name}}
+    if dice.below(2):
+        opening["function"]["arguments"] = ""
+    entries = [opening]
+    sofar = ""
+    for piece in pieces(dice, arguments):
+        sofar += piece
+        entry: dict[str, Any] = {"index": number, "function": {"arguments": sofar if fault == "cumulative" else piece}}
+        if fault == "name again":
+            entry["function"]["name"] = name
+        if fault == "id again":
+            entry |= {"id": identity, "type": "function"}
+        entries.append(entry)
+    if fault == "index":
+        for entry in entries:
+            del entry["index"]
+    if fault == "late id":
+        del opening["id"]
+        entries[-1]["id"] = identity
+    return entries
+
+
+def _completion(text: str, calls: list[tuple[str, str]], reason: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text or None if calls else text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for number, (name, arguments) in enumerate(calls)
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return {**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+
+
+def _as_sent(got: Answered, text: str, calls: list[tuple[str, str]]) -> None:
+    choice = got.only
+    assert (choice.content or "") == text, (choice.content, text)
+    assert [call.name for call in choice.calls] == [name for name, _ in calls], choice.named_calls
+    for call, (_, arguments) in zip(choice.calls, calls, strict=True):
+        assert call.parsed == json.loads(arguments), (call.arguments, arguments)
+
+
+def _broken(body: bytes, error: str | int | None, text: str, calls: list[tuple[str, str]], ending: str) -> str:
+    """The backend broke off: an error, and what had come before it is the beginning of the answer."""
+    if not body:
+        assert error is not None, "neither an answer nor an error"
+        return ending
+    told_of = '"error"' in payloads(body)[-2]
+    got = check_stream(
+        payloads(body), tools={"weather", "find_all"}, own_ids=False, error=told_of, include_usage=b'"usage":{' in body
+    )
+    if not told_of:  # all of it had come but the last word
+        assert got.only.finish_reason is not None, "it broke off, and nobody said so"
+    for choice in got.choices:
+        assert text.startswith(choice.content or ""), (choice.content, text)
+        for call, (name, _) in zip(choice.calls, calls, strict=False):
+            assert call.name == name, choice.named_calls
+        assert len(choice.calls) <= len(calls)
+    return ending
