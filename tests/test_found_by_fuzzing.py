@@ -74,3 +74,15 @@ def test_half_an_emoji_in_arguments_is_no_fault_of_the_check(policy: str) -> Non
         assert b"is not of type" in outcome.body
     else:
         assert outcome.error == "invalid_tool_arguments"
+
+
+def test_arguments_that_come_with_all_before_them_are_told_from_the_second_delta() -> None:
+    grown = ['{"cit', '{"city": "Par', '{"city": "Paris"}']
+    calls = [{"index": 0, "id": "c1", "function": {"name": "weather", "arguments": ""}}]
+    calls += [{"index": 0, "function": {"arguments": text}} for text in grown]
+    chunks = [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None} for call in calls]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    head = {**HEAD, "object": "chat.completion.chunk"}
+    pieces = [b"data: %s\n\n" % json.dumps({**head, "choices": [chunk]}).encode() for chunk in chunks]
+    answer = check_stream(stream(Settings(mode="native"), REQUEST, pieces).body, own_ids=False)
+    assert answer.only.named_calls == [("weather", '{"city": "Paris"}')]

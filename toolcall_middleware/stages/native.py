@@ -182,7 +182,7 @@ class NativeCalls:
 
     def _arguments(self, call: _Call, text: str) -> None:
         sofar = call.sofar
-        if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS:
+        if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS or _is_unique(sofar):
             if sofar and text.startswith(sofar) and not (sofar.rstrip().endswith(":") and not call.cumulative):
                 text = text[len(sofar) :]  # all arguments so far again, with what is new
                 call.cumulative = True
@@ -302,6 +302,12 @@ class NativeCalls:
             events.append(Malformed(raw, "unknown_tool", call.name))
         if self._unknown != "drop":
             events.append(Text(raw))
+
+
+def _is_unique(sofar: str) -> bool:
+    """Whether valid arguments that have begun like this cannot go on with the same characters once more."""
+    # An object can stand only where a value is due, and in a string its quotes have backslashes.
+    return sofar.startswith('{"') and sofar.rstrip()[-1] not in ":[,"
 
 
 def _fits(given: dict[str, Any], schema: Mapping[str, Any]) -> bool:

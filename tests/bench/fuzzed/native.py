@@ -13,7 +13,7 @@ from toolcall_middleware.settings import Settings
 
 from .asked import HEAD, USAGE
 from .dice import Dice, chance, pick, pieces
-from .driven import stream, whole
+from .driven import Outcome, stream, whole
 from .frames import cuts, frame, payloads
 from .texts import TOOLS, VALUES
 from .told import told
@@ -51,12 +51,13 @@ def one(dice: Dice) -> str:
         request: dict[str, Any] = {**_REQUEST, **({"stream_options": {"include_usage": True}} if asked else {})}
         outcome = stream(settings, request, sent, cut=ending == "cut")
         if ending in {"error", "cut"}:
-            return _broken(outcome.body, outcome.error, text, calls, ending)
+            return _broken(outcome, text, calls, ending, streams=settings.stream_arguments)
         assert outcome.error is None, outcome.error
         got = check_stream(payloads(outcome.body), tools={"weather", "find_all"}, own_ids=False, include_usage=asked)
         answer = _completion(text, calls, reason)
         had = check_whole(whole(settings, _REQUEST, answer).body, tools={"weather", "find_all"}, own_ids=False)
-        same_answer(got, had)
+        if fault != "object":  # which is spelled anew
+            same_answer(got, had)
         _as_sent(got, text, calls)
         if asked and usage is not None:
             assert got.usage is not None
@@ -98,6 +99,8 @@ def _entries(dice: Dice, number: int, name: str, arguments: str, fault: str) -> 
     sofar = ""
     for piece in pieces(dice, arguments):
         sofar += piece
+        if fault == "cumulative" and sofar != arguments and sofar.rstrip()[-1] in ":[,":
+            continue  # an object may follow: no telling whether it is all of them again
         entry: dict[str, Any] = {"index": number, "function": {"arguments": sofar if fault == "cumulative" else piece}}
         if fault == "name again":
             entry["function"]["name"] = name
@@ -132,10 +135,14 @@ def _as_sent(got: Answered, text: str, calls: list[tuple[str, str]]) -> None:
         assert call.parsed == json.loads(arguments), (call.arguments, arguments)
 
 
-def _broken(body: bytes, error: str | int | None, text: str, calls: list[tuple[str, str]], ending: str) -> str:
-    """The backend broke off: an error, and what had come before it is the beginning of the answer."""
+def _broken(outcome: Outcome, text: str, calls: list[tuple[str, str]], ending: str, *, streams: bool) -> str:
+    """The backend broke off: an error, and what had come before it is the beginning of the answer.
+
+    streams: half a call is one; otherwise it is text.
+    """
+    body = outcome.body
     if not body:
-        assert error is not None, "neither an answer nor an error"
+        assert outcome.error is not None, "neither an answer nor an error"
         return ending
     told_of = '"error"' in payloads(body)[-2]
     got = check_stream(
@@ -144,7 +151,8 @@ def _broken(body: bytes, error: str | int | None, text: str, calls: list[tuple[s
     if not told_of:  # all of it had come but the last word
         assert got.only.finish_reason is not None, "it broke off, and nobody said so"
     for choice in got.choices:
-        assert text.startswith(choice.content or ""), (choice.content, text)
+        content = choice.content or ""
+        assert text.startswith(content) or (not streams and content.startswith(text + '{"name":')), (content, text)
         for call, (name, _) in zip(choice.calls, calls, strict=False):
             assert call.name == name, choice.named_calls
         assert len(choice.calls) <= len(calls)
