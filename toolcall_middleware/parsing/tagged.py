@@ -41,12 +41,7 @@ class TaggedCalls:
     __slots__ = (
         "_args",
         "_begun",
-<<<<<<< HEAD
-=======
-        "_behind_call",
-        "_behind_value",
         "_crlf",
->>>>>>> bfc595e (Found by random exchanges that ask for something: events of several lines, an empty stream, half an emoji)
         "_first",
         "_held",
         "_lane",
@@ -429,13 +424,8 @@ class TaggedCalls:
         if k < 0:
             return keep if keep > i else -1
         self._state = _VALUE
-<<<<<<< HEAD
-        self._lined = self._syntax.newlines
-        return k + len(CDATA_END)
-=======
         self._lined = self._crlf = self._syntax.newlines
-        return k + len(_CDATA_END)
->>>>>>> bfc595e (Found by random exchanges that ask for something: events of several lines, an empty stream, half an emoji)
+        return k + len(CDATA_END)
 
     def _put(self, text: str) -> None:
         if text:
@@ -473,13 +463,9 @@ class TaggedCalls:
     def _end_value(self, *, closed: bool) -> None:
         held, self._held = self._held, ""
         if held not in ("\n", "\r\n") or (closed and not self._lined):
-<<<<<<< HEAD
             self._put(self._say(held))
-=======
-            self._say(held)
         elif held == "\r\n" and closed and not self._crlf:
-            self._say("\r")  # the line that opened the value ended without one
->>>>>>> bfc595e (Found by random exchanges that ask for something: events of several lines, an empty stream, half an emoji)
+            self._put(self._say("\r"))  # the line that opened the value ended without one
         if self._streaming:
             self._sink.args('"')
             return

@@ -20,7 +20,7 @@ from .told import told
 OFFERED = ToolSet.of([Tool(tool["function"]["name"], parameters=tool["function"]["parameters"]) for tool in TOOLS])
 # A list's end, a fence's, closing tags, and what ends a turn; harmony's headers.
 _AROUND = re.compile(
-    r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
+    r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
     r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?(?:<\|constrain\|>json)?(?:<\|message\|>)?)*"
 )
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
