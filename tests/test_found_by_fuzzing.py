@@ -14,7 +14,7 @@ from .bench.fuzzed.texts import TOOLS
 from .stream_rules import check_stream, check_whole
 
 REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
-HEAD = {"id": "c", "created": 1, "model": "m"}
+HEAD: dict[str, Any] = {"id": "c", "created": 1, "model": "m"}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
 
@@ -78,11 +78,13 @@ def test_half_an_emoji_in_arguments_is_no_fault_of_the_check(policy: str) -> Non
 
 def test_arguments_that_come_with_all_before_them_are_told_from_the_second_delta() -> None:
     grown = ['{"cit', '{"city": "Par', '{"city": "Paris"}']
-    calls = [{"index": 0, "id": "c1", "function": {"name": "weather", "arguments": ""}}]
+    calls: list[dict[str, Any]] = [{"index": 0, "id": "c1", "function": {"name": "weather", "arguments": ""}}]
     calls += [{"index": 0, "function": {"arguments": text}} for text in grown]
-    chunks = [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None} for call in calls]
+    chunks: list[dict[str, Any]] = [
+        {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None} for call in calls
+    ]
     chunks.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
-    head = {**HEAD, "object": "chat.completion.chunk"}
+    head: dict[str, Any] = {**HEAD, "object": "chat.completion.chunk"}
     pieces = [b"data: %s\n\n" % json.dumps({**head, "choices": [chunk]}).encode() for chunk in chunks]
     answer = check_stream(stream(Settings(mode="native"), REQUEST, pieces).body, own_ids=False)
     assert answer.only.named_calls == [("weather", '{"city": "Paris"}')]

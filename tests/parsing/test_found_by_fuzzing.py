@@ -92,6 +92,15 @@ def test_white_space_before_a_call_at_the_end_of_the_text_stays_before_it() -> N
     assert said(events)[0] == ""
 
 
+def test_white_space_between_calls_and_what_is_none_is_text_however_it_is_cut() -> None:
+    mark = "]<]minimax[>["
+    text = f'{mark}<tool_call>\n{mark}<invoke name="f">{mark}</invoke>\n]<]minimax x'
+    for pieces in ([text], list(text), [text[:-9], text[-9:]]):
+        parser = registry.get("minimax_m3").parser(TOOLS, ParserOptions())
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+        assert said(events) == ("\n]<]minimax x", "{}", 1)
+
+
 def test_text_behind_a_fenced_call_is_no_part_of_the_call_as_written() -> None:
     parser = registry.get("glm47").parser(TOOLS, ParserOptions(keep_raw=True))
     text = '```json\n{"tool_calls": [{"name": "f", "arguments": {"x"\u2028[]}}]}\n```'

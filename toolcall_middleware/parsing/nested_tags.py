@@ -20,7 +20,9 @@ from .typed import ALL, STRING, json_of, resolved, types_of
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
+_WS = re.compile(r"[ \t\r\n]*")
 _MAX_DEPTH = 32
+_MAX_GAP = 256
 _CONTAINERS = {"array": "[]", "object": "{}"}
 
 
@@ -105,34 +107,51 @@ class NestedCalls:
     def _next(self, s: str, i: int, *, last: bool) -> int:
         """Text up to the next tag, or the tag. Returns the index behind it, or -1 to wait for more."""
         mark = self._mark
+        if not self._call:
+            return self._between(s, i, last=last)
         k = s.find(mark, i)
         if k < 0:
             keep = len(s)
             if not last:
                 keep = next((at for at in range(max(i, keep - len(mark) + 1), keep) if mark.startswith(s[at:])), keep)
-            if not self._call and s[i:keep].strip():
-                # Half a marker at the end of the text is markup too.
-                return len(s) if self._give_up(i) == i and self.done and mark.startswith(s[i:].strip()) else i
             return self._text(s[i:keep], keep) if keep > i else -1
         if k > i:
-            return self._give_up(i) if not self._call and s[i:k].strip() else self._text(s[i:k], k)
+            return self._text(s[i:k], k)
         m = _TAG.match(s, k + len(mark))
         if m is None:
             rest = s[k + len(mark) :]
             if not last and len(rest) < 600 and _TAG_PART.fullmatch(rest):
                 return -1
-            if self._call:
-                return self._text(mark, k + len(mark))
-            self._give_up(i)
-            return len(s) if self.done and _TAG_PART.fullmatch(rest) else i
+            return self._text(mark, k + len(mark))
         self._tag(m)
-        return i if self.failed else m.end()
+        return m.end()
 
-    def _give_up(self, i: int) -> int:
-        """Between calls something stands that is none of theirs."""
+    def _between(self, s: str, i: int, *, last: bool) -> int:
+        """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
+        mark = self._mark
+        j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+        rest = s[j : j + len(mark)]
+        if not rest and last:
+            return j if j > i else -1
+        if rest != mark:
+            if len(rest) < len(mark) and mark.startswith(rest) and j - i < _MAX_GAP:
+                # Half a marker at the end of the text is markup too.
+                return -1 if not last else len(s) if self._give_up() else i
+            self._give_up()
+            return i
+        m = _TAG.match(s, j + len(mark))
+        if m is not None:
+            return m.end() if self._tag(m) else i
+        rest = s[j + len(mark) :]
+        if not last and len(rest) < 600 and _TAG_PART.fullmatch(rest):
+            return -1
+        return len(s) if self._give_up() and _TAG_PART.fullmatch(rest) else i
+
+    def _give_up(self) -> bool:
+        """Between calls something stands that is none of theirs. Whether there was a call at all."""
         self.done = self._sink.committed
         self.failed = not self.done
-        return i
+        return self.done
 
     def _text(self, text: str, end: int) -> int:
         if self._stack:
@@ -142,7 +161,8 @@ class NestedCalls:
                 self._stack[-1].text.append(text)
         return end
 
-    def _tag(self, m: re.Match[str]) -> None:
+    def _tag(self, m: re.Match[str]) -> bool:
+        """A tag; whether it is one of ours."""
         name, closing = m["name"], bool(m["close"])
         if not self._call:
             called = _CALLED.fullmatch(m["more"].rstrip()) if name == "invoke" and not closing else None
@@ -151,7 +171,8 @@ class NestedCalls:
             elif name == self._close:
                 self.done = closing
             elif not (closing and name == "invoke"):
-                self._give_up(0)
+                self._give_up()
+                return False
         elif name == "invoke" and closing:
             while self._stack:
                 self._shut()
@@ -170,6 +191,7 @@ class NestedCalls:
             self._text(self._mark + m.group(), 0)
         else:
             self._open(name)
+        return True
 
     @property
     def _plain(self) -> bool:

@@ -17,7 +17,7 @@ from .frames import cuts, frame, payloads
 from .texts import FORMATS, TOOLS, text_of
 from .told import told
 
-HEAD = {"id": "c", "created": 1, "model": "m"}
+HEAD: dict[str, Any] = {"id": "c", "created": 1, "model": "m"}
 USAGE = {"prompt_tokens": 50, "completion_tokens": 7, "total_tokens": 57}
 _NAMED = {"type": "function", "function": {"name": "weather"}}
 _CHOICES: tuple[Any, ...] = (

@@ -25,7 +25,7 @@ _AROUND = re.compile(
 )
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
-    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|con\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?)\s*"
+    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?)\s*"
 )
 
 

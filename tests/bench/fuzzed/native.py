@@ -77,7 +77,7 @@ def _events(dice: Dice, text: str, calls: list[tuple[str, str]], fault: str, rea
     deltas += [{"content": piece} for piece in pieces(dice, text)]
     for number, (name, arguments) in enumerate(calls):
         deltas += [{"tool_calls": [entry]} for entry in _entries(dice, number, name, arguments, fault)]
-    made = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    made: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     made.append({"index": 0, "delta": {}, "finish_reason": reason})
     return [{**HEAD, "object": "chat.completion.chunk", "choices": [choice]} for choice in made]
 
