@@ -500,11 +500,11 @@ class Exchange:
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
-        tries = self._settings.retries + 1
+        tries = "1 try" if not self._settings.retries else f"{self._settings.retries + 1} tries"
         shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
             "tool_choice_not_satisfied",
-            f"The model did not call {wanted}, although tool_choice asks for it ({tries} tries). It wrote: {shown}",
+            f"The model did not call {wanted}, although tool_choice asks for it ({tries}). It wrote: {shown}",
             param="tool_choice",
         )
 
