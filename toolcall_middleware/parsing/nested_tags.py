@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .json_words import quoted
+from .lane import Lane, passing
 from .sink import Sink
 from .typed import ALL, STRING, json_of, resolved, types_of
 
@@ -63,6 +64,7 @@ class NestedCalls:
         "_streams",
         "done",
         "failed",
+        "tail",
     )
 
     def __init__(self, sink: Sink, mark: str, block: str) -> None:
@@ -77,6 +79,7 @@ class NestedCalls:
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may come again
         self._streams = False
         self._first = True
+        self.tail = ""
 
     def step(self, s: str, i: int, /, *, last: bool) -> int:
         """See `Body.step`."""
@@ -111,10 +114,13 @@ class NestedCalls:
             return self._between(s, i, last=last)
         k = s.find(mark, i)
         if k < 0:
-            keep = len(s)
-            if not last:
-                keep = next((at for at in range(max(i, keep - len(mark) + 1), keep) if mark.startswith(s[at:])), keep)
-            return self._text(s[i:keep], keep) if keep > i else -1
+            keep = len(s) if last else self._kept(s, i)
+            if keep == i:
+                return -1
+            self._text(s[i:keep], keep)
+            if keep == len(s) and self._stack:
+                self._sink.flows(self)
+            return keep
         if k > i:
             return self._text(s[i:k], k)
         m = _TAG.match(s, k + len(mark))
@@ -146,6 +152,38 @@ class NestedCalls:
         if not last and len(rest) < 600 and _TAG_PART.fullmatch(rest):
             return -1
         return len(s) if self._give_up() and _TAG_PART.fullmatch(rest) else i
+
+    def _kept(self, s: str, i: int) -> int:
+        """Where in `s`, from `i`, a mark may begin that is not complete; its end where none does."""
+        mark, n = self._mark, len(s)
+        return next((at for at in range(max(i, n - len(mark) + 1), n) if mark.startswith(s[at:])), n)
+
+    # -- an element that goes on: see `ArgumentsReader` ----------------------------------------------------------
+
+    @property
+    def lane(self) -> Lane | None:
+        """What goes through as it is."""
+        return passing(self._mark[0]) if self._streams and not self.tail else None
+
+    def run(self, text: str) -> str | None:
+        """What leaves for more of an element's text; None where a mark stands in it."""
+        text = self.tail + text
+        if self._mark in text:
+            return None
+        keep = self._kept(text, 0)
+        self.tail = text[keep:]
+        if self._streams:
+            return quoted(text[:keep])
+        self._stack[-1].text.append(text[:keep])
+        return ""
+
+    def leave(self, text: str) -> tuple[str, str]:
+        """Behind a mark stands a tag: `step` reads it."""
+        text, self.tail = self.tail + text, ""
+        return "", text
+
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
 
     def _give_up(self) -> bool:
         """Between calls something stands that is none of theirs. Whether there was a call at all."""
