@@ -47,12 +47,14 @@ _MARKUP = (
     # only as far as needed, and no marker opens before its last character: so one insertion never hides another
     # marker, which is why `restore` can undo them all.
     ("<", rf"/?(?:{'|'.join(_ANY_TAG)})|{_CLOSING_TAG}"),
-    (r"\[", rf"/?(?:{_BRACKET_WORDS})\]"),
+    (r"\[", rf"/?(?:{_BRACKET_WORDS})\]|e~\[|gMASK\]"),  # also MiniMax's end of a turn, and GLM's beginning
+    (r"\]", r"~!?b[\[\]]"),  # MiniMax: ]~b]user
     ('"', r"tool_calls[\"']"),  # the key of our own format
     ("'", r"tool_calls[\"']"),
     ("◁", "/?think▷"),  # Kimi
     ("functools", r"\["),  # Phi 4
     (r">>>(?<![^\n]>>>)", r"[A-Za-z_]"),  # Functionary: a recipient at the start of a line
+    (r">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
 )
 _MARKER = re.compile("|".join(rf"{opening}\\*+(?={rest})" for opening, rest in _MARKUP))
 
