@@ -1,28 +1,50 @@
-"""Random texts through whole exchanges (tests/bench/fuzz.py): the first few here, a million by command."""
+"""Random exchanges (tests/bench/fuzz.py): the first few of each kind here, a million by command.
+
+What they found stands in parsing/test_found_by_fuzzing.py and test_found_by_fuzzing.py, written out: a number means
+another exchange as soon as there is another format.
+"""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.bench.fuzzed.dice import FromBytes, Seeded
-from tests.bench.fuzzed.prompt import one
+from tests.bench.fuzz import KINDS, main, mixed, run
+from tests.bench.fuzzed.dice import Dice, FromBytes, Seeded
+
+FIRST = {"prompt": 800, "conserved": 500}
 
 
-def test_the_first_exchanges_keep_every_rule() -> None:
-    seen = {one(Seeded(number)) for number in range(1500)}
-    assert seen == {"calls", "text"}
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_exchanges_keep_every_rule(kind: str) -> None:
+    seen = {KINDS[kind](Seeded(number)) for number in range(FIRST.get(kind, 250))}
+    assert len(seen) > 1, "all alike"
 
 
 @hypothesis_settings(max_examples=200)
-@given(st.binary(max_size=200))
+@given(st.binary(max_size=300))
 def test_any_choices_keep_every_rule(choices: bytes) -> None:
-    assert one(FromBytes(choices)) in {"calls", "text"}
+    assert mixed(FromBytes(choices))
 
 
-def test_what_was_found_stays_found() -> None:
-    # A call without a name, half a surrogate pair in one, a key that does not end, a tag that lost its space.
-    found = (10_000_420, 10_002_367, 10_002_777, 10_007_412, 30_177_813, 30_237_293, 30_274_547, 30_331_721, 30_400_667)
-    for number in found:
-        assert one(Seeded(number)) in {"calls", "text"}
+def test_a_failure_is_told_with_the_exchange_that_showed_it() -> None:
+    def one(dice: Dice) -> str:
+        if dice.below(10) == 3:
+            message = "three"
+            raise AssertionError(message)
+        return "fine"
+
+    told: list[str] = []
+    failures = run(one, range(100), told.append)
+    assert 0 < failures < 30
+    assert told[0].startswith("--only ")
+    assert "three" in told[0]
+    assert told[-1].endswith(f"{failures} failures")
+
+
+def test_one_exchange_can_be_done_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--kind", "prompt", "--only", "7"]) == 0
+    assert main(["--kind", "prompt", "--bytes", "00ff10"]) == 0
+    assert capsys.readouterr().out.split() == [KINDS["prompt"](Seeded(7)), "text"]

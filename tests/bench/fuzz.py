@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import asked, conserved, native, prompt
+from .fuzzed import asked, broken, conserved, native, prompt, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
@@ -26,7 +26,10 @@ KINDS: dict[str, Callable[[Dice], str]] = {
     "prompt": prompt.one,
     "conserved": conserved.one,
     "asked": asked.one,
+    "broken": broken.one,
     "native": native.one,
+    "anthropic": translated.anthropic,
+    "google": translated.google,
 }
 
 

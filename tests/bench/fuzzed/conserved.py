@@ -21,11 +21,12 @@ OFFERED = ToolSet.of([Tool(tool["function"]["name"], parameters=tool["function"]
 # A list's end, a fence's, closing tags, and what ends a turn; harmony's headers.
 _AROUND = re.compile(
     r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
+    r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\["
     r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?(?:<\|constrain\|>json)?(?:<\|message\|>)?)*"
 )
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
-    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?)\s*"
+    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
 )
 
 

@@ -1,7 +1,4 @@
-"""An exchange in prompt mode, streamed at random cuts and whole: both must give the same answer.
-
-The seeds of this one keep their meaning: the numbers in tests/test_fuzz.py are exchanges that once failed.
-"""
+"""An exchange in prompt mode, streamed at random cuts and whole: both must give the same answer."""
 
 from __future__ import annotations
 
