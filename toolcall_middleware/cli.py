@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -153,6 +154,9 @@ def _serve(args: argparse.Namespace) -> int:
             raise SettingsError(f"--set {item}: write NAME=VALUE.")
         values[name] = value
     settings = Settings.from_env(**values)
+    if settings.upstreams_file is not None and os.name != "nt":
+        # It asks to read the file anew. Until somebody can, it would end the process, cleanly in systemd's eyes.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     import uvicorn
 

@@ -162,6 +162,21 @@ def test_sighup_brings_new_upstreams_and_running_streams_keep_theirs(workers: in
     assert written.count("startup complete") == workers  # no worker was restarted
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_while_it_starts_does_not_end_it(workers: int, tmp_path: Path) -> None:
+    path = tmp_path / "upstreams.toml"
+    path.write_text(table("http://127.0.0.1:9/v1", name="one"))
+    proxy = Proxy("--upstreams", str(path), "--workers", str(workers))
+    try:
+        proxy.wait_for("toolcall-middleware ")
+        proxy.process.send_signal(signal.SIGHUP)
+        proxy.wait_for("startup complete", workers)
+        assert httpx.get(f"{proxy.base}/healthz", trust_env=False, timeout=PATIENCE).status_code == 200
+    finally:
+        proxy.process.terminate()
+        assert proxy.ended() in {0, -signal.SIGTERM}
+
+
 def test_what_outlives_the_grace_period_is_cut_off_and_told() -> None:
     with (
         upstream() as (base, _),
