@@ -193,6 +193,7 @@ class _Responder:
         self._size = 0
         self._inflate: Inflate | None = None
         self._steady = False  # the client's stream has begun, and what the app sends goes there
+        self._taps = False  # ... as it is, but for the usage that may be added
         self._over = False  # the app's response is complete
         self._cut = False  # ... before the app knows
         self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
@@ -263,6 +264,15 @@ class _Responder:
                 if self._exchange.stopped:
                     await self._complete()
                 return
+            if self._taps and kind == "http.response.body" and message.get("more_body", False):
+                data = message.get("body", b"")
+                out = self._exchange.feed(data)
+                if out is data:  # likewise: nearly every message says nothing but text
+                    await self._client_send(message)
+                else:
+                    out += await self._counted()
+                    await self._client_send({"type": "http.response.body", "body": out, "more_body": True})
+                return
             if self._cut:
                 raise GenerationEndedError("the answer is complete: the middleware ended its generation")
             if kind == "http.response.start":
@@ -280,6 +290,7 @@ class _Responder:
         self._plan = self._exchange.on_response_start(message["status"], headers)
         if self._plan is Plan.PASS or self._plan is Plan.TAP:
             await self._begin(message if self._plan is Plan.PASS else self._head(self._exchange.headers()))
+            self._taps = self._plan is Plan.TAP
             return
         coding = next((value for name, value in headers if name.lower() == b"content-encoding"), b"").strip().lower()
         if coding and coding != b"identity":
@@ -295,6 +306,7 @@ class _Responder:
                 data = self._exchange.feed(data)
                 data += await self._counted() + (b"" if more else self._exchange.finish())
             self._over = self._ended = not more
+            self._taps = self._taps and more
             await self._client_send({"type": "http.response.body", "body": data, "more_body": more})
             return
         if self._inflate is not None:

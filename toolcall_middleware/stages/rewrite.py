@@ -22,6 +22,7 @@ from .deltas import DeltaWriter
 from .hold import Hold
 from .operations import Arguments, Content, Op
 from .outcome import Outcome, all_called
+from .said import read_said
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
@@ -336,6 +337,8 @@ class StreamRewriter:
         if known is not None and (text := known.shape.content(event.raw)) is not None:
             out.append(self._text_chunk(event.raw, known, text))
             return
+        if self._unlike >= _MAX_UNLIKE and not event.name and self._just_said(event.raw, data, out):
+            return
         if data.strip() == b"[DONE]":
             self._let_odd(out)
             self._end_events()
@@ -349,6 +352,31 @@ class StreamRewriter:
         else:
             self._let_odd(out)
             self._chunk(event, top, out)
+
+    def _just_said(self, raw: bytes, data: bytes, out: list[bytes]) -> bool:
+        """A chunk that says some text, and beside it what only the client reads. False: it is another, and not read."""
+        found = read_said(data) if self._hold is Hold.NOTHING else None
+        choice = None if found is None else self._choices.get(found[0])
+        if found is None or choice is None or choice.finished or not choice.has_role or not found[1]:
+            return False
+        index, text = found
+        answer = choice.answer
+        if answer.native is not None or answer.thinks:
+            return False
+        if self._counts:
+            self._usage.wrote(text, index)
+        self._let_odd(out)
+        ops = answer.feed(text)
+        if is_plain(ops, text):
+            out.append(raw)
+        else:
+            top = openai.read_object(data) or {}
+            fields = (openai.read_objects(top.get("choices")) or [{}])[0]
+            delta = openai.read_object(fields.get("delta")) or {}
+            self._turn_to(top)
+            self._put(Part(choice, fields, delta, text, ops, None, unchanged=False, index=index), out)
+        self._blame(choice)
+        return True
 
     def _let_odd(self, out: list[bytes]) -> None:
         """Let an event go that is no JSON, now that it was not the last: half an event is where a stream broke off,
@@ -516,7 +544,7 @@ class StreamRewriter:
         content = part.delta.get("content")
         if self._known is not None:
             self._unlike = 0 if self._known.met else self._unlike + 1
-        if self._unlike == _MAX_UNLIKE or not part.text:
+        if self._unlike >= _MAX_UNLIKE or not part.text:
             return
         if part.reason is None and content is not None and event.data is not None:
             shape = Shape.of(event.data, content)

@@ -55,6 +55,8 @@ class UsageTap:
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes; what leaves."""
+        if self._looking and not self._reader.buffer and self._is_like(data):
+            return data
         if self._held is not None:
             self._held.append(data)
             return b""
@@ -65,8 +67,6 @@ class UsageTap:
         except TooLargeError:
             self._looking = False
             return self._reader.rest()
-        if len(events) == 1 and events[0].raw is data and self._is_like(data):
-            return data
         out: list[bytes] = []
         for event in events:
             if self._held is not None:
