@@ -11,11 +11,11 @@ from collections.abc import Callable
 import msgspec
 
 from ..errors import ToolCallError
-from ..parsing.lane import Way, unescaped
+from ..parsing.lane import unescaped
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
-from .alike import Flow, Known, Past
+from .alike import Known
 from .answer import ChoiceAnswer
 from .chunk_parts import Choice, Part, is_plain, says, take_calls
 from .deltas import DeltaWriter
@@ -23,20 +23,17 @@ from .hold import Hold
 from .operations import Arguments, Content, Op
 from .outcome import Outcome, all_called
 from .said import read_said
+from .short_ways import MAX_PASSED, MAX_PIECE, ShortWays
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _encode = msgspec.json.encode
 _decode_text = msgspec.json.Decoder(str).decode
 _MAX_UNLIKE = 16
-_MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
-_MAX_PIECE = 1024
-_STRINGS = 2  # so many pieces of a string in a row, and more are likely
-_MAX_FLOWED = 1 << 14
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
 
 
-class StreamRewriter:
+class StreamRewriter(ShortWays):
     """Bytes of the backend's event stream in, bytes for the client out. One per try.
 
     make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
@@ -59,10 +56,9 @@ class StreamRewriter:
         reasoning_field: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
+        super().__init__(usage, counts=include_usage or usage.limit is not None)
         self._make_choice = make_choice
-        self._usage = usage
         self._include_usage = include_usage
-        self._counts = include_usage or usage.limit is not None
         self._expected = choices
         self._hold = hold
         self._said = False  # something that a client shows has come
@@ -72,16 +68,11 @@ class StreamRewriter:
         self._limit = max_bytes
         self._choices: dict[int, Choice] = {}
         self._top: Fields = {}  # the last chunk without its choices and usage
-        self._known: Known | None = None
-        self._past: Past | None = None  # what needs no parser just now
-        self._flow: Flow | None = None  # ... and what needs but a reader of arguments
         self._unlike = 0  # chunks in a row of which none was like the one before, for there are logprobs in each
         self._odd = b""  # an event that is no JSON
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._held: list[bytes] = []
         self._held_size = 0
-        self._over = False  # the backend said [DONE], or failed
-        self.stopped = False  # nothing that the backend could still send is wanted
         self.failed: ToolCallError | None = None
 
     # -- what the exchange asks ----------------------------------------------------------------------------------
@@ -124,11 +115,11 @@ class StreamRewriter:
                 piece
                 and piece.join(past.around) == data
                 and (not piece.lstrip(past.safe) or past.plain(piece))
-                and len(piece) < _MAX_PIECE
+                and len(piece) < MAX_PIECE
             ):
                 passed = past.passed
                 passed.append(piece)
-                if len(passed) == _MAX_PASSED:
+                if len(passed) == MAX_PASSED:
                     self._close_past()
                     self._open_past(past.known)
                 if past.head is None:
@@ -138,7 +129,7 @@ class StreamRewriter:
         flow = self._flow
         if flow is not None:
             written = data[flow.middle]
-            if written.join(flow.around) == data and len(written) < _MAX_PIECE:
+            if written.join(flow.around) == data and len(written) < MAX_PIECE:
                 try:
                     text = _decode_text(written)
                 except openai.FAILURES:
@@ -251,76 +242,6 @@ class StreamRewriter:
             self._hold = Hold.NOTHING
             out, self._held = self._held, []
         return out[0] if len(out) == 1 else b"".join(out)
-
-    # -- past the parser -----------------------------------------------------------------------------------------
-
-    def _open_past(self, known: Known) -> None:
-        """Let the next chunks go past the parser, if its state allows it."""
-        answer = known.part.choice.answer
-        lane = answer.lane
-        if lane is None or self._over or self.stopped or known is not self._known:
-            return
-        index = answer.calls - 1 if lane.way is Way.ARGUMENTS else -1
-        past = known.past
-        if past is None or past.lane is not lane or past.index != index:
-            frame = known.frames.get(index) if lane.way is Way.ARGUMENTS else None
-            if frame is None and lane.way is Way.ARGUMENTS:
-                return
-            past = known.past = Past(known, lane, index, frame)
-        self._past = past
-
-    def _open_flow(self, known: Known) -> bool:
-        """Let the next chunks go to what reads the arguments at hand, without a question on the way."""
-        answer = known.part.choice.answer
-        run, index = answer.run, answer.calls - 1
-        if run is None or not known.silent or known is not self._known or index not in known.frames:
-            return False
-        flow = known.flow
-        if flow is None or flow.index != index or flow.run != run:
-            flow = known.flow = Flow(known, run, index)
-        self._flow = flow
-        return True
-
-    def _flowed(self, flow: Flow, text: str, said: str) -> bytes:
-        """What leaves for a chunk of `text`, of which `said` are arguments."""
-        if self._counts:
-            self._usage.wrote(text, flow.known.part.index)
-        if not said:
-            return b""
-        if said.isascii():
-            written = _encode(said)
-            flow.size += len(said)
-        else:
-            written = openai.encode(said)
-            flow.size += len(said.encode("utf-8", "surrogatepass"))
-        if said == text:
-            flow.strings += 1
-            if flow.strings >= _STRINGS:
-                flow.strings = 0
-                self._open_past(flow.known)
-        else:
-            flow.strings = 0
-        if flow.size > _MAX_FLOWED:
-            self._close_flow()
-        return b"".join((flow.head, written, flow.foot))
-
-    def _close_flow(self) -> None:
-        """Tell the choice how much has left."""
-        flow, self._flow = self._flow, None
-        if flow is not None:
-            flow.known.part.choice.answer.ran(flow.size)
-            flow.size = flow.strings = 0
-
-    def _close_past(self) -> None:
-        """Tell the parser of what has gone past it."""
-        past, self._past = self._past, None
-        if past is not None and past.passed:
-            text: str = openai.read_text(b'"' + b"".join(past.passed) + b'"') or ""
-            past.passed.clear()
-            part = past.known.part
-            if self._counts:
-                self._usage.wrote(text, part.index)
-            part.choice.answer.went_by(past.lane, text)
 
     # -- events in -----------------------------------------------------------------------------------------------
 
