@@ -6,7 +6,21 @@ import argparse
 import os
 from collections.abc import Callable
 
-from . import calls, chunks, each, growth, held, hostile, imports, parsers, plot, report, requests, scale
+from . import (
+    calls,
+    chunks,
+    each,
+    growth,
+    held,
+    hostile,
+    hostile_requests,
+    imports,
+    parsers,
+    plot,
+    report,
+    requests,
+    scale,
+)
 from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
@@ -21,6 +35,7 @@ BENCHMARKS: dict[str, Callable[..., Table]] = {
     "first-call": held.first_call,
     "requests": requests.run,
     "hostile": hostile.run,
+    "hostile-requests": hostile_requests.run,
     "import": imports.run,
 }
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from ..stages.streams import DONE, HEAD
-from ..stream_rules import check_error, read_events
+from ..stages.streams import DONE, HEAD, event
+from ..stream_rules import check_error, check_stream, check_whole, read_events
 from .asgi_client import BLOCK, JSON_TYPE, SSE_TYPE, Backend, Client, ask, middleware
+from .test_any_await import Yielding, of_another_api
 
 # Line ends of every kind, a header, an event, half an emoji, NUL, a terminal's code, a quote.
 ODD = 'x\r\nx-evil: 1\r\n\r\ndata: [DONE]\n\ndata: {}\ud83d\x00\x1b[31m"\\\u2028\u2029\x85\x0b\u202e\udc00'
@@ -131,6 +132,27 @@ async def test_odd_text_in_an_error_stays_data(status: int, stream: bool) -> Non
     made = await Client(ask(stream=stream)).run(middleware(Backend(plain, status=status, headers=[JSON_TYPE])))
     assert made.status == (502 if status == 200 else status)
     check_error(made.json)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_numbers_that_are_no_json_are_null_behind_another_api(stream: bool) -> None:
+    odd = '{"city": NaN, "b": [-Infinity]}'
+    block = '{"type": "tool_use", "id": "a", "name": "weather", "input": '
+    if stream:
+        delta = {"type": "input_json_delta", "partial_json": odd}
+        events: list[Any] = [{"type": "message_start", "message": {"id": "m", "model": "m"}}]
+        events += [f'{{"type": "content_block_start", "index": 0, "content_block": {block}{{}}}}}}']
+        events += [{"type": "content_block_delta", "index": 0, "delta": delta}]
+        events += [{"type": "content_block_stop", "index": 0}]
+        events += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+        upstream = b"".join(event(one) for one in events)
+    else:
+        head = '{"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use"'
+        upstream = f'{head}, "content": [{block}{odd}}}]}}'.encode()
+    made = await Client(ask(stream=stream)).run(of_another_api(Yielding(upstream)))
+    answer = check_stream(made.body, own_ids=False) if stream else check_whole(made.json, own_ids=False)
+    (call,) = answer.only.calls
+    assert json.loads(call.arguments, parse_constant=pytest.fail) == {"city": None, "b": [None]}
 
 
 @pytest.mark.parametrize("field", ["model", "user", "tool_choice", "stop", "toolcall"])

@@ -204,6 +204,8 @@ def deep(levels: int) -> dict[str, Any]:
     "parameters",
     [
         wide(300_000, {"type": "string"}),
+        wide(1_000_000, {}),
+        {"type": "object", "properties": {"a": {"enum": list(range(1_000_000))}}},
         wide(21_000, True),
         deep(90),
         {"type": "object", "default": [[i] if i % 2 else i for i in range(15_000)]},
@@ -212,7 +214,7 @@ def deep(levels: int) -> dict[str, Any]:
         {"type": "object", "properties": {"a": {"pattern": "(" * 2000 + ")" * 2000}}},
         {"type": "object", "$id": "x" * 5000},
     ],
-    ids=["many", "flat", "deep", "values", "classes", "patterns", "groups", "address"],
+    ids=["many", "million", "huge enum", "flat", "deep", "values", "classes", "patterns", "groups", "address"],
 )
 def test_what_costs_too_much_is_refused_quickly(parameters: dict[str, Any]) -> None:
     read(function())  # jsonschema is loaded

@@ -1,0 +1,17 @@
+"""What a request costs is bounded by its size: no kind is much dearer than an ordinary one, none grows faster."""
+
+from __future__ import annotations
+
+from .bench import hostile_requests
+
+SIZE = 60_000
+# The dearest is about 20 times an ordinary one; what would explode, or look at all for each, is far above.
+WORST = 120
+
+
+def test_no_kind_of_request_costs_more_than_its_size_allows() -> None:
+    base = hostile_requests.ordinary(SIZE)
+    for name, each, growth in hostile_requests.factors(SIZE):
+        assert each < WORST * base, f"{name}: {each / base:.0f} times an ordinary request"
+        # Twice the size: of what takes less than some milliseconds the clock says nothing.
+        assert growth < 3.2 or each * 2 * SIZE / 1024 < 10, f"{name}: {growth:.1f} times for twice the size"
