@@ -95,6 +95,6 @@ def run(*, smoke: bool) -> Table:
     rows.sort(reverse=True)
     table = Table("Hostile output, auto", ("ns a character", "x prose; x time for x 2"))
     for factor, growth, name, seconds in rows[:_SHOWN]:
-        table.add(name, f"{seconds * 1e9:.0f}", f"{factor:.1f}; {growth:.1f}", "")
+        table.add(name, f"{seconds * 1e9:.0f}", f"{factor:.1f}; {growth:.1f}", "<= 40; 2.4")
     table.add(f"the most growth of {len(rows)} kinds", "", f"{max(row[1] for row in rows):.1f}", "<= 2.4")
     return table
