@@ -12,6 +12,7 @@ reach lines of the package that no other has reached. Its failures are told as `
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections import Counter
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bytes", type=bytes.fromhex, metavar="HEX", help="this exchange of the guided fuzzer alone")
     parser.add_argument("--atheris", type=int, metavar="SECONDS", help="guided by coverage")
     given = parser.parse_args(arguments)
+    logging.getLogger("toolcall_middleware").setLevel(logging.ERROR)  # it warns of what is made up here
     one = KINDS.get(given.kind, mixed)
     if given.bytes is not None:
         print(one(FromBytes(given.bytes)))

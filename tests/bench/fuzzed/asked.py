@@ -6,6 +6,7 @@ in the model's text in this order, and nothing between them is lost but the mark
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.stream_rules import Answered, check_stream, check_whole, same_answer
@@ -61,7 +62,20 @@ def request_of(dice: Dice) -> dict[str, Any]:
         request["n"] = 2
     if chance(dice, 4):
         request["logprobs"] = True
+    if chance(dice, 8):
+        _make_legacy(request)
     return request
+
+
+def _make_legacy(request: dict[str, Any]) -> None:
+    """The same in the words of the deprecated API."""
+    request["functions"] = [tool["function"] for tool in request.pop("tools")]
+    choice = request.pop("tool_choice", None)
+    request.pop("parallel_tool_calls", None)
+    if choice == _NAMED:
+        request["function_call"] = {"name": "weather"}
+    elif choice in {"auto", "none"} if isinstance(choice, str) else False:
+        request["function_call"] = choice
 
 
 def one(dice: Dice) -> str:
@@ -72,11 +86,16 @@ def one(dice: Dice) -> str:
     usage = None if dice.below(2) else USAGE
     asked = chance(dice, 2)
     events = _events(dice, texts, reasons, usage, logprobs="logprobs" in request)
-    sent = cuts(dice, frame(dice, events, done=not chance(dice, 8)))
+    if chance(dice, 10):  # the backend does not stream
+        sent = cuts(
+            dice, json.dumps(_completion(request, texts, reasons, usage), indent=pick(dice, (None, 1))).encode()
+        )
+    else:
+        sent = cuts(dice, frame(dice, events, done=not chance(dice, 8)))
     with told(texts=texts, reasons=reasons, usage=usage, request=request, settings=settings, sent=sent):
         options = {"stream_options": {"include_usage": True}} if asked else {}
         streamed = stream(settings, {**request, **options}, sent)
-        answered = whole(settings, request, _completion(texts, reasons, usage))
+        answered = whole(settings, request, _completion(request, texts, reasons, usage))
         return _compare(settings, request, texts, streamed, answered, asked=asked)
 
 
@@ -93,7 +112,7 @@ def _events(
         for piece in pieces(dice, text):
             choice: dict[str, Any] = {"index": index, "delta": {"content": piece}, "finish_reason": None}
             if logprobs:
-                choice["logprobs"] = {"content": [{"token": piece, "logprob": -0.5, "bytes": None, "top_logprobs": []}]}
+                choice["logprobs"] = _logprobs(piece)
             queue.append(choice)
         if len(queue) > 1 and chance(dice, 5):
             queue[-1]["finish_reason"] = reason  # beside the last text
@@ -110,25 +129,37 @@ def _events(
     return events
 
 
-def _completion(texts: list[str], reasons: list[str], usage: dict[str, int] | None) -> dict[str, Any]:
-    choices = [
+def _completion(
+    request: dict[str, Any], texts: list[str], reasons: list[str], usage: dict[str, int] | None
+) -> dict[str, Any]:
+    choices: list[dict[str, Any]] = [
         {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
         for index, (text, reason) in enumerate(zip(texts, reasons, strict=True))
     ]
+    if "logprobs" in request:
+        for text, choice in zip(texts, choices, strict=True):
+            choice["logprobs"] = _logprobs(text)
     return {**HEAD, "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
+
+
+def _logprobs(token: str) -> dict[str, Any]:
+    return {"content": [{"token": token, "logprob": -0.5, "bytes": None, "top_logprobs": []}]}
 
 
 def _compare(
     settings: Settings, request: dict[str, Any], texts: list[str], streamed: Outcome, answered: Outcome, *, asked: bool
 ) -> str:
-    choice = request.get("tool_choice", "auto")
-    single = request.get("parallel_tool_calls") is False or choice == _NAMED or settings.max_tool_calls == 1
+    choice = request.get("tool_choice", request.get("function_call", "auto"))
+    legacy = "functions" in request
+    named = isinstance(choice, dict) and choice.get("type") != "allowed_tools"
+    single = request.get("parallel_tool_calls") is False or named or legacy or settings.max_tool_calls == 1
     limited = isinstance(choice, dict)
     rules: dict[str, Any] = {
         "n": len(texts),
         "tools": None if settings.unknown_tool == "forward" else {"weather"} if limited else {"weather", "find_all"},
         "parallel": not single,
-        "must_call": choice == "required" or choice == _NAMED,
+        "must_call": choice == "required" or named,
+        "legacy": legacy,
         "objects": False,
     }
     if answered.error is not None:

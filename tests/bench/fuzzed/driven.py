@@ -45,9 +45,9 @@ def _one_answer(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
     plan = Plan.SNIFF
     for piece in pieces:
         data = piece
-        if plan is Plan.SNIFF:
+        if plan is not Plan.STREAM:
             start += piece
-            plan = exchange.plan_for(start)
+            plan = exchange.plan_for(start) if plan is Plan.SNIFF else plan
             if plan is not Plan.STREAM:
                 continue
             data = start
