@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -169,3 +171,27 @@ async def test_what_is_no_error_or_no_message_passes() -> None:
     coded = refusing(500, b"zip", headers=((b"content-encoding", b"gzip"),))
     assert (await ask(coded, scope_of("/v1/chat/completions", method="POST"))).body == b"zip"
     assert (await ask(refusing(200, b"a", b"b"), scope_of("/v1/chat/completions", method="POST"))).body == b"ab"
+
+
+async def test_an_error_in_tiny_pieces_takes_no_longer_than_it_has_pieces() -> None:
+    async def drips(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 500, "headers": []})
+        for _ in range(60_000):
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    begin = time.process_time()
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": []}
+    await ErrorEnvelope(drips, paths=("/chat/completions",))(scope, _nothing, send)
+    assert time.process_time() - begin < 3
+    assert sent[0]["status"] == 500
+    assert len(sent) == 2
+
+
+async def _nothing() -> Any:
+    return {"type": "http.request", "body": b"", "more_body": False}

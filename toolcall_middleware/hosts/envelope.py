@@ -33,9 +33,10 @@ class ErrorEnvelope:
         held: Message | None = None
         parts: list[bytes] = []
         passes = False
+        size = 0
 
         async def guarded(message: Message) -> None:
-            nonlocal held, passes
+            nonlocal held, passes, size
             if passes:
                 await send(message)
             elif held is None:
@@ -47,10 +48,11 @@ class ErrorEnvelope:
                     held = message
             else:
                 parts.append(message.get("body", b""))
+                size += len(parts[-1])
                 more = message.get("more_body", False)
                 if not more:
                     await self._finish(send, held, b"".join(parts), chat=chat)
-                elif sum(map(len, parts)) > _LIMIT:
+                elif size > _LIMIT:
                     passes = True
                     await send(held)
                     await send({**message, "body": b"".join(parts)})
