@@ -654,3 +654,32 @@ def test_the_raw_text_of_a_complete_call_is_kept_only_where_it_is_wanted(text: s
     reader = Scanner(GRAMMAR, NAMES.__contains__, keep_raw=True, keep_complete=False)
     events = [*reader.feed(text), *reader.finish(cut=True)]
     assert [event.raw for event in events if isinstance(event, CallEnd)] == [raw]
+
+
+# -- white space without an end ------------------------------------------------------------------------------------
+
+_MUCH = 1 << 14  # more is not held
+
+
+@pytest.mark.parametrize("before", ["", CALL, f"```json\n{F}"])
+def test_white_space_without_an_end_leaves(before: str) -> None:
+    scanner = fresh()
+    scanner.feed(before)
+    left = "".join(text_in(scanner.feed(" \n" * 8)) for _ in range(_MUCH // 8))
+    assert len(left) > _MUCH
+    assert left == " \n" * (len(left) // 2)
+
+
+@pytest.mark.parametrize("count", [_MUCH - 1, _MUCH, _MUCH + 1, 2 * _MUCH])
+@pytest.mark.parametrize("before", ["", CALL])
+@pytest.mark.parametrize("behind", [CALL, F, "text", ""])
+def test_much_white_space_is_the_same_however_it_is_cut(before: str, behind: str, count: int) -> None:
+    text = before + " " * count + behind
+    whole = read(fresh(), [text])
+    is_text = behind == "text" or (behind == F and before) or not (before or behind)
+    assert (len(text_in(whole)) >= count) == bool(count > _MUCH or is_text)
+    rng = random.Random(count)
+    begin, end = len(before) + _MUCH, len(before) + count
+    cuts = [[begin - 1], [begin], [begin + 1], [end], [end + 1], [5, begin, end], list(range(0, len(text), 97))]
+    for at in [*map(sorted, cuts), sorted(rng.sample(range(len(text)), 40))]:
+        assert merged(read(fresh(), cut_at(text, at))) == merged(whole)

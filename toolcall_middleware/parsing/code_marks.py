@@ -142,7 +142,7 @@ class CodeScanner(ScanState):
         n = len(s)
         k = _WS.match(s, i).end()  # type: ignore[union-attr]
         if k > i:
-            self._gap.append(s[i:k])
+            self._hold_gap(s[i:k])
             self._line_blank = True
             i = k
         if i == n:

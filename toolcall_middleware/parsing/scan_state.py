@@ -18,15 +18,17 @@ from .sink import Body, Mode, Sink
 TAIL = 64  # pieces of text, and characters, that are remembered
 _BLANK = " \t>"
 _LEAD = " \t>-*+0123456789.)"  # a fence may also stand behind a list's marker
+_MAX_GAP = 1 << 14
 
 
 class ScanState:
     """The state of one scanner; which text is what, `Scanner` and `CodeScanner` say."""
 
     __slots__ = (
-        "_body", "_body_fence", "_budget", "_c", "_carry", "_cut", "_fence", "_fence_tail", "_first", "_gap", "_in_gap",
-        "_lane", "_late", "_late_size", "_line_blank", "_line_lead", "_live_at", "_marked", "_moved", "_opening",
-        "_parse_reasoning", "_passed", "_reasoning", "_recent", "_sink", "_span", "_span_from", "at_start", "stopped",
+        "_body", "_body_fence", "_budget", "_c", "_carry", "_cut", "_fence", "_fence_tail", "_first", "_gap",
+        "_gap_size", "_in_gap", "_lane", "_late", "_late_size", "_line_blank", "_line_lead", "_live_at",
+        "_marked", "_moved", "_opening", "_parse_reasoning", "_passed", "_reasoning", "_recent", "_sink",
+        "_span", "_span_from", "at_start", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -60,7 +62,8 @@ class ScanState:
         self._late: list[str] | None = None  # what may be calls behind a thought that was not ended
         self._late_size = 0
         self._in_gap = True
-        self._gap: list[str] = []
+        self._gap: list[str] = []  # white space that may stand beside a call
+        self._gap_size = 0
         self._recent: deque[str] = deque(maxlen=TAIL)  # the last of the text that went out
         # Text that leaves without another question, and such texts.
         self._lane: Lane | None = None
@@ -82,16 +85,25 @@ class ScanState:
         self._recent.append(text[-TAIL:])
         if self._in_gap:
             if text.isspace():
-                self._gap.append(text)
+                self._hold_gap(text)
                 return
             if self._gap:
                 text = "".join(self._gap) + text
                 self._gap = []
+            self._gap_size = 0
             self._in_gap = False
             if self.at_start:
                 self.at_start = False
                 self._first = self._c.first
         self._sink.events.append(Text(text))
+
+    def _hold_gap(self, text: str) -> None:
+        """White space beside calls waits, unless it is more than anybody puts there."""
+        self._gap.append(text)
+        self._gap_size += len(text)
+        if self._gap_size > _MAX_GAP:
+            self._sink.events.append(Text("".join(self._gap)))
+            self._gap = []
 
     def _leave(self, s: str, begin: int, end: int) -> None:
         """Prose `s[begin:end]` goes out."""
@@ -153,6 +165,7 @@ class ScanState:
         self._recent.clear()
         self._sink.begins_with("".join(self._gap))
         self._gap = []
+        self._gap_size = 0
         self._in_gap = True
         if self.at_start:
             self.at_start = False
