@@ -41,6 +41,8 @@ def test_a_call_without_a_name_is_not_forwarded(text: str) -> None:
     [
         # A key that does not end is given up after so many characters, and what is behind them is text again.
         '<tool_calls>[{"name": "f"\'' + "a key <b> " * 100 + "]</tool_calls>",
+        # A slash that begins no comment, and then something that could be a key.
+        '<tool_calls>[{"name": "f", "arguments": {"a": 1 /tool_call> x',
         '<minimax:tool_call><invokename="f"><parametername="x">1</parameter></invoke></minimax:tool_call>',
     ],
 )

@@ -95,8 +95,8 @@ class LooseReader(CleanReader):
             self.repaired = True
             return i, STRING
         if back == AFTER:
-            self.stuck = True
-            return i, AFTER
+            self.stuck = True  # and stays so, if it is asked once more
+            return i, SLASH
         if back == COMMA:
             out.append(held)
         self._is_key = back in (KEY, FIRST_KEY) or (back == COMMA and self._stack[-1] == "{")
