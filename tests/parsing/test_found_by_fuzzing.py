@@ -109,3 +109,16 @@ def test_text_behind_a_fenced_call_is_no_part_of_the_call_as_written() -> None:
     events = [*parser.feed(text), *parser.finish()]
     raw = "".join(event.raw for event in events if isinstance(event, CallEnd))
     assert raw + said(events)[0] == text
+
+
+@pytest.mark.parametrize("name", ["hunyuan", "nemotron", "auto"])
+def test_what_is_no_half_call_behind_a_call_of_a_list_is_text(name: str) -> None:
+    mark = "<TOOLCALL>" if name == "nemotron" else "<tool_calls>"
+    text = mark + '[{"name": "f", "arguments": {}}, {"nam rain falls in Paris, and goes on'
+    for pieces in ([text], list(text), [text[:-30], text[-30:]]):
+        parser = registry.get(name).parser(TOOLS, ParserOptions())
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+        assert said(events) == (', {"nam rain falls in Paris, and goes on', "{}", 1)
+        parser = registry.get(name).parser(TOOLS, ParserOptions())
+        half = [*parser.feed(text[: text.index(" rain")]), *parser.finish(cut=True)]
+        assert said(half) == ("", "{}", 1)

@@ -30,6 +30,8 @@ _HALF_CLOSE = re.compile(
     r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
 )
 
+# A key that does not end, and is none that a call begins with: what stands there is no half call of a list.
+_NO_KEY = re.compile(r"[ \t\r\n,]*\{[ \t\r\n]*(?:\"(?!\w*\Z)[^\"]*|'(?!\w*\Z)[^']*)\Z")
 _HALF_FENCE = re.compile(r"[ \t\r\n]*`{1,3}\Z")
 _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
@@ -162,7 +164,8 @@ class Scanner(ThoughtScanner):
                     continue
             self._drop_lone_marker("")
             self._without_half_close("")
-            text = self._close_body(failed=not self._sink.committed)
+            half = self._sink.committed and _NO_KEY.match("".join(self._sink.held)) is None
+            text = self._close_body(failed=not half)
             self._scan(text, last=True)
             body = self._body
         self._sink.tell_end()
