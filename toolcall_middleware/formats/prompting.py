@@ -46,7 +46,8 @@ _MARKUP = (
     # How a marker opens, and what must follow for it to be one. A backslash goes in between. What follows is looked at
     # only as far as needed, and no marker opens before its last character: so one insertion never hides another
     # marker, which is why `restore` can undo them all.
-    ("<", rf"/?(?:{'|'.join(_ANY_TAG)})|{_CLOSING_TAG}"),
+    # (The first look is for speed alone: `<` by the million is text.)
+    ("<", rf"(?=/?[\w|｜\]])(?:/?(?:{'|'.join(_ANY_TAG)})|{_CLOSING_TAG})"),
     (r"\[", rf"/?(?:{_BRACKET_WORDS})\]|e~\[|gMASK\]"),  # also MiniMax's end of a turn, and GLM's beginning
     (r"\]", r"~!?b[\[\]]"),  # MiniMax: ]~b]user
     ('"', r"tool_calls[\"']"),  # the key of our own format
