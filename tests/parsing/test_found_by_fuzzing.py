@@ -111,14 +111,25 @@ def test_text_behind_a_fenced_call_is_no_part_of_the_call_as_written() -> None:
     assert raw + said(events)[0] == text
 
 
+@pytest.mark.parametrize("behind", ['{"nam rain falls in Paris, and goes on', '{"name":# rain falls in Paris, and'])
 @pytest.mark.parametrize("name", ["hunyuan", "nemotron", "auto"])
-def test_what_is_no_half_call_behind_a_call_of_a_list_is_text(name: str) -> None:
+def test_what_is_no_half_call_behind_a_call_of_a_list_is_text(name: str, behind: str) -> None:
     mark = "<TOOLCALL>" if name == "nemotron" else "<tool_calls>"
-    text = mark + '[{"name": "f", "arguments": {}}, {"nam rain falls in Paris, and goes on'
+    text = mark + '[{"name": "f", "arguments": {}}, ' + behind
     for pieces in ([text], list(text), [text[:-30], text[-30:]]):
         parser = registry.get(name).parser(TOOLS, ParserOptions())
         events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
-        assert said(events) == (', {"nam rain falls in Paris, and goes on', "{}", 1)
-        parser = registry.get(name).parser(TOOLS, ParserOptions())
-        half = [*parser.feed(text[: text.index(" rain")]), *parser.finish(cut=True)]
-        assert said(half) == ("", "{}", 1)
+        assert said(events) == (f", {behind}", "{}", 1)
+        for end in range(text.index(", {"), text.index(" rain")):
+            parser = registry.get(name).parser(TOOLS, ParserOptions())
+            half = [*parser.feed(text[:end]), *parser.finish(cut=True)]
+            assert said(half) == ("", "{}", 1), text[:end]
+
+
+def test_a_marker_that_has_left_as_text_takes_nothing_with_it_at_the_end() -> None:
+    text = '<tool_calls>[{"name": "g "rain" falls": [{"name":#'
+    for name in ("hunyuan", "auto"):
+        for pieces in ([text], list(text)):
+            parser = registry.get(name).parser(TOOLS, ParserOptions())
+            events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish(cut=True)
+            assert said(events) == (text, "", 0)

@@ -174,7 +174,9 @@ class ScanState:
     def _drop_lone_marker(self, rest: str) -> bool:
         """Where the text was cut off right behind a marker, the marker is no content."""
         held = "".join(self._sink.held) if self._cut and self._marked else ""
-        alone = bool(held) and not held[self._opening :].strip() and not rest.strip()
+        # Where a refused call has left as text, the marker before it has, too: what is held then is something else.
+        there = self._sink.committed or held.lstrip()[:1] in {"<", "[", "`", "~"}
+        alone = bool(held) and there and not held[self._opening :].strip() and not rest.strip()
         if alone:
             self._sink.held = []
         return alone

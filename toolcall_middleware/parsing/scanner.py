@@ -30,8 +30,12 @@ _HALF_CLOSE = re.compile(
     r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
 )
 
-# A key that does not end, and is none that a call begins with: what stands there is no half call of a list.
-_NO_KEY = re.compile(r"[ \t\r\n,]*\{[ \t\r\n]*(?:\"(?!\w*\Z)[^\"]*|'(?!\w*\Z)[^']*)\Z")
+# What begins as the next call of a list does and cannot become one: a key that does not end and is no word, or a value
+# that nothing begins with.
+_NO_CALL = re.compile(
+    r"[ \t\r\n,]*\{[ \t\r\n]*"
+    r"(?:\"(?!\w*\Z)[^\"]*\Z|'(?!\w*\Z)[^']*\Z|([\"'])\w+\1[ \t\r\n]*:[ \t\r\n]*[^ \t\r\n\w\"'{\[+.-])"
+)
 _HALF_FENCE = re.compile(r"[ \t\r\n]*`{1,3}\Z")
 _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
@@ -164,7 +168,7 @@ class Scanner(ThoughtScanner):
                     continue
             self._drop_lone_marker("")
             self._without_half_close("")
-            half = self._sink.committed and _NO_KEY.match("".join(self._sink.held)) is None
+            half = self._sink.committed and _NO_CALL.match("".join(self._sink.held)) is None
             text = self._close_body(failed=not half)
             self._scan(text, last=True)
             body = self._body
