@@ -67,7 +67,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bytes", type=bytes.fromhex, metavar="HEX", help="this exchange of the guided fuzzer alone")
     parser.add_argument("--atheris", type=int, metavar="SECONDS", help="guided by coverage")
     given = parser.parse_args(arguments)
-    logging.getLogger("toolcall_middleware").setLevel(logging.ERROR)  # it warns of what is made up here
     one = KINDS.get(given.kind, mixed)
     if given.bytes is not None:
         print(one(FromBytes(given.bytes)))
@@ -82,4 +81,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("toolcall_middleware").setLevel(logging.ERROR)  # it warns of what is made up here
     sys.exit(main())
