@@ -248,9 +248,8 @@ class StreamRewriter(ShortWays):
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
         data = event.data
         if data is None:
-            if (
-                b":" in event.raw or not event.raw.strip()
-            ):  # else it is the beginning of a word where a stream broke off
+            # Without a colon it is the beginning of a word where a stream broke off.
+            if b":" in event.raw or not event.raw.strip():
                 self._said = True  # a comment keeps the connection alive: that is what it is for
                 out.append(event.raw)
             return
