@@ -70,7 +70,7 @@ class Backend(RuleBasedStateMachine):
     def write(self, text: str, cut: int) -> None:
         # A native backend leaves no calls in the text here: behind half of one its own would have to
         # wait until it is known what became of that, and the answer may break off before.
-        if self.exchange._native and text in (*MARKERS, *CALLS):
+        if self.exchange.native and text in (*MARKERS, *CALLS):
             return
         self._send({"content": text}, cut=cut)
 
@@ -85,7 +85,7 @@ class Backend(RuleBasedStateMachine):
     )
     def call(self, name: str, index: int, arguments: str) -> None:
         # A native backend's own; one that was given no tools says something nobody asked for, and it is left as it is.
-        if self.exchange._native:
+        if self.exchange.native:
             entry = {"index": index, "id": f"b{index}", "type": "function"}
             self._send({"tool_calls": [{**entry, "function": {"name": name, "arguments": arguments}}]})
 

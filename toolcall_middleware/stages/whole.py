@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..errors import ToolCallError
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE
@@ -15,11 +16,13 @@ from .answer import ChoiceAnswer
 from .chunk_parts import take_calls
 from .operations import Arguments, Content, Op, Opened, Thought
 from .outcome import Outcome
+from .plan import STREAM_STARTS
 from .thoughts import FIELDS
 from .usage import ENDED, UsageMeter
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
+_MAX_SHOWN = 500
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -113,6 +116,18 @@ def as_stream(data: bytes) -> bytes | None:
         events.append({**head, "choices": [], "usage": usage})
     # What was written over several lines has to leave in one.
     return b"".join(openai.event(_encode(event).translate(_ONE_LINE)) for event in events) + DONE
+
+
+def no_completion(data: bytes) -> ToolCallError:
+    """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
+    stripped = data.lstrip()
+    if stripped.startswith(STREAM_STARTS):
+        return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
+    fields = openai.read_object(data)
+    if fields is not None and openai.is_error(fields):
+        return openai.read_error(data)
+    text = stripped[:_MAX_SHOWN].decode("utf-8", "replace")
+    return ToolCallError("upstream_error", f"The backend's answer is no chat completion: {text or '(empty)'}")
 
 
 def _open_arguments(message: dict[str, Any]) -> None:
