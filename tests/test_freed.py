@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.exchange import Exchange
-from toolcall_middleware.hosts.asgi import _Responder
 from toolcall_middleware.hosts.proxy import Forwarder
+from toolcall_middleware.hosts.responder import Responder
 from toolcall_middleware.parsing.lane import Lane
 from toolcall_middleware.stages.answer import ChoiceAnswer
 from toolcall_middleware.stages.rewrite import StreamRewriter
@@ -29,7 +29,7 @@ TIMES = 60
 # What may grow for other reasons: counters, free lists, what the interpreter remembers of code that has run.
 SLACK = 32 * 1024
 COUNT = 500
-OURS = (Exchange, _Responder, StreamRewriter, ChoiceAnswer, Lane)
+OURS = (Exchange, Responder, StreamRewriter, ChoiceAnswer, Lane)
 
 
 class Leaves(Client):
@@ -154,7 +154,7 @@ async def test_the_exchange_of_a_request_that_went_well_needs_no_garbage_collect
     gc.disable()
     try:
         await run(app, body, kind, 20)
-        assert not living() & Counter(["Exchange", "_Responder", "StreamRewriter"])
+        assert not living() & Counter(["Exchange", "Responder", "StreamRewriter"])
     finally:
         gc.enable()
 
