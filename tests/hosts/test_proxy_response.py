@@ -419,9 +419,10 @@ async def test_an_upstream_that_does_not_speak_http_is_a_502(garbage: bytes) -> 
         (chunk(b"data: 1\n\n"), b"data: 1\n\n"),
         (chunk(b"data: 1\r\n\r\n"), b"data: 1\r\n\r\n"),
         (chunk(b"data: 1\n") + chunk(b"\n"), b"data: 1\n\n"),
-        (chunk(b'data: {"a'), b'data: {"a\n\n'),
-        (chunk(b"data: 1\n"), b"data: 1\n\n\n"),
-        (chunk(b"data: 1\n\n") + b"ff\r\ndata: 2", b"data: 1\n\ndata: 2\n\n"),
+        (chunk(b'data: {"a'), b""),
+        (chunk(b'data: {"a": 1}'), b'data: {"a": 1}\n\n'),
+        (chunk(b"data: 1\n"), b"data: 1\n\n"),
+        (chunk(b"data: 1\n\n") + b"ff\r\ndata: 2", b"data: 1\n\n"),
         (chunk(b"data: 1\n\n") + b"garbage\r\n", b"data: 1\n\n"),
         (b"", b""),
     ],
@@ -435,6 +436,29 @@ async def test_an_event_stream_that_is_cut_ends_with_an_error_event(written: byt
     assert (done, rest) == (b"data: [DONE]", b"")
     error = error_of(event.removeprefix(b"data: "))
     assert (error["code"], error["message"]) == ("upstream_error", f"The upstream {address} broke off its answer.")
+
+
+@pytest.mark.parametrize(
+    ("written", "after"),
+    [
+        (b"data: 1\n\n", None),
+        (b"data: 1\n\ndata: [DONE]", None),
+        (b'data: 1\n\ndata: {"a": 1}', None),
+        (b'data: 1\n\ndata: {"a": ', b"data: 1\n\n"),
+    ],
+)
+async def test_where_only_the_connection_ends_a_stream_half_an_event_is_no_end(
+    written: bytes, after: bytes | None
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    async with raw_upstream(says(head, written)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert answer.complete
+    if after is None:
+        assert answer.body == written
+    else:
+        assert answer.body.startswith(after)
+        assert error_of(answer.body[len(after) :].split(b"\n\n")[0].removeprefix(b"data: "))["code"] == "upstream_error"
 
 
 async def test_an_event_stream_that_stalls_ends_with_an_error_event() -> None:

@@ -1,6 +1,7 @@
 """The reverse proxy: sends a request to an upstream and the answer back, both as they arrive.
 
-Nothing is decoded or collected here. An answer that the upstream breaks off never looks complete to the client.
+Nothing is decoded here, and nothing collected but the unfinished event of a stream. An answer that the upstream breaks
+off never looks complete to the client.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import SettingsError, ToolCallError
 from .gate import send_error
-from .headers import Headers, raw_path, request_headers, response_headers
+from .headers import raw_path, request_headers, response_headers
 from .network import close, proxy_of_environment, reason
 from .record import record_of
 from .request_body import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
+from .whole_events import WholeEvents, is_event_stream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -42,8 +44,6 @@ _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|
 # Nothing of a request has left for the upstream.
 _CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-# Enough to hold the last line of a stream and its end.
-_TAIL = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,21 +216,26 @@ class Forwarder:
                 await send_error(send, error)
                 return
             await send(head)
-            tail = ending = b""
+            events = WholeEvents() if self._ends_streams and is_event_stream(head["headers"]) else None
+            ending = b""
             fault: ToolCallError | None = None
             with anyio.CancelScope(deadline=deadline) as limit:
                 try:
                     async for part in cast("httpx.AsyncByteStream", response.stream):
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
-                        tail = part if len(part) >= _TAIL else (tail + part)[-_TAIL:]
+                        out = part if events is None else events.feed(part)
+                        if out:
+                            await send({"type": "http.response.body", "body": out, "more_body": True})
                 except httpx.TransportError as error:
                     fault = self._fault(error, started=True)
             if limit.cancelled_caught:
                 fault = self._late()
-            if fault is not None:
-                if not self._ends_streams:
-                    raise fault
-                ending = _ending(head["headers"], tail, fault)
+            if events is not None:
+                if fault is None and events.ends_half and "transfer-encoding" not in response.headers:
+                    # The end of the connection is the only end that there is: also when the upstream has died.
+                    fault = self._fault(httpx.ReadError("half an event"), started=True)
+                ending = events.rest() if fault is None else events.broken(fault)
+            elif fault is not None:
+                raise fault
             await send({"type": "http.response.body", "body": ending, "more_body": False})
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
@@ -377,16 +382,3 @@ class _Target(httpx.URL):
     @property
     def raw_path(self) -> bytes:
         return self._target
-
-
-def _ending(headers: Headers, tail: bytes, fault: ToolCallError) -> bytes:
-    """What to send after `tail` to a client whose answer broke off, or raise `fault` where nothing can be said."""
-    names = dict(headers)
-    kind = names.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"text/event-stream" or b"content-encoding" in names or b"content-length" in names:
-        raise fault
-    end_of_event = b"" if not tail or tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) else b"\n\n"
-    if tail.rstrip(b"\r\n").endswith((b"data: [DONE]", b"data:[DONE]")):
-        # All was said; only the connection's end was untidy.
-        return end_of_event
-    return end_of_event + fault.sse() + b"data: [DONE]\n\n"
