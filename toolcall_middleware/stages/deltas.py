@@ -22,7 +22,7 @@ class DeltaWriter:
         self._as_object = as_object
         self._reasoning_field = reasoning_field or "reasoning"
 
-    def around_arguments(self, op: Arguments) -> tuple[bytes, bytes]:
+    def _around_arguments(self, op: Arguments) -> tuple[bytes, bytes]:
         """The JSON before and after a piece of a call's arguments, which is a JSON string."""
         if self._legacy:
             return b'{"function_call":{"arguments":', b"}}"
@@ -30,11 +30,19 @@ class DeltaWriter:
             return b'{"tool_calls":[{"index":%d,"custom":{"input":' % op.index, b"}}]}"
         return b'{"tool_calls":[{"index":%d,"function":{"arguments":' % op.index, b"}}]}"
 
+    def frame(self, op: Op) -> tuple[bytes, bytes] | None:
+        """The JSON before and after the text of `op`, where that is written as a JSON string."""
+        if type(op) is Content:
+            return b'{"content":', b"}"
+        if type(op) is Arguments and not op.custom and not self._as_object:
+            return self._around_arguments(op)
+        return None
+
     def parts(self, op: Op) -> tuple[bytes, ...]:
         """The parts of a delta's JSON."""
         match op:
             case Arguments(_, text):
-                before, after = self.around_arguments(op)
+                before, after = self._around_arguments(op)
                 if self._as_object and not op.custom:
                     # They are complete: a call leaves at its end then. Half an emoji stays an escape.
                     return before, text.encode("utf-8", "backslashreplace"), after

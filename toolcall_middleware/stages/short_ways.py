@@ -5,34 +5,133 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..parsing.lane import Way
 from ..wire import openai
+from ..wire.openai import Shape, Shell
+from ..wire.sse import ServerEvent
 from .alike import Flow, Known, Past
+from .answer import ChoiceAnswer
+from .chunk_parts import Part, is_plain
+from .chunk_writer import ChunkWriter
+from .operations import Arguments, Content, Op
+from .stream_state import StreamState
 from .usage import UsageMeter
 
 MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
 MAX_PIECE = 1024
+MAX_UNLIKE = 16  # chunks in a row of which none was like the one before: then no more of them are remembered
 _MAX_FLOWED = 1 << 14
 _STRINGS = 2  # so many pieces of a string in a row, and more are likely
 _encode = msgspec.json.encode
 
 
-class ShortWays:
-    """The part of a `StreamRewriter` that opens and closes them.
+class ShortWays(StreamState):
+    """The part of a `StreamRewriter` that opens and closes them."""
 
-    stopped: nothing that the backend could still send is wanted.
-    """
-
-    def __init__(self, usage: UsageMeter, *, counts: bool) -> None:
+    def __init__(
+        self,
+        make_choice: Callable[[], ChoiceAnswer],
+        usage: UsageMeter,
+        writer: ChunkWriter,
+        *,
+        expected: int,
+        counts: bool,
+    ) -> None:
+        super().__init__(make_choice, expected)
         self._usage = usage
         self._counts = counts  # whether it is told of text
+        self._writer = writer
         self._known: Known | None = None
+        self._unlike = 0  # chunks in a row, for there are logprobs in each
         self._past: Past | None = None  # what needs no parser just now
         self._flow: Flow | None = None  # ... and what needs but a reader of arguments
-        self._over = False  # the backend said [DONE], or failed
-        self.stopped = False
+
+    def _end_events(self) -> None:
+        super()._end_events()
+        self._known = None
+
+    # -- chunks that are like another ----------------------------------------------------------------------------
+
+    def _learn(self, event: ServerEvent, part: Part) -> None:
+        """Remember this chunk: most of an answer looks like it."""
+        content = part.delta.get("content")
+        if self._known is not None:
+            self._unlike = 0 if self._known.met else self._unlike + 1
+        if self._unlike >= MAX_UNLIKE or not part.text:
+            return
+        if part.reason is None and content is not None and event.data is not None:
+            shape = Shape.of(event.data, content)
+            shape = None if shape is None else shape.in_event(event.raw, event.data)
+            top = self._writer.top
+            self._known = None if shape is None else Known(shape, part, top, Shell(top, part.fields))
+
+    def _text_chunk(self, raw: bytes, known: Known, text: str, *, alone: bool = False) -> bytes:
+        """What leaves for the event `raw`, which differs from an earlier one in its content alone.
+
+        alone: it is all that the backend sent for now.
+        """
+        news = self._writer.top is not known.top and self._writer.turn_to(known.top)
+        part = known.part
+        choice = part.choice
+        known.met = True
+        if choice.finished:
+            return b""
+        if self._counts:
+            self._usage.wrote(text, part.index)
+        answer = choice.answer
+        said = answer.read(text)
+        if isinstance(said, str):
+            index = answer.calls - 1
+            if said and (frame := known.frames.get(index)) is not None:
+                if alone and not self._open_flow(known) and said == text:  # as inside of a string
+                    self._open_past(known)
+                return b"".join((frame[0], _encode(said) if said.isascii() else openai.encode(said), frame[1]))
+            if not said and text and known.silent and not news:
+                if alone:
+                    self._open_flow(known)
+                return b""
+            ops: list[Op] = [Arguments(index, said)] if said else []
+        else:
+            ops = said
+        if len(ops) == 1 and not answer.stopped:
+            op = ops[0]
+            if type(op) is Content:
+                if op.text == text:
+                    if alone:
+                        self._open_past(known)
+                    return raw
+                if (frame := known.frames.get(-1)) is not None:
+                    return b"".join((frame[0], openai.encode(op.text), frame[1]))
+        elif not ops and not answer.stopped and text and known.silent and not news:
+            return b""
+        self._see_stop()
+        if is_plain(ops, text):
+            return raw
+        part.text, part.ops = text, ops
+        out: list[bytes] = []
+        self._writer.put(part, out, shell=known.shell, news=news)
+        self._expect(known, silent=not out)
+        ops.clear()
+        self._blame(choice)
+        return b"".join(out)
+
+    def _expect(self, known: Known, *, silent: bool) -> None:
+        """Prepare for more chunks like this one: with no effect, or with one piece of text or arguments."""
+        op = known.part.ops[-1] if known.part.ops else None
+        if op is None:
+            known.silent = silent
+        elif known.part.delta.keys() <= {"content", "role"}:
+            frame = self._writer.frame(known.shell, op)
+            if frame is not None and type(op) is Content:
+                known.frames[-1] = frame
+            elif frame is not None and type(op) is Arguments:
+                known.frames = {op.index: frame}
+
+    # -- past the parser, or right to the reader of arguments ----------------------------------------------------
 
     def _open_past(self, known: Known) -> None:
         """Let the next chunks go past the parser, if its state allows it."""
