@@ -46,6 +46,7 @@ ERRORS = {
     "model_not_found": "no upstream of `upstreams_file` serves the request's model",
     "limit_exceeded": "one of the other limits",
     "request_too_large": "more than `max_request_bytes`",
+    "request_timeout": "the request's body does not come within `upload_timeout`",
     "rate_limit_exceeded": "too many tool calls in a time",
     "rate_limit_unavailable": "the rates' storage is down, under `rate_limit_failure=closed`",
     "unknown_tool_call": "the model called what is not offered, under `unknown_tool=error`",

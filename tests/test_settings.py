@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "max_messages": None,
     "max_result_bytes": None,
     "max_request_bytes": 32 * 1024 * 1024,
+    "upload_timeout": 60.0,
     "max_response_bytes": 64 * 1024 * 1024,
     "allowlist": (),
     "allowlist_mode": "off",

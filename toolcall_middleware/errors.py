@@ -23,6 +23,7 @@ _STATUS: dict[str, int] = {
     "model_not_found": 404,
     "limit_exceeded": 400,
     "request_too_large": 413,
+    "request_timeout": 408,
     "rate_limit_exceeded": 429,
     "rate_limit_unavailable": 503,
     "unknown_tool_call": 422,

@@ -256,6 +256,8 @@ def _options() -> dict[str, Option]:
         ("guard", "max_messages", None, _integer(1, optional=True), "Messages in a request."),
         ("guard", "max_result_bytes", None, _integer(1, optional=True), "Longer tool results are truncated."),
         ("guard", "max_request_bytes", 32 * _MIB, _integer(1, optional=True), "Bytes of a request."),
+        ("guard", "upload_timeout", 60.0, ("seconds, more than 0, or none", _optional_seconds),
+         "Longest wait for the next piece of a request's body, which may lag behind 1 KiB a second by as much."),
         ("guard", "max_response_bytes", 64 * _MIB, _integer(1, optional=True), "Bytes of a whole answer."),
         ("guard", "allowlist", (), ("names or globs, comma separated, or none", _names), "Tools that may be used."),
         ("guard", "allowlist_mode", "off", _choice("enforce", "warn", "off"), "What the list does; `off`: nothing."),

@@ -102,6 +102,7 @@ class Settings:
     max_messages: int | None
     max_result_bytes: int | None
     max_request_bytes: int | None
+    upload_timeout: float | None
     max_response_bytes: int | None
     allowlist: tuple[str, ...]
     allowlist_mode: str

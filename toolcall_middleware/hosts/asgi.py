@@ -17,10 +17,11 @@ from ..stages.constrain import Memory
 from ..stages.overrides import without_overrides
 from ..stages.tally import completes_whole_answers
 from ..tokens.load import load
-from .bodies import Receive, collect, replay
+from .bodies import Receive, replay
 from .counting import WholeUsage
 from .heads import App, Scope, Send, answer_error, with_length
 from .responder import Responder
+from .upload import collect
 from .warming import warm
 
 if TYPE_CHECKING:
@@ -108,11 +109,12 @@ class ToolCallMiddleware:
                 await answer_error(send, refusal)
                 return
             settings = tenant.settings
-        body, messages, too_large = await collect(receive, settings.max_request_bytes, scope)
-        if too_large:
-            limit = settings.max_request_bytes
-            error = ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")
-            await answer_error(send, error)
+        try:
+            body, messages = await collect(
+                receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
+            )
+        except ToolCallError as refusal:
+            await answer_error(send, refusal)
             return
         if body is None:  # the client went away in the middle: the app is told as it would have been
             await self.app(scope, replay(messages, receive), send)

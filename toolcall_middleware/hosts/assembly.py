@@ -34,6 +34,7 @@ def create_proxy() -> ASGIApp:
             forward_authorization=forward_authorization,
             max_request_bytes=settings.max_request_bytes,
             max_response_bytes=settings.max_response_bytes,
+            upload_timeout=settings.upload_timeout,
         )
         reload = app.reload
     else:

@@ -6,32 +6,37 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ToolCallError
 from ..wire.ids import IdForm, with_ids
-from .bodies import collect
 from .gate import send_error
 from .naming import with_body
+from .upload import collect
 
 
 class CallIds:
     """An app before an upstream: the ids in chat completions (POST to `paths`) get `form`. The rest passes."""
 
-    def __init__(self, app: ASGIApp, form: IdForm, *, paths: tuple[str, ...], max_request_bytes: int | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        form: IdForm,
+        *,
+        paths: tuple[str, ...],
+        max_request_bytes: int | None,
+        upload_timeout: float | None,
+    ) -> None:
         self._app = app
         self._form = form
         self._paths = paths
         self._max_request_bytes = max_request_bytes
+        self._upload_timeout = upload_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._paths):
             await self._app(scope, receive, send)
             return
-        body, _, too_large = await collect(receive, self._max_request_bytes, scope)
-        if too_large:
-            text = f"The request body exceeds max_request_bytes ({self._max_request_bytes})."
-            await send_error(send, ToolCallError("request_too_large", text))
-            return
-        if body is None:  # the client went away
-            return
         try:
+            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
+            if body is None:  # the client went away
+                return
             body = with_ids(body, self._form)
         except ToolCallError as error:
             await send_error(send, error)

@@ -107,6 +107,7 @@ def upstream_app(
         total=settings.upstream_total_timeout,
         connections=settings.upstream_connections,
         retries=settings.upstream_retries,
+        upload=settings.upload_timeout,
     )
     if api == "openai":
         if url is None:
@@ -123,7 +124,13 @@ def upstream_app(
         if settings.upstream_ids is None:
             return app
         form = FORMS[settings.upstream_ids]
-        return CallIds(app, form, paths=settings.paths, max_request_bytes=settings.max_request_bytes)
+        return CallIds(
+            app,
+            form,
+            paths=settings.paths,
+            max_request_bytes=settings.max_request_bytes,
+            upload_timeout=settings.upload_timeout,
+        )
     if api not in PROVIDERS:
         raise SettingsError(f"upstream_api={api} is not supported by this version.")
     provider = PROVIDERS[api]
@@ -148,5 +155,6 @@ def upstream_app(
         forwarder,
         partial(provider.make, settings),
         max_request_bytes=settings.max_request_bytes,
+        upload_timeout=settings.upload_timeout,
         max_response_bytes=settings.max_response_bytes,
     )

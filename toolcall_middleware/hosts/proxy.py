@@ -13,6 +13,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
@@ -28,6 +29,7 @@ from .network import close, proxy_of_environment, reason
 from .record import record_of
 from .request_body import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
+from .upload import Upload
 from .whole_events import WholeEvents, is_event_stream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
@@ -50,13 +52,15 @@ _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx
 class Limits:
     """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
 
-    `connections`: that many at a time; the rest waits as for a connection. `retries`: new tries of a request.
+    `connections`: that many at a time; the rest waits as for a connection. `retries`: new tries of a request. `upload`:
+    seconds for the next piece of a client's body (see Upload).
     """
 
     connect: float = 10.0
     total: float | None = None
     connections: int | None = None
     retries: int = 0
+    upload: float | None = None
 
 
 class Forwarder:
@@ -112,6 +116,7 @@ class Forwarder:
         self._timeouts = httpx.Timeout(timeout, connect=connect, pool=pool).as_dict()
         self._connections = limits.connections
         self._retries = limits.retries
+        self._upload = limits.upload
         self._random = random.Random()  # noqa: S311 - how long a pause takes is no secret
         self._own = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
         self._key_header = key_header.encode()
@@ -166,7 +171,12 @@ class Forwarder:
         return self._transport
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        first = await receive()
+        upload = Upload(self._upload)
+        try:
+            first = await upload.next_piece(receive)
+        except ToolCallError as error:
+            await send_error(send, error)
+            return
         if first["type"] == "http.disconnect":
             return
         failure: Exception | None = None
@@ -184,7 +194,9 @@ class Forwarder:
                     # How servers since ASGI 2.4 say that the client has gone.
                     raise ClientGoneError from error
 
-            body = RequestBody(first, receive, on_end=lambda: tasks.start_soon(leave_with_client))
+            body = RequestBody(
+                first, partial(upload.next_piece, receive), on_end=lambda: tasks.start_soon(leave_with_client)
+            )
             try:
                 await self._exchange(scope, body, send_to_client)
             except ClientGoneError:

@@ -17,13 +17,13 @@ from starlette.types import Message, Receive, Scope, Send
 from ..errors import FormatError, SettingsError, ToolCallError
 from ..wire.openai import encode
 from .asgi import REFUSED
-from .bodies import collect
 from .gate import send_error, send_json
 from .listing import Listing
 from .naming import RenamedAnswer, model_of, with_body, with_model
 from .record import record_of
 from .retries import BUSY, retry_after
 from .route import Route, in_turn
+from .upload import collect
 from .upstreams import Upstream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
@@ -50,11 +50,13 @@ class Router:
         forward_authorization: bool,
         max_request_bytes: int | None,
         max_response_bytes: int | None,
+        upload_timeout: float | None = None,
     ) -> None:
         self._read = read
         self._forward_authorization = forward_authorization
         self._max_request_bytes = max_request_bytes
         self._max_response_bytes = max_response_bytes
+        self._upload_timeout = upload_timeout
         self._random = random.Random()  # noqa: S311 - who is asked is no secret
         self._listing = Listing()
         self._routes: list[Route] = self._build([])
@@ -152,11 +154,10 @@ class Router:
     # -- requests ------------------------------------------------------------------------------------------------
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, _, too_large = await collect(receive, self._max_request_bytes, scope)
-        if too_large:
-            limit = self._max_request_bytes
-            message = f"The request body exceeds max_request_bytes ({limit})."
-            await send_error(send, ToolCallError("request_too_large", message))
+        try:
+            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
+        except ToolCallError as refusal:
+            await send_error(send, refusal)
             return
         if body is None:  # the client went away
             return

@@ -14,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import ToolCallError
 from ..wire.sse import DONE
 from ..wire.translation import TranslatedRequest, Translation
-from .bodies import Inflate, collect
+from .bodies import Inflate
 from .gate import send_error
 from .headers import Headers, raw_path
+from .upload import collect
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
 _MODELS = re.compile(rb"(?:/v1)?/models/?")
@@ -47,11 +48,13 @@ class Translator:
         make: Callable[[], Translation],
         *,
         max_request_bytes: int | None = None,
+        upload_timeout: float | None = None,
         max_response_bytes: int | None = None,
     ) -> None:
         self._app = app
         self._make = make
         self._max_request_bytes = max_request_bytes
+        self._upload_timeout = upload_timeout
         self._max_response_bytes = max_response_bytes
 
     def __repr__(self) -> str:
@@ -83,10 +86,7 @@ class Translator:
         """The provider's request; None when the client has gone."""
         method, path = scope["method"].upper(), raw_path(scope)
         if method == "POST" and _CHAT.fullmatch(path):
-            limit = self._max_request_bytes
-            body, _, too_large = await collect(receive, limit, scope)
-            if too_large:
-                raise ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")
+            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
             return None if body is None else translation.request(body)
         if method == "GET" and _MODELS.fullmatch(path):
             return translation.models(None)

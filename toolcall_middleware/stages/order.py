@@ -57,6 +57,7 @@ ORDER: Mapping[str, Order | Levels] = {
     "max_messages": Order.FEWER,
     "max_result_bytes": Order.FEWER,
     "max_request_bytes": Order.OPERATOR,  # it was obeyed before the request could be read
+    "upload_timeout": Order.OPERATOR,  # likewise
     "max_response_bytes": Order.FEWER,
     "allowlist": Order.SUBSET,
     "allowlist_mode": (("off",), ("warn",), ("enforce",)),

@@ -1,0 +1,102 @@
+"""A request's body on its way in: how large it may be, and how long a client may take for it.
+
+Who sends a byte a minute would hold memory and a place for hours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ToolCallError
+from .bodies import Message, Receive
+
+# Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
+_LEAST = 1024
+_MAX_MESSAGES = 1024
+_DIGITS = 18  # of a length; nobody has more to send
+
+
+class Upload:
+    """The arrival of one body. `timeout`: the seconds for each piece, and those that may be waited for all of them
+    beyond what 1 KiB a second takes. Only time in which the client is waited for counts.
+    """
+
+    __slots__ = ("_left", "_timeout")
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._left = timeout or 0.0
+
+    async def next_piece(self, receive: Receive) -> Message:
+        """The client's next message. Raises ToolCallError where it does not come in time."""
+        if self._timeout is None:
+            return await receive()
+        time = asyncio.get_running_loop().time
+        begin = time()
+        waiting = asyncio.timeout_at(begin + min(self._timeout, self._left))
+        try:
+            async with waiting:
+                message = await receive()
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            text = f"The request's body did not come in time; upload_timeout is {self._timeout:g} s."
+            # The rest of it is not waited for.
+            raise ToolCallError("request_timeout", text, headers={"connection": "close"}) from None
+        self._left += len(message.get("body", b"")) / _LEAST - (time() - begin)
+        return message
+
+
+def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:
+    """Whether a request says beforehand that its body is larger than `limit`."""
+    if limit is None:
+        return False
+    said = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-length" and value.isdigit()]
+    return any(len(value) > _DIGITS or int(value) > limit for value in said)
+
+
+async def collect(
+    receive: Receive, scope: Mapping[str, Any], *, limit: int | None, within: float | None
+) -> tuple[bytes | None, list[Message]]:
+    """(the body or None when the client went away, the messages as they came).
+
+    Raises ToolCallError for more than `limit` bytes, and for a body that does not come in time (see Upload). Nothing is
+    read of one that says in `scope` that it is too large. After the first thousand messages they are merged, because a
+    body in pieces of one byte would take hundreds of times its size.
+    """
+    if declares_more(scope, limit):
+        raise _too_large(limit)
+    upload = Upload(within)
+    messages: list[Message] = []
+    parts: list[bytes] = []
+    tail = bytearray()
+    size = 0
+    while True:
+        message = await upload.next_piece(receive)
+        if message["type"] != "http.request":
+            rest: list[Message] = [_request(tail, more=True)] if tail else []
+            return None, [*messages, *rest, message]
+        part = message.get("body", b"")
+        size += len(part)
+        if limit is not None and size > limit:
+            raise _too_large(limit)
+        more = message.get("more_body", False)
+        if len(messages) < _MAX_MESSAGES:
+            messages.append(message)
+            parts.append(part)
+        else:
+            tail += part
+        if not more:
+            if len(messages) == _MAX_MESSAGES and messages[-1].get("more_body", False):
+                messages.append(_request(tail, more=False))
+            return b"".join([*parts, tail]), messages
+
+
+def _too_large(limit: int | None) -> ToolCallError:
+    return ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")
+
+
+def _request(body: bytearray, *, more: bool) -> Message:
+    return {"type": "http.request", "body": bytes(body), "more_body": more}
