@@ -296,6 +296,31 @@ def test_stop_strings_end_text_and_not_calls() -> None:
         assert "Observation" not in (answer.only.content or "") or stop in {'"arguments"', "}"}
 
 
+def test_the_backend_stops_itself_where_no_call_can_be_cut() -> None:
+    called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": CITY}}
+    past = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "warm"},
+    ]
+    for mode in ("prompt", "native"):
+        assert "stop" not in sent(exchange(mode=mode), stop=["END"])
+        assert sent(exchange(mode=mode), stop=["END"], tool_choice="none")["stop"] == ["END"]
+        assert sent(exchange(mode=mode), stop=["END"], tools=None, messages=past)["stop"] == ["END"]
+    # And one that does not know them is cut off by us.
+    assert b"more" not in whole("text END more", stop=["END"], tool_choice="none")
+
+
+@pytest.mark.parametrize("fields", [{"tool_choice": "none"}, {"tools": None}], ids=["none", "no tools"])
+def test_where_no_call_can_come_no_prose_waits_for_one(fields: dict[str, Any]) -> None:
+    made = exchange(prose="drop")
+    called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": CITY}}
+    sent(made, stream=True, messages=[{"role": "assistant", "content": None, "tool_calls": [called]}], **fields)
+    made.on_response_start(200, SSE)
+    made.plan_for(b"data: {")
+    assert b"Hello" in made.feed(stream(role(), *says("Hello"), done=False))
+
+
 def test_one_call_is_made_where_one_is_wanted() -> None:
     both = TAG + TAG.replace("weather", "clock")
     named = {"type": "function", "function": {"name": "weather"}}

@@ -52,6 +52,7 @@ GRAMMAR = Grammar(
 NAMES = frozenset({"f", "g", "get_weather"})
 F = '{"name": "f", "arguments": {"x": 1}}'
 CALL = f"<tool_call>{F}</tool_call>"
+FENCED = f'```json\n{{"tool_calls": [{F}]}}\n```'
 
 
 def fresh(
@@ -114,6 +115,12 @@ BESIDE = [
     (f"x<tool_call><tool_call>{F}</tool_call>y", "x<tool_call>y", 1),
     (f"x<tool_call>{CALL}y", "x<tool_call>y", 1),
     (f"<tool_call>>{F} z", " z", 1),
+    (FENCED + FENCED, "", 2),  # six backticks that close one and open the next
+    (f"a\n{FENCED + FENCED + FENCED}\nb", "a\n\nb", 3),
+    (f"{FENCED}```xml\n{CALL}\n```", "```xml\n" + CALL + "\n```", 1),
+    (f"{FENCED}```\nb", "\nb", 1),
+    (f"{FENCED}``` b", " b", 1),
+    (f"{FENCED}```json", "json", 1),
 ]
 
 
@@ -337,6 +344,19 @@ def test_tags_of_reasoning_are_told_from_thought() -> None:
         ("<think>a ` b</think>c", "a ` b", "c", 0),
         (f"<think>{F}</think>c", F, "c", 0),  # what only opens an answer does not open in reasoning
         ("<think>a [/THINK]</think>c", "a [/THINK]", "c", 0),
+        (f"<think>a\n{FENCED}\nb</think>c", "a\n\nb", "c", 1),
+        (f"<think>a {FENCED} b</think>c", "a  b", "c", 1),
+        (f"<think>{FENCED[:-4]}</think>c", "", "c", 1),
+        (f"<think>{FENCED[:-4]}\nb</think>c", "\nb", "c", 1),
+        (f"<think>{FENCED[:-4]}\n</think>c", "", "c", 1),
+        (f"<think>{FENCED}\n</think>c", "\n", "c", 1),
+        ("<think>a\n```json\n{}\n</think>c", "a\n```json\n{}\n", "c", 0),
+        (
+            '<think>```json\n{"tool_calls": [{"name": "h"}]}\n</think>c',
+            '```json\n{"tool_calls": [{"name": "h"}]}\n',
+            "c",
+            0,
+        ),
     ],
 )
 def test_calls_in_reasoning_are_read_where_asked(text: str, thought: str, shown: str, calls: int) -> None:

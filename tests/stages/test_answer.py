@@ -284,6 +284,10 @@ def test_arguments_are_bounded_in_bytes(streamed: bool) -> None:
         assert Played(texts, max_arguments_bytes=4, stream_arguments=streamed).code == "limit_exceeded"
     # Of each call, not of all.
     assert play("[f|123][f|123]", max_arguments_bytes=4, stream_arguments=streamed).code is None
+    for text, index in (("[f|12345]", 0), ("[f|123][g|12345]", 1)):
+        fault = Played([text], max_arguments_bytes=4, stream_arguments=streamed).answer.fault
+        assert fault is not None
+        assert fault.param == f"tool_calls[{index}].function.arguments"
 
 
 # -- reasoning and custom tools ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class CodeScanner(ScanState):
             return -n - 1
         if self._span and self._span_is_void(s, begin, pos):
             self._span = 0
-        if count >= 3 and not self._span and self._reasoning is None:
+        if count >= 3 and not self._span:
             if blank or self._lead_before(s, begin, pos):
                 return self._fence_line(s, begin, pos, end, last=last)
             if c == "`":
@@ -93,6 +93,11 @@ class CodeScanner(ScanState):
                     self._leave(s, begin, pos)
                     self._body_fence = fence
                     return -self._open(opener, m.group(), s[pos:k], k, m.end()) - 1
+        if self._reasoning is not None:
+            # A fence that is never closed must not hide the end of the thought.
+            self._span = fence[1]
+            self._span_from = end
+            return end
         self._leave(s, begin, line_end + 1)
         self._fence = fence
         self._line_blank = True
@@ -152,12 +157,20 @@ class CodeScanner(ScanState):
             if end == n and not last and end - i < _MAX_FENCE_LINE:
                 self._carry = s[i:]
                 return n
+            if end - i == 2 * count and char == "`":
+                # Two fences without a line between them? Behind one that closes no language stands.
+                if not last and (end == n or _INFO_PART.match(s, end)):
+                    self._carry = s[i:]
+                    return n
+                if _INFO_LINE.match(s, end):
+                    end -= count
             if count <= end - i < _MAX_FENCE_LINE:
                 self._sink.ends_with("".join(self._gap) + s[i:end])
                 self._sink.tell_end()
                 self._gap = []
                 self._fence_tail = None
-                self._line_blank = self._line_lead = False
+                self._line_blank = end < n and s[end] == char
+                self._line_lead = False
                 return end
         if not last and self._c.partial.match(s, i) is not None:
             self._carry = s[i:]
@@ -170,7 +183,8 @@ class CodeScanner(ScanState):
             self._body_fence = fence
             return at
         # Other text: we are still in the fence.
-        self._fence, self._fence_tail = self._fence_tail, None
+        self._stay_in(self._fence_tail)
+        self._fence_tail = None
         return i
 
     def _span_is_void(self, s: str, begin: int, pos: int) -> bool:

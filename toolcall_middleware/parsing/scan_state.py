@@ -80,6 +80,9 @@ class ScanState:
 
     def _emit(self, text: str) -> None:
         if self._reasoning is not None:
+            if self._gap:  # behind a call in a fence
+                text = "".join(self._gap) + text
+                self._gap = []
             self._sink.events.append(Reasoning(text))
             return
         self._recent.append(text[-TAIL:])
@@ -181,6 +184,11 @@ class ScanState:
             self._sink.held = []
         return alone
 
+    def _stay_in(self, fence: tuple[str, int] | None) -> None:
+        """What stands in `fence` is no call, or not only."""
+        # One in a thought that is never closed must not hide the thought's end.
+        self._fence = fence if self._reasoning is None else None
+
     def _close_body(self, *, failed: bool) -> str:
         """The body is over. Returns text that must be read again."""
         sink = self._sink
@@ -200,7 +208,7 @@ class ScanState:
             self._fence_tail = fence
             # What stood behind the last call is markup, unless it failed to be: then it is read as text.
             return held if failed else ""
-        self._fence = fence
+        self._stay_in(fence)
         if not failed:
             if held:
                 self._emit(held)

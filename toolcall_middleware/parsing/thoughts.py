@@ -74,6 +74,7 @@ class ThoughtScanner(CodeScanner):
         return len(s)
 
     def _end_reasoning(self, close: str) -> None:
+        self._gap = []  # behind a call in it
         self._sink.events.append(Reasoning(close, markup=True))
         self._reset_start()
 

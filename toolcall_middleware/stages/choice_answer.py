@@ -80,7 +80,8 @@ def _policy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
         hold_prose=choice.must_call,
-        drop_prose=settings.prose == "drop",
+        # Where no call can come there is none beside which text would stand: it leaves as it comes.
+        drop_prose=settings.prose == "drop" and len(offered_now(chat)) > 0,
         stream_arguments=settings.stream_arguments,
         # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
         # then, and half a call more is of no use to anybody.

@@ -115,7 +115,7 @@ class History:
         if call_id not in self._ids:
             text = f"No earlier assistant message has a tool call with the id {shown(call_id)}."
             raise ToolCallError("invalid_tool_call_id", text, param=where)
-        if message.get("content") is None:
+        if "content" not in message:
             raise _refusal(f"{param}.content", "A message with role 'tool' needs 'content'.")
         if not isinstance(message.get("is_error"), bool | None):
             raise _refusal(f"{param}.is_error", f"'is_error' must be a boolean, got {kind(message['is_error'])}.")

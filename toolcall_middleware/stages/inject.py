@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .validate import ChatRequest
 
-# `stop`: the middleware ends text at the client's stop strings itself; a backend would cut calls by them.
-_NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "stop"})
+_NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
 _ANSWER = "If you call no tool, answer with nothing but JSON that fits this JSON Schema: {schema}"
 _NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 
@@ -87,6 +86,7 @@ def build_body(
     extra: fields to set, in place where the client sent them; None removes one. `drop_params` has the last word.
     """
     fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
+    _keep_stop(fields, chat)
     fields["messages"] = build_messages(chat, fmt, settings) if messages is None else messages
     if _wants_special_tokens(chat, fmt, settings):
         fields.setdefault("skip_special_tokens", False)
@@ -100,12 +100,13 @@ def build_native_body(
     messages: list[dict[str, Any]] | None = None,
     extra: Mapping[str, Any] = _NO_EXTRA,
 ) -> bytes:
-    """The body for a backend that takes tools itself: the client's, byte for byte, but for `stop` (see above) and
-    for what such a backend may not know: deprecated functions and custom tools become function tools.
+    """The body for a backend that takes tools itself: the client's, byte for byte, but for `stop` and for what such a
+    backend may not know: deprecated functions and custom tools become function tools.
 
     messages: a retry's; None leaves the client's. extra and `drop_params` as in `build_body`.
     """
-    fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name != "stop"}
+    fields: dict[str, Any] = dict(chat.fields)
+    _keep_stop(fields, chat)
     if chat.legacy or chat.custom:
         fields.pop("functions", None)
         fields.pop("function_call", None)
@@ -139,6 +140,14 @@ def _encoded(fields: dict[str, Any], settings: Settings, extra: Mapping[str, Any
         if name != "messages":
             fields.pop(name, None)
     return msgspec.json.encode(fields)
+
+
+def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
+    """The middleware ends text at the client's stop strings itself, because a backend would cut calls by them. Where
+    no call can come the backend is told of them too, and stops there.
+    """
+    if _offers(chat):
+        fields.pop("stop", None)
 
 
 def _offers(chat: ChatRequest) -> bool:

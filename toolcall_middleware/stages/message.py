@@ -121,14 +121,16 @@ class Message:
                     self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw, at="name")
         return ops
 
-    def _refuse_size(self, name: str) -> None:
+    def _refuse_size(self, name: str, *, begun: bool = False) -> None:
         limit = self._policy.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
-        self._refuse("limit_exceeded", message, at="arguments")
+        self._refuse("limit_exceeded", message, at="arguments", begun=begun)
 
-    def _refuse(self, code: str, message: str, written: str = "", *, at: str | None = None) -> None:
-        """End the answer. at: where in the call at hand."""
-        param = None if at is None else f"tool_calls[{self.calls}].function.{at}"
+    def _refuse(
+        self, code: str, message: str, written: str = "", *, at: str | None = None, begun: bool = False
+    ) -> None:
+        """End the answer. at: where in the call at hand; begun: the client has its name already."""
+        param = None if at is None else f"tool_calls[{self.calls - begun}].function.{at}"
         self.fault = ToolCallError(code, message, param=param)
         self.fault.written = written
         self.stopped = True
@@ -199,7 +201,7 @@ class Message:
         assert call is not None  # noqa: S101 - the parser's order of events
         call.room -= size_of(text)
         if call.room < 0:
-            self._refuse_size(call.name)
+            self._refuse_size(call.name, begun=call.parts is None)
         elif call.parts is None:
             return [Arguments(self.calls - 1, text)]
         else:
