@@ -43,6 +43,7 @@ def run(settings: str, *, warmed: bool = True, checked: bool = False) -> float:
     script = SCRIPT.format(settings=settings, warmed=warmed, checked=checked)
     made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert made.returncode == 0, made.stderr
+    assert not made.stderr
     return float(made.stdout)
 
 
@@ -55,7 +56,11 @@ def test_the_checks_of_arguments_too_where_they_are_asked_for() -> None:
 
 
 def test_settings_that_refuse_the_request_are_no_matter() -> None:
-    run("allowlist='other', allowlist_mode='enforce'")
+    run("require_descriptions=True")
+
+
+def test_an_allowlist_that_warns_says_nothing_of_it() -> None:
+    run("allowlist='other', allowlist_mode='warn'")
 
 
 def test_nothing_is_loaded_where_nothing_is_done() -> None:

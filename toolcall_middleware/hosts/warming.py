@@ -31,6 +31,7 @@ def warm(settings: Settings) -> threading.Thread:
 
 
 def _load(settings: Settings) -> None:
+    settings = settings.replace(allowlist_mode="off")  # nobody has asked for our tool: nothing is to be warned of
     with contextlib.suppress(ToolCallError):  # settings may refuse it: what they need is loaded by then
         Exchange(settings, Memory()).on_request(_REQUEST)
         chat = read_request(_REQUEST, settings)
