@@ -74,7 +74,7 @@ def run(*, smoke: bool) -> Table:
     for name in FORMATS:
         _case(table, f"prose, {name}", prose, name, repeats, "<= 3")
     _case(table, "prose, auto, usage asked", prose, "auto", repeats, "", asking=_OFFERING_ASKING)
-    _case(table, "prose with logprobs, auto", Case(_HELLO, text, logprobs=True), "auto", repeats, "")
+    _case(table, "prose with logprobs, auto", Case(_HELLO, text, logprobs=True), "auto", repeats, "<= 5")
     _case(table, "reasoning in `<think>`, auto", Case(_THINKING, text), "auto", repeats, "")
     _case(table, "fenced code, auto", Case([*_HELLO, "\n\n", "```python\n"], material.CODE), "auto", repeats, "")
     file, fields = material.file_arguments(size), material.field_arguments(size)

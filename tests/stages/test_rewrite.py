@@ -678,6 +678,49 @@ def test_the_short_way_says_the_same_as_the_long_one(
     assert _same(run(body, size=size, **options), due)
 
 
+class ByType(StreamRewriter):
+    """From the first chunk on as if no two were alike."""
+
+    def feed(self, data: bytes) -> bytes:
+        self._unlike, self._untyped = 1 << 30, 0
+        return super().feed(data)
+
+
+class ReadInFull(StreamRewriter):
+    def _learn(self, *_: Any) -> None:
+        pass
+
+
+@settings(deadline=None)
+@given(CHUNKS, POLICY, st.booleans(), st.booleans(), st.integers(1, 400))
+def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
+    chunks: list[dict[str, Any]], policy: dict[str, Any], include_usage: bool, ended: bool, size: int
+) -> None:
+    bodies = [event({**HEAD, **one}) for one in chunks]
+    body = b"".join(bodies)
+
+    def answer(kind: type[StreamRewriter], sent: list[bytes]) -> bytes:
+        made = kind(
+            lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
+            UsageMeter(),
+            include_usage=include_usage,
+            choices=2,
+        )
+        return b"".join(map(made.feed, sent)) + made.finish(cut=not ended) + made.end()
+
+    due = answer(ReadInFull, bodies)
+    assert _same(answer(ByType, bodies), due)
+    assert _same(answer(ByType, [body]), due)
+    assert _same(answer(ByType, [body[at : at + size] for at in range(0, len(body), size)]), due)
+
+
+def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() -> None:
+    sent = [role(), *({**one, "x": x} for one, x in zip(says("a", "b", "[f", "|", "{}"), (1, 2, 2, 1, 1), strict=True))]
+    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    told = [payload.get("x") for one in sent for payload in payloads_of(made.feed(event(one)))]
+    assert told[:5] == [None, 1, 2, 1, 1]
+
+
 def test_the_short_way_is_taken() -> None:
     made = rewriter()
     made.feed(stream(role(), *says("a"), done=False))

@@ -1,12 +1,17 @@
-"""Chunks that are like one before them in all but their content, as nearly all of an answer are.
+"""Chunks that say some text and nothing else, as nearly all of an answer do. Only their text is read.
 
-A known chunk is not read again: only its text is. While the parser offers a lane, not even that needs the parser.
+Most are like one before them to the byte, but for their content: that is a known chunk. While the parser offers a lane,
+not even their text needs the parser. Where no two are alike, for there are logprobs in each or several choices take
+turns, they are told by their type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
 
 from ..parsing.lane import Lane
 from ..wire.openai import Fields, Shape, Shell
@@ -74,3 +79,35 @@ class Past:
         if frame is not None:
             self.head, self.foot = frame[0] + b'"', b'"' + frame[1]
         self.passed: list[bytes] = []
+
+
+class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What says nothing but text."""
+
+    content: str
+    role: str | None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class TypedChoice(msgspec.Struct, gc=False):
+    """A choice that goes on. What stands beside, such as logprobs, is the client's alone."""
+
+    index: int
+    delta: TypedDelta
+    finish_reason: Literal[""] | None = None
+
+
+class TypedChunk(msgspec.Struct, gc=False):
+    """A chunk that says some text and nothing else. What stands beside is the client's alone."""
+
+    choices: tuple[TypedChoice]
+    usage: None = None
+    error: None = None
+
+
+read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
+"""A chunk of that type. Raises one of `openai.FAILURES` for any other."""

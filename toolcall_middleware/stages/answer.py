@@ -46,11 +46,11 @@ class ChoiceAnswer(Message):
     `calls`: those that have begun. `stopped`: nothing that the model writes from here on is wanted. `fault`: why the
     answer must not go on, the operations before it are still good; then it is stopped too. `cut`: the answer ended at
     its limit of tokens. `lost`: the backend says that there was a call, and none came. `in_thoughts`: the calls that
-    were read in its reasoning field.
+    were read in its reasoning field. `thinks`: calls are read in it at all; `take_thoughts` comes first then.
     """
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_native", "_parser", "_read", "_straight", "_waiting", "cut", "lost",
+        "_alone", "_channel", "_ended", "_native", "_parser", "_read", "_straight", "_waiting", "cut", "lost", "thinks",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,7 @@ class ChoiceAnswer(Message):
         self._read: Callable[[str], list[Event] | str] = getattr(parser, "read", parser.feed)
         self._native = native
         self._channel = None if thoughts is None else thoughts.another()
+        self.thinks = thoughts is not None
         self._alone = native is None and thoughts is None  # calls are read from the text only
         self._straight = is_straight(policy)  # text leaves as it is
         self._ended = False
@@ -90,11 +91,6 @@ class ChoiceAnswer(Message):
         if self._native.oversized is not None and not self.stopped:
             self._refuse_size(self._native.oversized)
         return ops + self._take(events[first:], Source.TEXT)
-
-    @property
-    def thinks(self) -> bool:
-        """Whether calls are read in the backend's reasoning field, too: `take_thoughts` comes first then."""
-        return self._thoughts is not None
 
     def take_thoughts(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
         """The reasoning field of a delta or message, whose content is `text`.

@@ -17,17 +17,28 @@ _ASSISTANT = openai.raw("assistant")
 
 
 class ChunkWriter:
-    """Parts of chunks in, whole events out. `top`: the fields of the chunk at hand, and of the last one later."""
+    """Parts of chunks in, whole events out.
 
-    __slots__ = ("_deltas", "top")
+    top: the fields of the chunk at hand, and of the last one later. unread: a later one, that left as it came.
+    """
+
+    __slots__ = ("_deltas", "top", "unread")
 
     def __init__(self, deltas: DeltaWriter) -> None:
         self._deltas = deltas
         self.top: Fields = {}
+        self.unread = b""
+
+    def head(self) -> Fields:
+        """The fields of the last chunk."""
+        if self.unread:
+            self.top, self.unread = openai.read_object(self.unread) or self.top, b""
+        return self.top
 
     def turn_to(self, top: Fields) -> bool:
         """Keep the head of this chunk. True when it holds something that the last one did not."""
-        last, self.top = self.top, top
+        last = self.head()
+        self.top = top
         return last is not top and any(
             name not in openai.HEAD
             and name not in {"choices", "usage"}

@@ -14,14 +14,13 @@ from ..errors import ToolCallError
 from ..parsing.lane import unescaped
 from ..wire import openai
 from ..wire.openai import Fields
-from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
+from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line
 from .answer import ChoiceAnswer
 from .chunk_parts import Choice, Part, is_plain, says, take_calls
 from .chunk_writer import ChunkWriter
 from .deltas import DeltaWriter
 from .hold import Gate, Hold
 from .operations import Op
-from .said import read_said
 from .short_ways import MAX_PASSED, MAX_PIECE, MAX_UNLIKE, ShortWays
 from .usage import ENDED, UsageMeter, usage_chunk
 
@@ -58,7 +57,6 @@ class StreamRewriter(ShortWays):
         self._gate = Gate(hold, max_bytes)
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
-        self._odd = b""  # an event that is no JSON
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
 
     # -- bytes ---------------------------------------------------------------------------------------------------
@@ -102,6 +100,14 @@ class StreamRewriter(ShortWays):
             content = known.shape.content(data)
             if content is not None:
                 return self._text_chunk(data, known, content, alone=True)
+        if self._unlike >= MAX_UNLIKE and not self._reader.buffer and self._gate.is_open and is_one_line(data):
+            left = self._typed_chunk(data, data[6:-2])
+            if left is not None:
+                return left
+        return self._read(data)
+
+    def _read(self, data: bytes) -> bytes:
+        """The events that are complete with `data`, one by one."""
         out: list[bytes] = []
         try:
             events = self._reader.feed(data)
@@ -147,7 +153,7 @@ class StreamRewriter(ShortWays):
         """The usage chunk, if the client asked for it, and `[DONE]`. Once, and last."""
         if not self._include_usage:
             return DONE
-        return (self._usage_event or usage_chunk(self._writer.top, self._usage)) + DONE
+        return (self._usage_event or usage_chunk(self._writer.head(), self._usage)) + DONE
 
     @property
     def is_due(self) -> bool:
@@ -180,8 +186,11 @@ class StreamRewriter(ShortWays):
         if known is not None and (text := known.shape.content(event.raw)) is not None:
             out.append(self._text_chunk(event.raw, known, text))
             return
-        if self._unlike >= MAX_UNLIKE and not event.name and self._just_said(event.raw, data, out):
-            return
+        if self._unlike >= MAX_UNLIKE and not event.name and self._gate.is_open:
+            left = self._typed_chunk(event.raw, data)
+            if left is not None:
+                out.append(left)
+                return
         if data.strip() == b"[DONE]":
             self._let_odd(out)
             self._end_events()
@@ -195,31 +204,6 @@ class StreamRewriter(ShortWays):
         else:
             self._let_odd(out)
             self._chunk(event, top, out)
-
-    def _just_said(self, raw: bytes, data: bytes, out: list[bytes]) -> bool:
-        """A chunk that says some text, and beside it what only the client reads. False: it is another, and not read."""
-        found = read_said(data) if self._gate.is_open else None
-        choice = None if found is None else self._choices.get(found[0])
-        if found is None or choice is None or choice.finished or not choice.has_role or not found[1]:
-            return False
-        index, text = found
-        answer = choice.answer
-        if answer.native is not None or answer.thinks:
-            return False
-        if self._counts:
-            self._usage.wrote(text, index)
-        self._let_odd(out)
-        ops = answer.feed(text)
-        if is_plain(ops, text):
-            out.append(raw)
-        else:
-            top = openai.read_object(data) or {}
-            fields = (openai.read_objects(top.get("choices")) or [{}])[0]
-            delta = openai.read_object(fields.get("delta")) or {}
-            self._writer.turn_to(top)
-            self._writer.put(Part(choice, fields, delta, text, ops, None, unchanged=False, index=index), out)
-        self._blame(choice)
-        return True
 
     def _let_odd(self, out: list[bytes]) -> None:
         """Let an event go that is no JSON, now that it was not the last: half an event is where a stream broke off,
@@ -239,7 +223,7 @@ class StreamRewriter(ShortWays):
                 return
             # For the end of the stream, wherever it stands here.
             self._usage_event = event.raw if good and choices is not None else b""
-            self._writer.top = self._writer.top or top
+            self._writer.top = self._writer.head() or top
             return
         parts = [part for fields in choices if (part := self._part(fields)) is not None]
         news = self._writer.turn_to(top)

@@ -13,7 +13,7 @@ from ..parsing.lane import Way
 from ..wire import openai
 from ..wire.openai import Shape, Shell
 from ..wire.sse import ServerEvent
-from .alike import Flow, Known, Past
+from .alike import Flow, Known, Past, read_by_type
 from .answer import ChoiceAnswer
 from .chunk_parts import Part, is_plain
 from .chunk_writer import ChunkWriter
@@ -23,7 +23,7 @@ from .usage import UsageMeter
 
 MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
 MAX_PIECE = 1024
-MAX_UNLIKE = 16  # chunks in a row of which none was like the one before: then no more of them are remembered
+MAX_UNLIKE = 16  # chunks in a row of which none was like the one before: then none is remembered any more
 _MAX_FLOWED = 1 << 14
 _STRINGS = 2  # so many pieces of a string in a row, and more are likely
 _encode = msgspec.json.encode
@@ -46,7 +46,9 @@ class ShortWays(StreamState):
         self._counts = counts  # whether it is told of text
         self._writer = writer
         self._known: Known | None = None
-        self._unlike = 0  # chunks in a row, for there are logprobs in each
+        self._unlike = 0  # chunks in a row
+        self._untyped = 0  # ... that could not be told by their type either
+        self._odd = b""  # an event that is no JSON, and waits for the next
         self._past: Past | None = None  # what needs no parser just now
         self._flow: Flow | None = None  # ... and what needs but a reader of arguments
 
@@ -61,7 +63,10 @@ class ShortWays(StreamState):
         content = part.delta.get("content")
         if self._known is not None:
             self._unlike = 0 if self._known.met else self._unlike + 1
-        if self._unlike >= MAX_UNLIKE or not part.text:
+        if self._unlike >= MAX_UNLIKE:
+            self._known = None  # from here on they are told by their type
+            return
+        if not part.text:
             return
         if part.reason is None and content is not None and event.data is not None:
             shape = Shape.of(event.data, content)
@@ -130,6 +135,46 @@ class ShortWays(StreamState):
                 known.frames[-1] = frame
             elif frame is not None and type(op) is Arguments:
                 known.frames = {op.index: frame}
+
+    def _typed_chunk(self, raw: bytes, data: bytes) -> bytes | None:
+        """What leaves for the event `raw`, which says some text, and beside it what only the client reads.
+
+        None: it says something else, and nothing of it has been read.
+        """
+        if self._odd or self._untyped >= MAX_UNLIKE:
+            return None
+        try:
+            said = read_by_type(data).choices[0]
+        except openai.FAILURES:
+            self._untyped += 1
+            return None
+        index, text = said.index, said.delta.content
+        choice = self._choices.get(index)
+        if choice is None or choice.finished or not text:
+            return None
+        answer = choice.answer
+        if answer.thinks:
+            return None  # what comes in its reasoning field has to end first
+        self._untyped = 0
+        if self._counts:
+            self._usage.wrote(text, index)
+        ops = answer.feed(text)
+        out = raw
+        if len(ops) == 1 and type(only := ops[0]) is Content and only.text == text:
+            self._writer.unread = data
+        else:
+            top = openai.read_object(data) or {}
+            fields = (openai.read_objects(top.get("choices")) or [{}])[0]
+            delta = openai.read_object(fields.get("delta")) or {}
+            news = self._writer.turn_to(top)
+            chunks: list[bytes] = []
+            part = Part(choice, fields, delta, text, ops, None, unchanged=False, index=index)
+            self._writer.put(part, chunks, news=news)
+            out = b"".join(chunks)
+        if answer.stopped:
+            self._see_stop()
+            self._blame(choice)
+        return out
 
     # -- past the parser, or right to the reader of arguments ----------------------------------------------------
 

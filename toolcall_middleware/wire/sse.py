@@ -14,6 +14,7 @@ import msgspec
 # empty line and says nothing. So nobody waits for it, and streams with lone CRs are as quick as others.
 _EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_LF, _CR = b"\n\r"  # as numbers, which are found in half the time
 _BOM = b"\xef\xbb\xbf"
 
 DONE = b"data: [DONE]\n\n"
@@ -28,6 +29,13 @@ class ServerEvent(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     data: bytes | None
     name: str = ""
+
+
+def is_one_line(data: bytes) -> bool:
+    """Whether `data` is one event of one line, `data: …` and a blank line: what nearly every engine sends."""
+    return (
+        data.find(_LF) == len(data) - 2 and data.endswith(b"\n") and data.find(_CR) < 0 and data.startswith(b"data: ")
+    )
 
 
 class TooLargeError(Exception):
@@ -54,11 +62,9 @@ class EventReader:
         Raises TooLargeError when an unfinished one exceeds the limit and none is complete.
         """
         buffer = self.buffer
-        # What nearly every engine sends: one event a message, one line of data.
-        if not buffer and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n"):
-            if b"\r" not in data:
-                self._begun = True
-                return [ServerEvent(data, data[6:-2])]
+        if not buffer and is_one_line(data):
+            self._begun = True
+            return [ServerEvent(data, data[6:-2])]
         # Anthropic's: the same with a name before.
         if not buffer and data.startswith(b"event: ") and data.endswith(b"\n\n") and b"\r" not in data:
             name, found_data, rest = data.partition(b"\ndata: ")

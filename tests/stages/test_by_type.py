@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.stages.said import read_said
+from toolcall_middleware.stages import alike
 from toolcall_middleware.stages.usage import UsageMeter
+from toolcall_middleware.wire import openai
 
 from .streams import DONE, chunk, event
 from .test_past_the_parser import CALL, WORDS, cuts, messages, rewriter, said, send
@@ -61,6 +62,14 @@ def test_usage_is_that_of_chunks_without_logprobs() -> None:
     assert counted(with_logprobs(pieces)) == counted(messages(pieces))
 
 
+def read_by_type(data: bytes) -> tuple[int, str] | None:
+    try:
+        choice = alike.read_by_type(data).choices[0]
+    except openai.FAILURES:
+        return None
+    return choice.index, choice.delta.content
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -68,22 +77,36 @@ def test_usage_is_that_of_chunks_without_logprobs() -> None:
         ({"usage": None, "system_fingerprint": "x"}, (0, "a")),
         ({"usage": {"prompt_tokens": 1}}, None),
         ({"error": {"message": "x"}}, None),
-        ({"x": 1}, None),
+        ({"x": 1, "timings": {"n": 1}}, (0, "a")),
         ({"choices": []}, None),
+        ({"choices": [*chunk({"content": "a"})["choices"]] * 2}, None),
+        ({"choices": [{"index": 1.0, "delta": {"content": "a"}}]}, None),
+        ({"choices": [{"index": True, "delta": {"content": "a"}}]}, None),
+        ({"choices": [{"delta": {"content": "a"}}]}, None),
+        ({"choices": [{"index": 3, "delta": {"content": "a"}, "token_ids": [1], "finish_reason": ""}]}, (3, "a")),
     ],
 )
 def test_only_a_chunk_that_says_nothing_else_is_read_so(changed: dict[str, Any], expected: Any) -> None:
-    assert read_said(json.dumps({**chunk({"content": "a"}), **changed}).encode()) == expected
+    assert read_by_type(json.dumps({**chunk({"content": "a"}), **changed}).encode()) == expected
+
+
+NULLS = dict.fromkeys(("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal"))
+
+
+def test_what_is_null_in_a_delta_says_nothing() -> None:
+    delta = {"role": "assistant", "content": "a", **NULLS}
+    assert read_by_type(json.dumps(chunk(delta)).encode()) == (0, "a")
 
 
 @pytest.mark.parametrize(
-    "delta", [{"content": None}, {"content": "a", "role": "assistant"}, {"content": "a", "reasoning": "b"}, {}]
+    "delta",
+    [{"content": None}, {"content": "a", "x": 1}, *({"content": "a", name: "b"} for name in NULLS), {}],
 )
 def test_another_delta_is_not_read_so(delta: dict[str, Any]) -> None:
-    assert read_said(json.dumps(chunk(delta)).encode()) is None
+    assert read_by_type(json.dumps(chunk(delta)).encode()) is None
 
 
 def test_an_end_is_not_read_so() -> None:
-    assert read_said(json.dumps(chunk({"content": "a"}, "stop")).encode()) is None
-    assert read_said(b"[DONE]") is None
-    assert read_said(b'{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":NaN}]}') is None
+    assert read_by_type(json.dumps(chunk({"content": "a"}, "stop")).encode()) is None
+    assert read_by_type(b"[DONE]") is None
+    assert read_by_type(b'{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":NaN}]}') is None
