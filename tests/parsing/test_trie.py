@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats import openers, tags
 from toolcall_middleware.parsing.grammar import Grammar, compile_grammar
-from toolcall_middleware.parsing.tag_syntax import tag_patterns
+from toolcall_middleware.parsing.tag_ends import tag_ends
 from toolcall_middleware.parsing.trie import Trie
 
 WORDS = st.lists(st.text("ab<|", min_size=1, max_size=5), min_size=1, max_size=6)
@@ -64,8 +64,8 @@ def test_halves_of_markers_are_passed_over_at_once() -> None:
 
 
 def test_a_value_is_looked_through_for_what_can_end_it() -> None:
-    patterns = tag_patterns(tags.QWEN3_CODER)
-    assert patterns is tag_patterns(tags.QWEN3_CODER)
+    patterns = tag_ends(tags.QWEN3_CODER)
+    assert patterns is tag_ends(tags.QWEN3_CODER)
     for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
         for size in range(1, len(tag) + 1):
             assert patterns.end.match(tag[:size]), tag[:size]

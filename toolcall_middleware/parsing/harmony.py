@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from .call_arguments import CallArguments
 from .json_words import quoted
-from .named import ArgumentsReader
 from .sink import Sink
 
 _WS = re.compile(r"[ \t\r\n]*")
@@ -49,7 +49,7 @@ class HarmonyMessage:
         self._sink = sink
         self._opening = opening
         self._state = _HEAD
-        self._args: ArgumentsReader | None = None
+        self._args: CallArguments | None = None
         self._called = ""
         self._open = False
 
@@ -173,7 +173,7 @@ class HarmonyMessage:
         if j == len(s):
             return j
         if s[j] in "{[\"'n":
-            self._args = ArgumentsReader(s[j])
+            self._args = CallArguments(s[j])
             self._state = _CALL
         elif _MARKER.match(s, j) or s[j] == "<":
             self._end_call("{}", repaired=False)

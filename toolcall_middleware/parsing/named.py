@@ -6,71 +6,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .json_stream import JsonReader
+from .call_arguments import CallArguments
+from .parts import PartReader
 from .sink import Sink
-from .string_arguments import StringArguments, no_arguments
 
 _WS = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 _FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
 _MAX_GAP = 256
-
-
-class ArgumentsReader:
-    """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON."""
-
-    __slots__ = ("_reader", "_whole", "done", "repaired", "stuck")
-
-    def __init__(self, first: str) -> None:
-        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader()
-        # What is neither is looked at as a whole: null and [] stand for no arguments.
-        self._whole: list[str] | None = None if first in "{\"'" else []
-        self.done = False
-        self.repaired = False
-        self.stuck = False
-
-    def feed(self, s: str, i: int) -> tuple[int, str]:
-        """(index behind what was read, what leaves)."""
-        out: list[str] = []
-        if not self._reader.done:
-            i = self._reader.feed(s, i, out)
-        if isinstance(self._reader, JsonReader):
-            self.stuck = self._reader.stuck
-        self.done = self._reader.done
-        self.repaired = self._reader.repaired
-        return i, self._leave(out)
-
-    @property
-    def streams(self) -> JsonReader | StringArguments | None:
-        """What copies the arguments as they arrive; None where they are looked at as a whole."""
-        return self._reader if self._whole is None else None
-
-    @property
-    def amid(self) -> bool:
-        """Whether they stop behind a key, a colon or a comma, or in a key: where a value is to come."""
-        return self._reader.amid
-
-    def close(self) -> str:
-        """End the arguments here; what is missing leaves."""
-        out: list[str] = []
-        if not self.done:
-            self._reader.close(out)
-            self.done = self.repaired = True
-        return self._leave(out)
-
-    def release(self) -> str:
-        """What is held, as it stands."""
-        out: list[str] = []
-        if isinstance(self._reader, JsonReader) and self._whole is None:
-            self._reader.release(out)
-        return "".join(out)
-
-    def _leave(self, out: list[str]) -> str:
-        if self._whole is None:
-            return out[0] if len(out) == 1 else "".join(out)
-        self._whole += out
-        return no_arguments("".join(self._whole)) if self.done else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,56 +46,19 @@ class NamedSyntax:
 _ITEM, _NAME_PART, _ID, _BEFORE, _ARGUMENTS, _TAIL, _EMPTY, _LOST, _ASTRAY = range(9)
 
 
-class NamedCalls:
+class NamedCalls(PartReader):
     """Reads such calls. See `Body`."""
 
-    __slots__ = ("_args", "_fresh", "_id", "_opened", "_sink", "_state", "_syntax", "_written", "done", "failed")
+    __slots__ = ("_args", "_fresh", "_id", "_opened", "_syntax", "_written")
 
     def __init__(self, sink: Sink, syntax: NamedSyntax) -> None:
-        self.done = False
-        self.failed = False
-        self._sink = sink
+        super().__init__(sink, _ITEM if syntax.item else _NAME_PART)
         self._syntax = syntax
-        self._state = _ITEM if syntax.item else _NAME_PART
-        self._args: ArgumentsReader | None = None
+        self._args: CallArguments | None = None
         self._written = ""
         self._id: str | None = None
         self._opened = False
         self._fresh = True  # no name has been read yet
-
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        syntax = self._syntax
-        while not self.done and not self.failed:
-            if self._state == _ARGUMENTS:
-                i = self._arguments(s, i)
-                if self._state == _ARGUMENTS or self._sink.changed:
-                    return i
-                continue
-            if self._state == _ITEM:
-                j = self._item(s, i, last=last)
-            elif self._state == _NAME_PART:
-                j = self._name(s, i, last=last)
-            elif self._state == _ID:
-                j = self._call_id(s, i, last=last)
-            elif self._state == _BEFORE:
-                j = self._before(s, i, last=last)
-            elif self._state == _EMPTY:
-                self._state = _LOST if syntax.item_close else _TAIL
-                self._end(empty=True)
-                return i
-            elif self._state == _ASTRAY:
-                j = self._pass_over(s, i, last=last)
-            elif self._state == _LOST:
-                j = self._find_back(s, i, last=last)
-            else:
-                j = self._tail(s, i, last=last)
-            if j < 0:
-                return i
-            i = j
-            if self._sink.changed:
-                return i
-        return i
 
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
@@ -173,7 +80,7 @@ class NamedCalls:
         self._sink.args(args.close())
         self._end()
 
-    # -- the parts: each returns the index behind what it read, or -1 to wait for more -----------------------------
+    # -- the parts ---------------------------------------------------------------------------------------------------
 
     def _item(self, s: str, i: int, *, last: bool) -> int:
         syntax = self._syntax
@@ -307,16 +214,22 @@ class NamedCalls:
             if m is not None:
                 return m.end()
         if s[j] in "{[\"'n":
-            self._args = ArgumentsReader(s[j])
+            self._args = CallArguments(s[j])
             self._state = _ARGUMENTS
             return j
         # No arguments at all: the closing marker, the next call, or something else follows.
         self._state = _EMPTY
         return i
 
-    def _arguments(self, s: str, i: int) -> int:
+    def _without_arguments(self, s: str, i: int, *, last: bool) -> int:  # noqa: ARG002 - as the other parts
+        self._state = _LOST if self._syntax.item_close else _TAIL
+        self._end(empty=True)
+        return i
+
+    def _arguments(self, s: str, i: int, *, last: bool) -> int:  # noqa: ARG002 - as the other parts
         args = self._args
         assert args is not None  # noqa: S101 - set with the state
+        begin = i
         i, text = args.feed(s, i)
         self._sink.args(text)
         stuck = args.stuck
@@ -327,7 +240,7 @@ class NamedCalls:
             self._end()
         elif i == len(s) and args.streams is not None:
             self._sink.flows(args.streams)
-        return i
+        return i if i > begin or args.done else -1
 
     def _end(self, *, empty: bool = False) -> None:
         args, self._args = self._args, None
@@ -392,6 +305,18 @@ class NamedCalls:
             return i
         self._state = _ITEM
         return k if any(s.startswith(marker, k) for marker in (*syntax.item, *syntax.close)) else i
+
+    _parts = (
+        _item,
+        _name,
+        _call_id,
+        _before,
+        _arguments,
+        _tail,
+        _without_arguments,
+        _find_back,
+        _pass_over,
+    )
 
 
 def _begins(s: str, k: int, markers: tuple[str, ...]) -> bool:

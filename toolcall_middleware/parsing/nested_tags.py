@@ -15,6 +15,7 @@ from typing import Any
 
 from .json_words import quoted
 from .lane import Lane, passing
+from .parts import PartReader
 from .sink import Sink
 from .typed import ALL, STRING, json_of, resolved, types_of
 
@@ -25,6 +26,8 @@ _WS = re.compile(r"[ \t\r\n]*")
 _MAX_DEPTH = 32
 _MAX_GAP = 256
 _CONTAINERS = {"array": "[]", "object": "{}"}
+
+_AROUND, _WITHIN = range(2)
 
 
 @dataclass(slots=True)
@@ -49,31 +52,24 @@ def _parts(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Map
         yield from _parts(option, root, depth + 1)
 
 
-class NestedCalls:
+class NestedCalls(PartReader):
     """Reads such calls, behind the marker that opens them all. See `Body`."""
 
     __slots__ = (
-        "_call",
         "_close",
         "_first",
         "_mark",
         "_pending",
         "_root",
-        "_sink",
         "_stack",
         "_streams",
-        "done",
-        "failed",
         "tail",
     )
 
     def __init__(self, sink: Sink, mark: str, block: str) -> None:
-        self.done = False
-        self.failed = False
-        self._sink = sink
+        super().__init__(sink, _AROUND)
         self._mark = mark
         self._close = block  # the name of the tag around all calls
-        self._call = False  # within one
         self._root: Mapping[str, Any] = {}
         self._stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may come again
@@ -81,20 +77,9 @@ class NestedCalls:
         self._first = True
         self.tail = ""
 
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        while not self.done and not self.failed:
-            j = self._next(s, i, last=last)
-            if j < 0:
-                return i
-            i = j
-            if self._sink.changed:
-                return i
-        return i
-
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
-        if not self._call:
+        if self._state == _AROUND:
             return
         if cut:
             if self._pending is not None or not self._first:
@@ -107,11 +92,9 @@ class NestedCalls:
             self._shut()
         self._end_call(repaired=True)
 
-    def _next(self, s: str, i: int, *, last: bool) -> int:
-        """Text up to the next tag, or the tag. Returns the index behind it, or -1 to wait for more."""
+    def _within(self, s: str, i: int, *, last: bool) -> int:
+        """In a call: text up to the next tag, or the tag."""
         mark = self._mark
-        if not self._call:
-            return self._between(s, i, last=last)
         k = s.find(mark, i)
         if k < 0:
             keep = len(s) if last else self._kept(s, i)
@@ -132,7 +115,7 @@ class NestedCalls:
         self._tag(m)
         return m.end()
 
-    def _between(self, s: str, i: int, *, last: bool) -> int:
+    def _around(self, s: str, i: int, *, last: bool) -> int:
         """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
         mark = self._mark
         j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
@@ -202,7 +185,7 @@ class NestedCalls:
     def _tag(self, m: re.Match[str]) -> bool:
         """A tag; whether it is one of ours."""
         name, closing = m["name"], bool(m["close"])
-        if not self._call:
+        if self._state == _AROUND:
             called = _CALLED.fullmatch(m["more"].rstrip()) if name == "invoke" and not closing else None
             if called is not None:
                 self._open_call(called[1])
@@ -238,7 +221,7 @@ class NestedCalls:
         return "string" in types and not types & _CONTAINERS.keys()
 
     def _open_call(self, name: str) -> None:
-        self._call = True
+        self._state = _WITHIN
         self._root = self._sink.schema(name) or {}
         self._first = True
         self._sink.start(name)
@@ -246,7 +229,7 @@ class NestedCalls:
     def _end_call(self, *, repaired: bool) -> None:
         self._flush()
         self._sink.args("{}" if self._first else "}")
-        self._call = False
+        self._state = _AROUND
         self._sink.end(repaired=repaired)
 
     def _open(self, name: str) -> None:
@@ -307,6 +290,8 @@ class NestedCalls:
     def _lead(self, name: str) -> None:
         self._sink.args(f'{"{" if self._first else ", "}"{quoted(name)}": ')
         self._first = False
+
+    _parts = (_around, _within)
 
 
 def _one_or_list(values: list[str]) -> str:

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .trie import Trie, chars_of
-
 _NEVER = re.compile(r"(?!)")
-
-
-CDATA, CDATA_END = "<![CDATA[", "]]>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,39 +47,3 @@ class TaggedSyntax:
     def behind_call(self) -> tuple[str, ...]:
         """What can follow a call, besides the end."""
         return tuple(tag for tag in (self.close, *self.call_heads, *self.reopen, *self.tails) if tag)
-
-
-class TagPatterns:
-    """What a reader looks for, of one syntax.
-
-    behind_call, behind_value: literals that can follow. end: a `<` that may end a value. tag: the first character of
-    what may follow a value. The other patterns match the beginning of a tag, up to the end of the text: `half` of one
-    behind a value, `half_behind` of one behind a call, `half_tail` of a token that ends the turn.
-    """
-
-    __slots__ = ("behind_call", "behind_value", "end", "half", "half_behind", "half_tail", "over", "tag")
-
-    def __init__(self, syntax: TaggedSyntax) -> None:
-        self.behind_call = syntax.behind_call
-        self.behind_value = (*syntax.parameter_heads, syntax.call_close, *syntax.noise, *self.behind_call)
-        self.over = (*self.behind_call, *syntax.noise)
-        self.tag = re.compile(chars_of({tag[0] for tag in (*self.behind_value, "<")}))
-        ends = {syntax.value_close, syntax.call_close, syntax.close, *syntax.tails, *syntax.parameter_heads}
-        if syntax.xml:
-            ends.add(CDATA)
-        self.end = re.compile("<" + Trie.of(filter(None, ends)).ways["<"].ahead(3))
-        self.half = _half(self.behind_value)
-        self.half_behind = _half(self.over)
-        self.half_tail = _half(syntax.tails)
-
-
-@functools.lru_cache(maxsize=64)
-def tag_patterns(syntax: TaggedSyntax) -> TagPatterns:
-    """The patterns of `syntax`."""
-    return TagPatterns(syntax)
-
-
-def _half(tags: Iterable[str]) -> re.Pattern[str]:
-    """A tag that the text ends in, or with."""
-    ways = [*Trie.of(f"{tag}\0" for tag in tags).beginnings(), "(?!)"]
-    return re.compile(f"(?:{'|'.join(ways)})\\Z")

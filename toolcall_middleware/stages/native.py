@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model import ToolSet
+from ..parsing.call_arguments import CallArguments
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
-from ..parsing.named import ArgumentsReader
 from ..wire import openai
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
@@ -38,7 +38,7 @@ class _Call:
     sofar: str = ""
     written: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
-    reader: ArgumentsReader | None = None
+    reader: CallArguments | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -201,7 +201,7 @@ class NativeCalls:
             text = text.lstrip()
             if not text:
                 return
-            reader = call.reader = ArgumentsReader(text[0])
+            reader = call.reader = CallArguments(text[0])
         if reader.done:
             return  # a second copy, or garbage behind the last brace
         _, out = reader.feed(text, 0)
