@@ -227,6 +227,8 @@ class NamedCalls(PartReader):
         return i
 
     def _arguments(self, s: str, i: int, *, last: bool) -> int:  # noqa: ARG002 - as the other parts
+        if self._sink.flow is not None:
+            return -1  # all is read, and more goes to `args` itself
         args = self._args
         assert args is not None  # noqa: S101 - set with the state
         begin = i

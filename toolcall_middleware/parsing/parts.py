@@ -34,6 +34,6 @@ class PartReader:
             if j < 0:
                 return i
             i = j
-            if sink.changed or sink.flow is not None:
+            if sink.changed:
                 return i
         return i
