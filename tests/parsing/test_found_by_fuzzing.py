@@ -133,3 +133,12 @@ def test_a_marker_that_has_left_as_text_takes_nothing_with_it_at_the_end() -> No
             parser = registry.get(name).parser(TOOLS, ParserOptions())
             events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish(cut=True)
             assert said(events) == (text, "", 0)
+
+
+def test_a_list_of_calls_in_an_object_that_is_a_call_itself_holds_none() -> None:
+    text = '{"name": "f", "arguments": {"a": 1}, "tool_calls": [{"name": "f", "arguments": {}}]}'
+    for pieces in ([text], list(text)):
+        parser = registry.get("json").parser(TOOLS, ParserOptions())
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+        assert said(events) == ("", '{"a": 1}', 1)
+        assert isinstance(events[-1], CallEnd)

@@ -40,6 +40,24 @@ class CallArguments:
         """Whether they stop behind a key, a colon or a comma, or in a key: where a value is to come."""
         return self._reader.amid
 
+    @property
+    def settled(self) -> bool:
+        """Whether enough was seen to say that this is meant as JSON."""
+        return self._reader.settled
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether this looks like no JSON: `{invalid json}`."""
+        reader = self._reader
+        return isinstance(reader, JsonReader) and (reader.doubtful or (reader.stuck and not reader.settled))
+
+    @property
+    def is_data(self) -> bool:
+        """Whether this, complete, is neither an object nor nothing."""
+        if self._whole is not None:
+            return no_arguments("".join(self._whole)) != "{}"
+        return isinstance(self._reader, StringArguments) and self._reader.is_plain
+
     def close(self) -> str:
         """End the arguments here; what is missing leaves."""
         out: list[str] = []
@@ -50,8 +68,8 @@ class CallArguments:
 
     def release(self) -> str:
         """What is held, as it stands."""
-        out: list[str] = []
-        if isinstance(self._reader, JsonReader) and self._whole is None:
+        out = list(self._whole or ())
+        if isinstance(self._reader, JsonReader):
             self._reader.release(out)
         return "".join(out)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from .call_arguments import CallArguments
+from .call_list import CallList
 from .json_stream import JsonReader
 from .json_syntax import JsonCallSyntax
 from .json_words import decode
 from .sink import Sink
-from .string_arguments import StringArguments, no_arguments
 
 _WS = re.compile(r"[ \t\r\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
@@ -25,7 +26,7 @@ _SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next q
 _MAX_EARLY_ARGS = 1 << 20
 
 # Where the reader of one call object stands.
-_OPEN, _KEY, _COLON, _VALUE, _NAME, _ID, _ARGS, _ARGS_TEXT, _SKIP, _NEXT, _LIST, _ENTRY, _LIST_NEXT, _OVER = range(14)
+_OPEN, _KEY, _COLON, _VALUE, _NAME, _ID, _ARGS, _SKIP, _NEXT, _LIST, _OVER = range(11)
 _SIMPLE = frozenset({_NAME, _ID, _SKIP})
 
 
@@ -33,9 +34,8 @@ class CallReader:
     """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
 
     __slots__ = (
-        "_args_ended", "_args_out", "_early", "_early_size", "_entry", "_id", "_key", "_level", "_name", "_out",
-        "_read", "_reader", "_sink", "_started", "_state", "_syntax", "_text", "_unsettled", "_wrapped",
-        "done", "failed", "lost", "repaired",
+        "_args", "_args_ended", "_early", "_early_size", "_id", "_key", "_level", "_list", "_name", "_out", "_read",
+        "_reader", "_sink", "_started", "_state", "_syntax", "_unsettled", "done", "failed", "lost", "repaired",
     )  # fmt: skip
 
     def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
@@ -52,28 +52,21 @@ class CallReader:
         self._id: str | None = None
         self._started = False
         self._args_ended = False
-        self._args_out: list[str] | None = None
-        self._wrapped = False
+        self._args: CallArguments | None = None
         self._early: list[str] | None = None  # arguments that came before the name
         self._early_size = 0
         self._unsettled: list[str] | None = None  # a bare call's first characters of arguments
         self._reader: JsonReader | None = None
-        self._text: StringArguments | None = None
         self._out: list[str] = []
         self._read = 0  # characters of a key, name or id
-        self._entry: CallReader | None = None
-
-    @property
-    def open(self) -> bool:
-        """Whether a start was told and no end yet."""
-        return self._started and not self.done
+        self._list: CallList | None = None
 
     def feed(self, s: str, i: int, *, last: bool) -> int:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a table of states
         """Read from `s[i]`; see `Body.step`."""
         n = len(s)
         while True:
             state = self._state
-            if state == _ARGS or state == _ARGS_TEXT:
+            if state == _ARGS:
                 i = self._feed_arguments(s, i)
                 if self._sink.changed or self.failed or self._state == state:
                     return i
@@ -130,19 +123,9 @@ class CallReader:
             if state == _OVER:
                 self._end(complete=True)
                 return i
-            if state == _ENTRY:
-                entry = self._entry
-                assert entry is not None  # noqa: S101 - set with the state
-                i = entry.feed(s, i, last=last)
-                if entry.failed:
-                    self.failed = True
-                    return i
-                if not entry.done:
-                    return i
-                self.repaired = self.repaired or entry.repaired
-                self._entry = None
-                self._state = _LIST_NEXT
-                if self._sink.changed:
+            if state == _LIST:
+                i = self._read_list(s, i, last=last)
+                if self.failed or self._sink.changed or self._state == state:
                     return i
                 continue
             i = _WS.match(s, i).end()  # type: ignore[union-attr]
@@ -172,56 +155,38 @@ class CallReader:
                 i = self._next(c, i)
                 if self.done or self.failed or self._sink.changed:
                     return i
-            elif state == _LIST:
-                if c in "[,":
-                    i += 1
-                elif c == "{":
-                    self._entry = CallReader(self._inner(), self._sink)
-                    self._state = _ENTRY
-                elif c == "]":
-                    i += 1
-                    self._state = _NEXT
-                else:
-                    self.failed = True
-                    return i
-            elif state == _LIST_NEXT:
-                if c == ",":
-                    i += 1
-                    self._state = _LIST
-                elif c == "{":
-                    self._state = _LIST
-                elif c == "]":
-                    i += 1
-                    self._state = _NEXT
-                elif c == "}":
-                    self._state = _NEXT
-                else:
-                    self.failed = True
-                    return i
 
     def finish(self, *, cut: bool) -> None:
         """The text is over. An open call is closed: mended when the model ended by itself, left as it is when cut."""
-        if self._entry is not None:
-            self._entry.finish(cut=cut)
+        if self._list is not None and self._state == _LIST:
+            self._list.finish(cut=cut)
             return
         if not self._started or self.done:
             return
-        out: list[str] = []
-        inside = self._state in (_ARGS, _ARGS_TEXT)
-        if inside and cut:
-            if self._reader is not None:
-                self._reader.release(out)
-            self._sink.args("".join([*(self._args_out or ()), *out]))
-            self._end(complete=False)
-            return
-        if inside:
-            self._close_arguments()
+        if self._state == _ARGS:
+            assert self._args is not None  # noqa: S101 - set with the state
+            if cut:
+                self._sink.args(self._args.release())
+                self._end(complete=False)
+                return
+            self._put(self._args.close(), settled=True)
+            self._args_ended = True
         self.repaired = True
         self._end(complete=not cut)
 
-    def _inner(self) -> JsonCallSyntax:
-        """The entries under `tool_calls` need no further proof that they are calls."""
-        return replace(self._syntax, bare=False, wrapper=None, wrapper_only=False)
+    def _read_list(self, s: str, i: int, *, last: bool) -> int:
+        calls = self._list
+        assert calls is not None  # noqa: S101 - set with the state
+        i = calls.feed(s, i, last=last)
+        self.failed = calls.failed
+        if calls.done:
+            self.repaired = self.repaired or calls.repaired
+            self._state = _NEXT
+        return i
+
+    def _entry(self) -> CallReader:
+        # The entries of the list need no further proof that they are calls.
+        return CallReader(replace(self._syntax, bare=False, wrapper=None, wrapper_only=False), self._sink)
 
     def _simple_value(self, state: int) -> None:
         """A key, a name, an id or a skipped value is complete."""
@@ -291,12 +256,12 @@ class CallReader:
     def _open_value(self, c: str, i: int) -> int:
         """The first character of a value tells how it is read."""
         syntax, key = self._syntax, self._key
-        if self._level == 0 and syntax.wrapper is not None and key == syntax.wrapper:
+        if self._level == 0 and syntax.wrapper is not None and key == syntax.wrapper and self._name is None:
             if c not in "[{":
                 self.failed = True
                 return i
             self._state = _LIST
-            self._wrapped = True
+            self._list = CallList(self._sink, self._entry)
             return i
         if syntax.keyed and self._name is None:
             self._set_name(key)
@@ -326,57 +291,33 @@ class CallReader:
             self._early = []
         elif not self._started:
             self._unsettled = []
-        if c in "\"'":
-            self._state = _ARGS_TEXT
-            self._text = StringArguments()
-            self._args_out = None
-        else:
-            self._state = _ARGS
-            self._reader = JsonReader()
-            # Anything but an object is looked at as a whole: null and [] stand for no arguments.
-            self._args_out = None if c == "{" else []
+        self._state = _ARGS
+        self._args = CallArguments(c)
 
     def _feed_arguments(self, s: str, i: int) -> int:
-        out: list[str] = []
-        text = self._text
-        if self._state == _ARGS_TEXT:
-            assert text is not None  # noqa: S101 - set with the state
-            if not text.done:
-                i = text.feed(s, i, out)
-            done, settled = text.done, text.settled
-            if done:
-                self.repaired = self.repaired or text.repaired
-        else:
-            reader = self._reader
-            assert reader is not None  # noqa: S101 - set with the state
-            if not reader.done:
-                i = reader.feed(s, i, out)
-            if self._unsettled is not None and (reader.doubtful or (reader.stuck and not reader.settled)):
-                self.failed = True  # `{invalid json}` behind no marker
-                return i
-            if reader.stuck:
-                reader.close(out)
-            done, settled = reader.done, reader.settled
-            if done:
-                self.repaired = self.repaired or reader.repaired
-        if self._args_out is not None:
-            self._args_out += out
-            out = [no_arguments("".join(self._args_out))] if done else []
-        if self._syntax.bare and not self._started and done:
-            # What is neither an object nor nothing is data.
-            self.failed = out != ["{}"] if self._args_out is not None else text is not None and text.is_plain
-        self._put(out, settled=settled)
-        if done:
-            self._reader = self._text = None
+        args = self._args
+        assert args is not None  # noqa: S101 - set with the state
+        i, out = args.feed(s, i)
+        if self._unsettled is not None and args.doubtful:
+            self.failed = True  # behind no marker
+            return i
+        if args.stuck:
+            out += args.close()
+        if self._syntax.bare and not self._started and args.done:
+            self.failed = args.is_data
+        self._put(out, settled=args.settled)
+        if args.done:
+            self.repaired = self.repaired or args.repaired
+            self._args = None
             self._args_ended = True
             self._state = _NEXT
-        elif i == len(s) and self._args_out is None and self._early is None and self._unsettled is None:
-            self._sink.flows(text or self._reader)  # type: ignore[arg-type]  # one of them is there
+        elif i == len(s) and args.streams is not None and self._early is None and self._unsettled is None:
+            self._sink.flows(args.streams)
         return i
 
-    def _put(self, out: list[str], *, settled: bool) -> None:
+    def _put(self, out: str, *, settled: bool) -> None:
         if self._unsettled is not None:
-            self._unsettled += out
+            self._unsettled.append(out)
             if settled and not self.failed:
                 early = "".join(self._unsettled)
                 self.failed = _SCHEMA.match(early) is not None
@@ -385,23 +326,12 @@ class CallReader:
                     self._start()
                     self._sink.args(early)
         elif self._early is not None:
-            self._early += out
-            self._early_size += sum(map(len, out))
+            self._early.append(out)
+            self._early_size += len(out)
             if self._early_size > _MAX_EARLY_ARGS:
                 self.failed = True
-        elif out:
-            self._sink.args(out[0] if len(out) == 1 else "".join(out))
-
-    def _close_arguments(self) -> None:
-        out: list[str] = []
-        if self._text is not None:
-            self._text.close(out)
-        elif self._reader is not None:
-            self._reader.close(out)
-        if self._args_out is not None:
-            out = [no_arguments("".join(self._args_out + out))]
-        self._put(out, settled=True)
-        self._args_ended = True
+        else:
+            self._sink.args(out)
 
     def _next(self, c: str, i: int) -> int:
         """Behind a value: a comma, the end of the object, or something that is neither."""
@@ -425,7 +355,7 @@ class CallReader:
         return i
 
     def _object_end(self, i: int) -> int:
-        if self._name is None and self._wrapped:
+        if self._name is None and self._list is not None:
             self.done = True
             return i
         if self._name is None:
