@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .json_stream import JsonReader
-from .string_arguments import StringArguments, no_arguments
+from .string_arguments import StringArguments, may_be_none, no_arguments
 
 
 class CallArguments:
@@ -67,11 +67,12 @@ class CallArguments:
         return self._leave(out)
 
     def release(self) -> str:
-        """What is held, as it stands."""
+        """What is held, as it stands. Nothing, where it may mean that there are no arguments."""
         out = list(self._whole or ())
         if isinstance(self._reader, JsonReader):
             self._reader.release(out)
-        return "".join(out)
+        text = "".join(out)
+        return "" if self._whole is not None and may_be_none(text) else text
 
     def _leave(self, out: list[str]) -> str:
         if self._whole is None:

@@ -21,6 +21,11 @@ def no_arguments(text: str) -> str:
     return "{}" if text.strip() in _NOTHING else text
 
 
+def may_be_none(text: str) -> bool:
+    """Whether `text` is the beginning of such a way, or the whole."""
+    return any(way.startswith(text.strip()) for way in _NOTHING)
+
+
 class StringArguments:
     """Arguments written as a JSON string that holds a JSON object: decoded and mended as they arrive.
 
