@@ -19,9 +19,9 @@ from ..stages.tally import completes_whole_answers
 from ..tokens.load import load
 from .bodies import Receive, replay
 from .counting import WholeUsage
-from .heads import App, Scope, Send, answer_error, with_length
+from .heads import App, Scope, Send, answer_error, is_chat, with_length
 from .responder import Responder
-from .upload import collect
+from .upload import collect, in_the_clear
 from .warming import warm
 
 if TYPE_CHECKING:
@@ -89,12 +89,7 @@ class ToolCallMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         settings = self.settings
-        if (
-            scope["type"] != "http"
-            or scope["method"] != "POST"
-            or settings.mode == "off"
-            or not scope["path"].endswith(settings.paths)
-        ):
+        if scope["type"] != "http" or settings.mode == "off" or not is_chat(scope, settings.paths):
             if scope["type"] == "lifespan" and settings.mode != "off":
                 warm(settings)
             await self.app(scope, receive, send)
@@ -113,6 +108,8 @@ class ToolCallMiddleware:
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
             )
+            if body is not None:
+                body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
             await answer_error(send, refusal)
             return

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import ToolCallError
 from ..wire.ids import IdForm, with_ids
 from .gate import send_error
+from .heads import is_chat
 from .naming import with_body
 from .upload import collect
 
@@ -30,7 +31,7 @@ class CallIds:
         self._upload_timeout = upload_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._paths):
+        if scope["type"] != "http" or not is_chat(scope, self._paths):
             await self._app(scope, receive, send)
             return
         try:

@@ -103,7 +103,8 @@ class _Answer:
 def _scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
     """The client's scope with another path: beside `/v1`, where inference servers have what is no API of OpenAI's."""
     path = scope["path"]
-    suffix = next(suffix for suffix in paths if path.endswith(suffix))
+    given = (path, path.rstrip("/"))
+    path, suffix = next((one, suffix) for suffix in paths for one in given if one.endswith(suffix))
     path = path.removesuffix(suffix).removesuffix("/v1") + question.path
     headers = [item for item in scope.get("headers", ()) if item[0].lower() not in _DROPPED]
     headers += [(b"content-type", b"application/json"), (b"content-length", str(len(question.body)).encode())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..wire.openai import read_error, read_value
+from .heads import is_chat
 
 # A longer one is no error message; it passes.
 _LIMIT = 256 * 1024
@@ -29,7 +30,7 @@ class ErrorEnvelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        chat = scope["method"] == "POST" and scope["path"].endswith(self._paths)
+        chat = is_chat(scope, self._paths)
         held: Message | None = None
         parts: list[bytes] = []
         passes = False

@@ -20,6 +20,14 @@ _ENTITY_HEADERS = frozenset(
 )
 
 
+def is_chat(scope: Scope, paths: tuple[str, ...]) -> bool:
+    """Whether a request is a POST to one of `paths`, which are suffixes. A slash more is the same, as to many apps."""
+    if scope["method"] != "POST":
+        return False
+    path: str = scope["path"]
+    return path.endswith(paths) or (path.endswith("/") and path.rstrip("/").endswith(paths))
+
+
 def with_length(scope: Scope, length: int) -> RawHeaders:
     """The request's headers, for a body of this length."""
     kept = [item for item in scope.get("headers", ()) if item[0].lower() not in _LENGTH_HEADERS]

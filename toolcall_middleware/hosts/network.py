@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import urllib.request
+from typing import Any
 
 import anyio
 import httpx
@@ -67,7 +68,7 @@ async def close(response: httpx.Response) -> None:
     """
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
-        closing = asyncio.ensure_future(response.aclose())
+        closing = asyncio.ensure_future(_close(response))
         while not closing.done():
             try:
                 await asyncio.shield(closing)
@@ -76,3 +77,20 @@ async def close(response: httpx.Response) -> None:
     if cancelled is not None:
         raise cancelled
     closing.result()
+
+
+async def _close(response: httpx.Response) -> None:
+    stream = response.extensions.get("network_stream")
+    if stream is not None and _has_more(response):
+        # The pool looks whether the socket has something to read; what has been read with this answer it would take
+        # for the answer to the next request, which is another client's.
+        await stream.aclose()
+    await response.aclose()
+
+
+def _has_more(response: httpx.Response) -> bool:
+    """Whether bytes came behind an answer. httpcore tells nobody, so this looks into it; False where it looks other."""
+    found: Any = response.stream
+    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
+        found = getattr(found, name, None)
+    return bool(getattr(found, "trailing_data", (b"",))[0])

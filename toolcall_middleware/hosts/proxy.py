@@ -45,6 +45,7 @@ _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
 # Nothing of a request has left for the upstream.
 _CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+_BODILESS = frozenset({204, 304})
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
@@ -285,7 +286,10 @@ class Forwarder:
             tries += 1
 
     def _request(self, scope: Scope, body: RequestBody, connection: _Connection) -> httpx.Request:
-        method = scope["method"].upper()
+        method = scope["method"]
+        if method != method.upper():
+            # httpx would make them upper case: a `post` would be a POST that nobody has checked.
+            raise ToolCallError("invalid_request", f"There is no method {method}; they are upper case.", status=405)
         if method in {"CONNECT", "TRACE"}:
             # TRACE would show the client the upstream's key.
             raise ToolCallError("invalid_request", f"The proxy does not forward {method} requests.", status=405)
@@ -334,6 +338,9 @@ class Forwarder:
             headers = None
         if headers is None or not 200 <= response.status_code <= 599:
             raise ToolCallError("upstream_error", f"The upstream {self.address} did not answer with valid HTTP.")
+        if response.status_code in _BODILESS:
+            # No body follows, and some servers wait for one that was told.
+            headers = [pair for pair in headers if pair[0] != b"content-length"]
         return {"type": "http.response.start", "status": response.status_code, "headers": headers}
 
     def _late(self) -> ToolCallError:

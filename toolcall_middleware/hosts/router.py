@@ -23,7 +23,7 @@ from .naming import RenamedAnswer, model_of, with_body, with_model
 from .record import record_of
 from .retries import BUSY, retry_after
 from .route import Route, in_turn
-from .upload import collect
+from .upload import collect, in_the_clear
 from .upstreams import Upstream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
@@ -155,7 +155,10 @@ class Router:
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
+            limit = self._max_request_bytes
+            body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
+            if body is not None:
+                body, _, scope = in_the_clear(body, messages, scope, limit)
         except ToolCallError as refusal:
             await send_error(send, refusal)
             return

@@ -84,7 +84,7 @@ class Translator:
 
     async def _translated(self, scope: Scope, receive: Receive, translation: Translation) -> TranslatedRequest | None:
         """The provider's request; None when the client has gone."""
-        method, path = scope["method"].upper(), raw_path(scope)
+        method, path = scope["method"], raw_path(scope)
         if method == "POST" and _CHAT.fullmatch(path):
             body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
             return None if body is None else translation.request(body)

@@ -6,14 +6,18 @@ Who sends a byte a minute would hold memory and a place for hours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ..errors import ToolCallError
 from .bodies import Message, Receive
 
+Scope = MutableMapping[str, Any]
+
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
 _LEAST = 1024
+_CODING = b"content-encoding"
 _MAX_MESSAGES = 1024
 _DIGITS = 18  # of a length; nobody has more to send
 
@@ -47,6 +51,38 @@ class Upload:
             raise ToolCallError("request_timeout", text, headers={"connection": "close"}) from None
         self._left += len(message.get("body", b"")) / _LEAST - (time() - begin)
         return message
+
+
+def in_the_clear(
+    body: bytes, messages: list[Message], scope: Scope, limit: int | None
+) -> tuple[bytes, list[Message], Scope]:
+    """What `collect` gave, and the scope for it, without a content coding: nobody may hide tools in one.
+
+    Raises ToolCallError for a coding that cannot be undone, and for more than `limit` bytes.
+    """
+    codings = [value.strip().lower() for name, value in scope.get("headers", ()) if name.lower() == _CODING]
+    codings = [coding for coding in codings if coding not in {b"", b"identity"}]
+    if not codings:
+        return body, messages, scope
+    if len(codings) > 1 or codings[0] not in {b"gzip", b"x-gzip", b"deflate"}:
+        text = "The request's content-encoding cannot be read here: send gzip, deflate or none."
+        raise ToolCallError("invalid_request", text, status=415)
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | (0 if codings[0] == b"deflate" else 32))
+    try:
+        body = decoder.decompress(body, 0 if limit is None else limit + 1)
+    except zlib.error as error:
+        raise ToolCallError(
+            "invalid_json", f"The request's body is not what its content-encoding says: {error}."
+        ) from None
+    if limit is not None and len(body) > limit:
+        raise _too_large(limit)
+    if not decoder.eof or decoder.unused_data:
+        raise ToolCallError("invalid_json", "The request's body is not what its content-encoding says.")
+    headers = [
+        item for item in scope["headers"] if item[0].lower() not in {_CODING, b"content-length", b"transfer-encoding"}
+    ]
+    headers.append((b"content-length", b"%d" % len(body)))
+    return body, [_request(bytearray(body), more=False)], {**scope, "headers": headers}
 
 
 def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:

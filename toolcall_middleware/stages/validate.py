@@ -5,6 +5,7 @@ Requests that offer no tools and hold no calls are not read any further than tha
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,7 +129,7 @@ def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
             probe = _LOOSE_PROBE.decode(body)  # no list of messages; without tools that is the backend's to say
         except DECODE_ERRORS:
             # An error is for those who meant us; anything else is the backend's to refuse.
-            return any(name in body for name in _NAMES)
+            return _means_us(body)
     if _offered(probe.tools) or _offered(probe.functions) or _has_calls(probe) or _asks_for_call(probe):
         return True
     if bytes(probe.stream) == b"true" and settings.usage not in {"off", "backend"} and _wants_usage(probe):
@@ -137,6 +138,20 @@ def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
 
 
 _NAMES = (b'"tools"', b'"functions"', b'"tool_calls"', b'"tool_call_id"', b'"function_call"', b'"tool_choice"')
+
+
+def _means_us(body: bytes) -> bool:
+    """Whether what msgspec cannot read speaks of tools. Other readers take more (NaN, UTF-16): a backend might."""
+    if any(name in body for name in _NAMES):
+        return True
+    try:
+        # Written anew, names stand there without escapes.
+        written = json.dumps(json.loads(body)).encode()
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return any(name in written for name in _NAMES)
 
 
 def _offered(raw: msgspec.Raw) -> bytes:
