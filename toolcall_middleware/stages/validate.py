@@ -144,8 +144,10 @@ def _means_us(body: bytes) -> bool:
     """Whether what msgspec cannot read speaks of tools. Other readers take more (NaN, UTF-16): a backend might."""
     if any(name in body for name in _NAMES):
         return True
+    if b"\\u" not in body and b"\0" not in body:  # no escapes, no UTF-16 or 32
+        return False
     try:
-        # Written anew, names stand there without escapes.
+        # Written anew, names stand there as they are.
         written = json.dumps(json.loads(body)).encode()
     except RecursionError:
         return True
