@@ -6,6 +6,7 @@ arguments as an object or as a JSON string holding one (decoded as it arrives), 
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 
@@ -184,10 +185,6 @@ class CallReader:
             self._state = _NEXT
         return i
 
-    def _entry(self) -> CallReader:
-        # The entries of the list need no further proof that they are calls.
-        return CallReader(replace(self._syntax, bare=False, wrapper=None, wrapper_only=False), self._sink)
-
     def _simple_value(self, state: int) -> None:
         """A key, a name, an id or a skipped value is complete."""
         text = "".join(self._out)
@@ -261,7 +258,7 @@ class CallReader:
                 self.failed = True
                 return i
             self._state = _LIST
-            self._list = CallList(self._sink, self._entry)
+            self._list = CallList(self._sink, functools.partial(_entry, syntax, self._sink))
             return i
         if syntax.keyed and self._name is None:
             self._set_name(key)
@@ -385,3 +382,8 @@ class CallReader:
             self._sink.args("{}")
         self.done = True
         self._sink.end(complete=complete, repaired=self.repaired)
+
+
+def _entry(syntax: JsonCallSyntax, sink: Sink) -> CallReader:
+    """Reads an entry of the list. It needs no further proof that it is a call."""
+    return CallReader(replace(syntax, bare=False, wrapper=None, wrapper_only=False), sink)

@@ -6,6 +6,7 @@ leaves as the text that it is.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,9 +44,14 @@ class ScanState:
         keep_complete: bool = True,
     ) -> None:
         self._c: Compiled = compile_grammar(grammar)
-        self._sink = Sink(
-            offered, schema, self._emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete
-        )
+        own = weakref.ref(self)  # a circle would keep all of it until the collector of garbage comes
+
+        def emit(text: str) -> None:
+            scanner = own()
+            if scanner is not None:
+                scanner._emit(text)  # noqa: SLF001 - its own
+
+        self._sink = Sink(offered, schema, emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete)
         self._parse_reasoning = parse_reasoning
         self._carry = ""
         self._body: Body | None = None

@@ -43,7 +43,7 @@ _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 class Scanner(ThoughtScanner):
     """The parser of one choice. See `StreamParser` for its two verbs."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)  # its sink knows it so
 
     @property
     def pending(self) -> bool:
@@ -176,6 +176,7 @@ class Scanner(ThoughtScanner):
         if self._gap and (self._sink.keep_raw or not self._sink.calls):
             events.append(Text("".join(self._gap)))
         self._gap = []
+        self._sink.flow = None  # nothing comes next, and a circle would keep its reader
         return events
 
     def _without_half_close(self, text: str) -> str:

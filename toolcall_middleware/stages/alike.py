@@ -33,8 +33,6 @@ class Known:
     silent: bool = False  # nothing of it leaves where its text says nothing yet
     frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
-    past: Past | None = None
-    flow: Flow | None = None
 
 
 class Flow:

@@ -51,6 +51,9 @@ class ShortWays(StreamState):
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._past: Past | None = None  # what needs no parser just now
         self._flow: Flow | None = None  # ... and what needs but a reader of arguments
+        # The last of them, which may be opened again. A known chunk does not know them: no circle keeps what it holds.
+        self._last_past: Past | None = None
+        self._last_flow: Flow | None = None
 
     def _end_events(self) -> None:
         super()._end_events()
@@ -185,12 +188,12 @@ class ShortWays(StreamState):
         if lane is None or self._over or self.stopped or known is not self._known:
             return
         index = answer.calls - 1 if lane.way is Way.ARGUMENTS else -1
-        past = known.past
-        if past is None or past.lane is not lane or past.index != index:
+        past = self._last_past
+        if past is None or past.known is not known or past.lane is not lane or past.index != index:
             frame = known.frames.get(index) if lane.way is Way.ARGUMENTS else None
             if frame is None and lane.way is Way.ARGUMENTS:
                 return
-            past = known.past = Past(known, lane, index, frame)
+            past = self._last_past = Past(known, lane, index, frame)
         self._past = past
 
     def _open_flow(self, known: Known) -> bool:
@@ -199,9 +202,9 @@ class ShortWays(StreamState):
         run, index = answer.run, answer.calls - 1
         if run is None or not known.silent or known is not self._known or index not in known.frames:
             return False
-        flow = known.flow
-        if flow is None or flow.index != index or flow.run != run:
-            flow = known.flow = Flow(known, run, index)
+        flow = self._last_flow
+        if flow is None or flow.known is not known or flow.index != index or flow.run != run:
+            flow = self._last_flow = Flow(known, run, index)
         self._flow = flow
         return True
 
