@@ -55,14 +55,33 @@ async def test_tools_in_a_compressed_body_are_seen(coding: str) -> None:
     assert made.json["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_a_compressed_body_without_tools_reaches_the_app_in_the_clear() -> None:
-    plain = ask(stream=False, tools=())
-    body = gzip.compress(plain)
+async def test_a_compressed_body_without_tools_passes_untouched() -> None:
+    body = gzip.compress(ask(stream=False, tools=()))
     seen = FakeTransport()
     app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
     await Client(body, headers=coded_as("gzip", body)).run(app)
-    assert seen.bodies == [plain]
-    assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([], [b"%d" % len(plain)])
+    assert seen.bodies == [body]
+    assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([b"gzip"], [b"%d" % len(body)])
+
+
+@pytest.mark.parametrize("tools", [True, False])
+async def test_a_compressed_body_that_had_something_for_us_reaches_the_app_in_the_clear(tools: bool) -> None:
+    overrides = {"toolcall": {"format": "hermes"}}
+    body = gzip.compress(ask(stream=False, **overrides, **({} if tools else {"tools": ()})))
+    seen = FakeTransport()
+    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    await Client(body, headers=coded_as("gzip", body)).run(app)
+    assert "toolcall" not in json.loads(seen.bodies[0])
+    assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([], [b"%d" % len(seen.bodies[0])])
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "br", "gzip", "utf-8, br"])
+async def test_a_coding_that_is_only_told_changes_nothing(coding: str) -> None:
+    app, backend = guarded()
+    body = ask(stream=False)
+    assert (await Client(body, headers=coded_as(coding, body)).run(app)).status == 403
+    made = await Client(body, headers=coded_as(coding, body)).run(middleware(backend))
+    assert made.json["choices"][0]["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "é"])

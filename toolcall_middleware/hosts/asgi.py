@@ -108,6 +108,7 @@ class ToolCallMiddleware:
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
             )
+            untouched = messages, scope
             if body is not None:
                 body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
@@ -129,7 +130,9 @@ class ToolCallMiddleware:
             return
         if rewritten is None:
             plain = without_overrides(body)
-            if plain is not body:
+            if plain is body:
+                messages, scope = untouched
+            else:
                 scope = {**scope, "headers": with_length(scope, len(plain))}
                 messages = [{"type": "http.request", "body": plain, "more_body": False}]
             if completes_whole_answers(settings):

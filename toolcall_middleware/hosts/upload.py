@@ -11,6 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ..errors import ToolCallError
+from ..wire.openai import read_object
 from .bodies import Message, Receive
 
 Scope = MutableMapping[str, Any]
@@ -18,6 +19,7 @@ Scope = MutableMapping[str, Any]
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
 _LEAST = 1024
 _CODING = b"content-encoding"
+_OF_CODED = frozenset({_CODING, b"content-length", b"transfer-encoding"})
 _MAX_MESSAGES = 1024
 _DIGITS = 18  # of a length; nobody has more to send
 
@@ -58,12 +60,21 @@ def in_the_clear(
 ) -> tuple[bytes, list[Message], Scope]:
     """What `collect` gave, and the scope for it, without a content coding: nobody may hide tools in one.
 
-    Raises ToolCallError for a coding that cannot be undone, and for more than `limit` bytes.
+    A body that is a JSON object as it stands has none, whatever its headers say (`utf-8`, to some clients). Raises
+    ToolCallError for a coding that cannot be undone, and for more than `limit` bytes.
     """
     codings = [value.strip().lower() for name, value in scope.get("headers", ()) if name.lower() == _CODING]
     codings = [coding for coding in codings if coding not in {b"", b"identity"}]
     if not codings:
         return body, messages, scope
+    if read_object(body) is None:
+        body = _decoded(body, codings, limit)
+    headers = [item for item in scope["headers"] if item[0].lower() not in _OF_CODED]
+    headers.append((b"content-length", b"%d" % len(body)))
+    return body, [_request(bytearray(body), more=False)], {**scope, "headers": headers}
+
+
+def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:
     if len(codings) > 1 or codings[0] not in {b"gzip", b"x-gzip", b"deflate"}:
         text = "The request's content-encoding cannot be read here: send gzip, deflate or none."
         raise ToolCallError("invalid_request", text, status=415)
@@ -78,11 +89,7 @@ def in_the_clear(
         raise _too_large(limit)
     if not decoder.eof or decoder.unused_data:
         raise ToolCallError("invalid_json", "The request's body is not what its content-encoding says.")
-    headers = [
-        item for item in scope["headers"] if item[0].lower() not in {_CODING, b"content-length", b"transfer-encoding"}
-    ]
-    headers.append((b"content-length", b"%d" % len(body)))
-    return body, [_request(bytearray(body), more=False)], {**scope, "headers": headers}
+    return body
 
 
 def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:
