@@ -370,6 +370,18 @@ def test_arguments_as_an_object_are_one_in_both_modes() -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["prompt", "native"])
+def test_an_object_over_several_lines_leaves_in_one_event(mode: str) -> None:
+    written = '{\r\n  "city": "Paris\\n",\r  "n": [\n1]\n}'
+    call = f'<tool_call>\n{{"name": "weather", "arguments": {written}}}\n</tool_call>'
+    for text in (call, call.replace("<tool_call>\n", "").replace("\n</tool_call>", "")):
+        out = streamed(chunks_of(list(text)), settings={"arguments_as_object": True, "mode": mode})
+        lines = out.removesuffix(DONE).split(b"\n\n")[:-1]
+        deltas = [json.loads(line.removeprefix(b"data: "))["choices"][0]["delta"] for line in lines]
+        given = [delta["tool_calls"][0]["function"]["arguments"] for delta in deltas if "tool_calls" in delta]
+        assert given == ["", {"city": "Paris\n", "n": [1]}]
+
+
 def test_the_gateway_numbers_its_calls() -> None:
     made = json.loads(whole(CALL, settings={"profile": "gateway"}))["choices"][0]["message"]["tool_calls"]
     assert made[0]["index"] == 0

@@ -23,7 +23,6 @@ from .usage import ENDED, UsageMeter
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
 _MAX_SHOWN = 500
-_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def as_stream(data: bytes) -> bytes | None:
     if usage is not None:
         events.append({**head, "choices": [], "usage": usage})
     # What was written over several lines has to leave in one.
-    return b"".join(openai.event(_encode(event).translate(_ONE_LINE)) for event in events) + DONE
+    return b"".join(openai.event(openai.one_line(_encode(event))) for event in events) + DONE
 
 
 def no_completion(data: bytes) -> ToolCallError:

@@ -24,6 +24,7 @@ FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_SHOWN = 4000
 _ENVELOPE = frozenset({"message", "type", "param", "code"})
 NULL = msgspec.Raw(b"null")
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 # What is the same in each chunk of an answer.
 HEAD = frozenset({"id", "object", "created", "model", "system_fingerprint", "service_tier"})
@@ -126,6 +127,11 @@ def without_field(body: bytes, name: str) -> bytes:
     """A JSON object with one field less."""
     fields = read_object(body) or {}
     return _encode({key: value for key, value in fields.items() if key != name}) if name in fields else body
+
+
+def one_line(payload: bytes) -> bytes:
+    """JSON without line ends, which stand only between its tokens: an event's data is one line."""
+    return payload.translate(_ONE_LINE)
 
 
 def event(payload: bytes) -> bytes:
