@@ -377,6 +377,7 @@ def test_an_object_over_several_lines_leaves_in_one_event(mode: str) -> None:
     for text in (call, call.replace("<tool_call>\n", "").replace("\n</tool_call>", "")):
         out = streamed(chunks_of(list(text)), settings={"arguments_as_object": True, "mode": mode})
         lines = out.removesuffix(DONE).split(b"\n\n")[:-1]
+        assert all(len(line.splitlines()) == 1 for line in lines)
         deltas = [json.loads(line.removeprefix(b"data: "))["choices"][0]["delta"] for line in lines]
         given = [delta["tool_calls"][0]["function"]["arguments"] for delta in deltas if "tool_calls" in delta]
         assert given == ["", {"city": "Paris\n", "n": [1]}]
