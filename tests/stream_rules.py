@@ -85,6 +85,7 @@ class Expected:
     `must_call`: each choice that was not cut short holds a call. `include_usage`: a stream must end in usage (and
     must not have any when false). `model`: what `model` must say. `own_ids`: the ids are the middleware's own (prompt
     mode, `rewrite_ids`). `legacy`: calls go out as `function_call`. `objects`: arguments are JSON objects.
+    `as_object`: they come as such, and not as text.
     `role_once`: only the first delta has a role (false where a backend repeats it and its bytes pass).
     `error`: the stream has to end in one error event. `empty_choices`: events with `choices: []` and no usage pass.
     `same_head`: id, created and model are the same in all chunks.
@@ -99,6 +100,7 @@ class Expected:
     own_ids: bool = True
     legacy: bool = False
     objects: bool = True
+    as_object: bool = False
     role_once: bool = True
     error: bool = False
     empty_choices: bool = False
@@ -136,7 +138,7 @@ def check_stream(events: bytes | Iterable[str | dict[str, Any]], **expected: Any
 def check_whole(body: bytes | dict[str, Any], **expected: Any) -> Answered:
     """Checks an answer that is not streamed. Keywords: the fields of `Expected`."""
     want = Expected(**expected)
-    whole = _decode(body, "the body")
+    whole = _decode(body, "the body", twice=want.as_object)
     _rule(whole.get("object") == "chat.completion", "object is chat.completion", whole.get("object"))
     _check_head(whole, want)
     _check_usage(whole.get("usage"), "usage of the body")
@@ -186,7 +188,7 @@ class _StreamChecker:
         self.rule(done == [len(payloads) - 1], "[DONE] comes last", payloads[-2:])
         for at, payload in enumerate(payloads[:-1]):
             self.where = f"event {at}"
-            self._chunk(_decode(payload, self.where))
+            self._chunk(_decode(payload, self.where, twice=self.want.as_object))
         self.where = "the stream"
         self.rule((self.error is not None) == self.want.error, "it ends in an error iff one is due", self.error)
         if self.error is None:
@@ -311,20 +313,23 @@ class _StreamChecker:
         function = entry["function"]
         self.rule(isinstance(function, dict), "function is an object", entry)
         self.rule(set(function) == {"arguments"}, "a later fragment has only arguments", entry)
-        self.rule(isinstance(function["arguments"], str), "arguments are text", entry)
-        call.arguments += function["arguments"]
-        call.fragments.append(function["arguments"])
+        self._more(call, function["arguments"])
+
+    def _more(self, call: Call, arguments: Any) -> None:
+        """A fragment of arguments; of an object there is one."""
+        self.rule(not (self.want.as_object and call.fragments), "an object comes once", arguments)
+        written = _written(arguments, self.want, self.where)
+        call.arguments += written
+        call.fragments.append(written)
 
     def _legacy(self, choice: Choice, function: dict[str, Any]) -> None:
-        self.rule(isinstance(function.get("arguments"), str), "arguments are text", function)
         if not choice.calls:
             self.rule(set(function) == {"name", "arguments"}, "function_call opens with name and arguments", function)
             self.rule(function["arguments"] == "", "function_call opens with empty arguments", function)
             choice.calls.append(Call("", _check_name(function["name"], self.want)))
             return
         self.rule(set(function) == {"arguments"}, "a later fragment has only arguments", function)
-        choice.calls[0].arguments += function["arguments"]
-        choice.calls[0].fragments.append(function["arguments"])
+        self._more(choice.calls[0], function["arguments"])
 
 
 def _whole_choice(raw: dict[str, Any], want: Expected) -> Choice:
@@ -355,9 +360,8 @@ def _whole_choice(raw: dict[str, Any], want: Expected) -> Choice:
         function = entry["function"]
         _rule(isinstance(function, dict), "function is an object", entry)
         _rule(set(function) == {"name", "arguments"}, "function has name and arguments", entry)
-        _rule(isinstance(function["arguments"], str), "arguments are text", entry)
         identity = "" if want.legacy else _check_id(entry["id"], want)
-        arguments = function["arguments"]
+        arguments = _written(function["arguments"], want, f"call {at}")
         choice.calls.append(Call(identity, _check_name(function["name"], want), arguments, [arguments]))
     if choice.calls:
         _rule(choice.content != "", "content is null, not empty, beside calls", message)
@@ -431,6 +435,14 @@ def _check_name(name: Any, want: Expected) -> str:
     return checked
 
 
+def _written(arguments: Any, want: Expected, where: str) -> str:
+    if not want.as_object:
+        _rule(isinstance(arguments, str), f"{where}: arguments are text", arguments)
+        return str(arguments)
+    _rule(isinstance(arguments, dict), f"{where}: arguments are an object", arguments)
+    return json.dumps(arguments)
+
+
 def _check_arguments(call: Call, want: Expected, where: str) -> None:
     try:
         parsed = json.loads(call.arguments, parse_constant=_no_constant)
@@ -445,10 +457,11 @@ def _no_constant(word: str) -> None:
     raise ValueError(word)
 
 
-def _decode(body: Any, where: str) -> dict[str, Any]:
+def _decode(body: Any, where: str, *, twice: bool = False) -> dict[str, Any]:
+    """`twice`: a key may come twice, as a model may write it."""
     if isinstance(body, bytes | str):
         try:
-            body = json.loads(body, object_pairs_hook=_unique, parse_constant=_no_constant)
+            body = json.loads(body, object_pairs_hook=dict if twice else _unique, parse_constant=_no_constant)
         except ValueError as error:
             raise RuleBrokenError(f"{where}: it is JSON ({error}): {body!r}") from None
     _rule(isinstance(body, dict), f"{where}: it is an object", body)

@@ -28,7 +28,7 @@ def opening(index: int, name: str = "f") -> dict[str, Any]:
     return chunk({"tool_calls": [call]})
 
 
-def fragment(index: int, arguments: str) -> dict[str, Any]:
+def fragment(index: int, arguments: Any) -> dict[str, Any]:
     return chunk({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
 
 
@@ -91,6 +91,21 @@ def test_legacy_call_is_known() -> None:
     assert check_stream(events, legacy=True).only.named_calls == [("f", "{}")]
     with pytest.raises(RuleBrokenError, match="unasked"):
         check_stream(events)
+
+
+def test_arguments_may_be_asked_for_as_an_object() -> None:
+    events = [*two_calls()[:3], fragment(0, {"x": 1}), chunk({}, "tool_calls"), "[DONE]"]
+    answer = whole()
+    for call in answer["choices"][0]["message"]["tool_calls"]:
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    del answer["choices"][0]["message"]["tool_calls"][1]
+    same_answer(check_stream(events, as_object=True), check_whole(answer, as_object=True))
+    with pytest.raises(RuleBrokenError, match="are text"):
+        check_stream(events)
+    with pytest.raises(RuleBrokenError, match="are an object"):
+        check_stream(two_calls(), as_object=True, include_usage=True)
+    with pytest.raises(RuleBrokenError, match="once"):
+        check_stream([*events[:4], *events[3:]], as_object=True)
 
 
 def test_error_event_ends_a_stream_where_it_is_due() -> None:

@@ -44,6 +44,9 @@ def settings_of(dice: Dice) -> Settings:
         usage=pick(dice, ("auto", "auto", "count")),
         retries=dice.below(2),
         extension_field="_toolcall" if chance(dice, 6) else None,
+        arguments_as_object=chance(dice, 6),
+        max_arguments_bytes=pick(dice, (1 << 22, 1 << 22, 1 << 22, 24)),
+        parallel="never" if chance(dice, 8) else "client",
     )
 
 
@@ -152,15 +155,16 @@ def _compare(
     choice = request.get("tool_choice", request.get("function_call", "auto"))
     legacy = "functions" in request
     named = isinstance(choice, dict) and choice.get("type") != "allowed_tools"
-    single = request.get("parallel_tool_calls") is False or named or legacy or settings.max_tool_calls == 1
+    single = request.get("parallel_tool_calls") is False or settings.parallel == "never" or named or legacy
     limited = isinstance(choice, dict)
     rules: dict[str, Any] = {
         "n": len(texts),
         "tools": None if settings.unknown_tool == "forward" else {"weather"} if limited else {"weather", "find_all"},
-        "parallel": not single,
+        "parallel": not single and settings.max_tool_calls != 1,
         "must_call": choice == "required" or named,
         "legacy": legacy,
         "objects": False,
+        "as_object": settings.arguments_as_object,
     }
     if answered.error is not None:
         # Of two choices that are at fault, the one is told of that comes first.
