@@ -160,6 +160,18 @@ def native_backend(*calls: tuple[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_call_that_is_much_too_large_is_none_without_arguments(stream: bool) -> None:
+    backend = native_backend(("f", arguments_of(4000)), ("f", "{}"))
+    app = ToolCallMiddleware(backend, mode="native", max_arguments_bytes=400, parallel="never")
+    response = await post(app, body_of({}, stream=stream))
+    if stream:
+        assert events(response)[-1]["error"]["code"] == "limit_exceeded"
+        assert calls_in(response) == []
+    else:
+        refused(response, 400, "limit_exceeded", "max_arguments_bytes (400)")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("held", [False, True], ids=["fragments", "held"])
 @pytest.mark.parametrize(("mode", "make"), [("prompt", prompt_backend), ("native", native_backend)])
 async def test_the_size_of_arguments(mode: str, make: Any, held: bool, stream: bool) -> None:

@@ -179,3 +179,33 @@ def test_nothing_leaves_behind_a_call_that_was_cut_off() -> None:
     # The model ended by itself: then the first one is mended, and both are there.
     kinds = [type(event).__name__ for event in events(*deltas)]
     assert kinds.count("CallEnd") == 2
+
+
+def test_a_call_without_arguments_is_over_when_those_of_a_later_one_begin() -> None:
+    first, second = delta("", "f", index=0, id="a"), delta("", "get", index=1, id="b")
+    both = [CallStart("f", "a"), CallArgs("{}"), CallEnd(complete=True, repaired=False, raw=_raw("f", ""))]
+    later = [CallStart("get", "b"), CallArgs("{}"), CallEnd(complete=True, repaired=False, raw=_raw("get", "{}"))]
+    for cut in (False, True):
+        assert events([first], [second], [delta("{}", index=1)], cut=cut) == [*both, *later]
+    native = NativeCalls(TOOLS)
+    assert native.feed([first]) == [CallStart("f", "a")]
+    assert native.feed([second]) == []  # engines may open several calls first
+    assert native.feed([delta("{}", index=1)]) == [*both[1:], *later]
+
+
+def _raw(name: str, arguments: str) -> str:
+    return json.dumps({"name": name, "arguments": arguments}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("index", [{}, {"index": 1}], ids=["without index", "with index"])
+def test_nothing_leaves_of_a_call_that_is_too_large_nor_behind_it(index: dict[str, int]) -> None:
+    native = NativeCalls(TOOLS, max_arguments_bytes=4)
+    big = delta(json.dumps({"x": "a" * 40}), "f", id="b", **index)
+    made = native.feed([delta("{}", "get", id="a"), big, delta("{}", "get_weather", id="c")])
+    assert made == [
+        CallStart("get", "a"),
+        CallArgs("{}"),
+        CallEnd(complete=True, repaired=False, raw=_raw("get", "{}")),
+    ]
+    assert native.oversized == "f"
+    assert native.finish() == []

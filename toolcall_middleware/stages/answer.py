@@ -89,7 +89,8 @@ class ChoiceAnswer(Message):
         ops = self._take(events[:first], Source.TEXT)
         ops += self._take(self._native.feed(deltas), Source.OWN)
         if self._native.oversized is not None and not self.stopped:
-            self._refuse_size(self._native.oversized)
+            begun = self._call is not None and self._call.parts is None
+            self._refuse_size(self._native.oversized, begun=begun)
         return ops + self._take(events[first:], Source.TEXT)
 
     def take_thoughts(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:

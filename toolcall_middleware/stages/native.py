@@ -34,6 +34,7 @@ class _Call:
     refused: bool = False
     ended: bool = False
     size: int = 0  # bytes of its arguments
+    oversized: bool = False
     cumulative: bool = False  # each delta repeats all arguments so far
     sofar: str = ""
     written: list[str] = field(default_factory=list)
@@ -102,6 +103,8 @@ class NativeCalls:
         """
         events = self._leave(over=True)
         for call in self._calls[self._current :]:
+            if call.oversized:
+                break
             self._start(call, events)
             self._pass(call, events)
             self._end(call, events, complete=not cut or call.done)
@@ -195,6 +198,7 @@ class NativeCalls:
         if self._most is not None and call.size > self._most * 8 and self.oversized is None:
             # They may come as a string in a string, with escapes; what leaves is counted exactly.
             self.oversized = call.name
+            call.oversized = True
             return
         reader = call.reader
         if reader is None:
@@ -217,6 +221,8 @@ class NativeCalls:
         events: list[Event] = []
         while self._current < len(self._calls):
             call = self._calls[self._current]
+            if call.oversized:
+                break
             later = self._current + 1 < len(self._calls)
             if not call.started:
                 ready = call.done if self._is_part(call.name) else bool(call.waiting) or self._is_whole(call.name)
@@ -227,12 +233,17 @@ class NativeCalls:
                 self._start(call, events)
             self._pass(call, events)
             # Deltas with an index come in any order; without one, the next call's beginning ends this one.
-            if call.done or (later and not isinstance(call.key, int)):
+            if call.done or (later and not isinstance(call.key, int)) or self._has_none(self._current):
                 self._end(call, events)
             else:
                 break
             self._current += 1
         return events
+
+    def _has_none(self, number: int) -> bool:
+        """Whether a call will have no arguments: those of a later one have begun."""
+        call = self._calls[number]
+        return call.reader is None and any(later.reader is not None for later in self._calls[number + 1 :])
 
     def _is_whole(self, name: str) -> bool:
         """Whether the name cannot grow into another tool's."""
