@@ -190,6 +190,28 @@ async def test_auto_reads_raw_markup_and_remembers(stream: bool) -> None:
     assert ["tools" in seen.body for seen in backend.seen] == [True, False]
 
 
+@pytest.mark.parametrize("unknown", ["text", "drop"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_auto_takes_a_call_of_an_unknown_tool_for_no_fault_of_the_backend(stream: bool, unknown: str) -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "other", "arguments": "{}"}}
+    backend = NativeBackend({"tool_calls": [call]}, finish="tool_calls")
+    app = ToolCallMiddleware(backend, mode="auto", unknown_tool=unknown)
+    for _ in range(2):
+        response = await post(app, stream=stream)
+        assert answered(response).finish_reason == "stop"
+        assert response.headers["x-toolcall"].startswith("mode=native")
+    assert ["tools" in body for body in backend.bodies] == [True, True]
+
+
+@pytest.mark.parametrize("mode", ["prompt", "native"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_named_tool_is_called_and_no_other(stream: bool, mode: str) -> None:
+    backend = TextBackend([write_calls("hermes", ("other", {})), GOOD])
+    app = ToolCallMiddleware(backend, mode=mode, unknown_tool="forward")
+    response = await post(app, stream=stream, tool_choice={"type": "function", "function": {"name": "f"}})
+    assert [call.name for call in answered(response).calls] == ["f"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_refused_call_is_tried_again_with_what_was_wrong(stream: bool) -> None:
     backend = TextBackend([BAD, GOOD])

@@ -204,7 +204,9 @@ class ChoiceAnswer(Message):
             self._flush_stops(ops)
             ops += self._take(own, Source.OWN)
             self.cut = reason in _CUT
-            self.lost = not self.calls and reason in _CALLED and not self.stopped
+            # One that was refused for its name did come.
+            came = self.calls > 0 or (self._native is not None and self._native.named)
+            self.lost = not came and reason in _CALLED and not self.stopped
         self._ended = True
         if self._held and not self._policy.hold_prose:
             # Prose is dropped beside calls, and there were none.

@@ -35,11 +35,14 @@ def make_choice(
     full: whether the model has written about as many tokens as the request allows.
     """
     offered = offered_now(chat)
+    unknown = settings.unknown_tool
+    if unknown == "forward" and chat.choice.name is not None:
+        unknown = "text"  # the one tool was asked for: a call of another is none
     # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
     options = ParserOptions(
-        unknown_tool=settings.unknown_tool,
+        unknown_tool=unknown,
         parse_reasoning=settings.reasoning == "parse",
-        keep_raw=bool(chat.custom) or not settings.stream_arguments or settings.unknown_tool == "error",
+        keep_raw=bool(chat.custom) or not settings.stream_arguments or unknown == "error",
         # A call is refused for its arguments, and then shown or told of as it was written.
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
@@ -49,7 +52,7 @@ def make_choice(
     if native:
         own = NativeCalls(
             offered,
-            unknown=settings.unknown_tool,
+            unknown=unknown,
             free=not chat.tools.tools,
             max_arguments_bytes=settings.max_arguments_bytes,
         )

@@ -78,6 +78,11 @@ class NativeCalls:
         return bool(self._calls)
 
     @property
+    def named(self) -> bool:
+        """Whether it has named a tool, offered or not."""
+        return any(call.name for call in self._calls)
+
+    @property
     def unfinished(self) -> bool:
         """Whether the last call's arguments have begun and are not complete."""
         return bool(self._calls) and self._calls[-1].reader is not None and not self._calls[-1].done
