@@ -219,3 +219,8 @@ def test_a_tool_list_keeps_its_checker() -> None:
     tools = ToolSet.of([Tool("f", parameters=SCHEMA)])
     assert checker_for(b"bytes", tools) is checker_for(b"bytes", ToolSet.of(list(tools.tools)))
     assert checker_for(b"other", tools) is not checker_for(b"bytes", tools)
+
+
+def test_the_checker_of_an_enormous_list_of_tools_is_not_kept() -> None:
+    tools = ToolSet.of([Tool("f", parameters=SCHEMA)])
+    assert checker_for(b"x" * (1 << 20), tools) is not checker_for(b"x" * (1 << 20), tools)

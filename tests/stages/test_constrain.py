@@ -170,3 +170,11 @@ def test_the_memory_is_bounded() -> None:
 def test_only_what_may_be_called_now_is_offered(choice: Any, names: list[str]) -> None:
     offered = offered_now(request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice))
     assert [tool.name for tool in offered.tools] == names
+
+
+def test_what_is_remembered_of_a_model_is_bounded_in_names_and_in_their_length() -> None:
+    memory = Memory()
+    memory.note("m" * 512, "fact")
+    assert memory.knows("m" * 512, "fact")
+    memory.note("m" * 513, "fact")
+    assert not memory.knows("m" * 513, "fact")

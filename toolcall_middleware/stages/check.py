@@ -107,6 +107,10 @@ class ArgumentChecker:
         return check
 
 
+# Bytes of a tool list, which a checker holds several times over.
+_MAX_KEPT = 256 * 1024
+
+
 @functools.lru_cache(maxsize=64)
 def _checker(_key: bytes, tools: _Identity) -> ArgumentChecker:
     return ArgumentChecker(tools.tools)
@@ -130,6 +134,8 @@ class _Identity:
 
 def checker_for(tools_raw: bytes, tools: ToolSet) -> ArgumentChecker:
     """The checker of a tool list, which is told apart by its bytes."""
+    if len(tools_raw) > _MAX_KEPT:
+        return ArgumentChecker(tools)
     return _checker(tools_raw, _Identity(tools))
 
 

@@ -21,6 +21,7 @@ from .validate import ChatRequest
 
 _REMEMBERED_SECONDS = 600.0
 _REMEMBERED = 512
+_LONGEST_NAME = 512
 
 
 class Memory:
@@ -39,7 +40,9 @@ class Memory:
         return self.knows(model, f"no {field}")
 
     def note(self, model: str, fact: str) -> None:
-        """Remember something of a model."""
+        """Remember something of a model. Names that no model has are the client's, and could be of any size."""
+        if len(model) > _LONGEST_NAME:
+            return
         self._known[(model, fact)] = self._clock() + _REMEMBERED_SECONDS
         self._known.move_to_end((model, fact))
         while len(self._known) > _REMEMBERED:
