@@ -156,11 +156,22 @@ def test_every_example_is_in_the_readme_and_every_file_there_exists() -> None:
 
 
 @pytest.mark.skipif(not REAL, reason="TEST_REAL_MODEL=1 runs the real model behind the real proxy")
-def test_the_proxy_in_front_of_the_real_model_as_documented() -> None:
+@pytest.mark.parametrize(
+    ("mode", "asked"),
+    [
+        ("prompt", {"tool_choice": "required"}),
+        # llama.cpp takes the tools and the model's template leaves them out: that is noticed, and the prompt has them.
+        ("auto", {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}),
+    ],
+)
+def test_the_proxy_in_front_of_the_real_model_as_documented(
+    mode: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCALL_MODE", mode)
     upstream, port = free_port(), free_port()
     proxy = ("-m", "toolcall_middleware", "serve", "--upstream", f"http://127.0.0.1:{upstream}/v1", "--port", str(port))
     with running("examples/real_model.py", str(upstream), port=upstream), running(*proxy, port=port) as base:
-        assert_calls(base)
+        assert_calls(base, **asked)
 
 
 @pytest.mark.skipif(
@@ -173,7 +184,7 @@ def test_the_middleware_inside_llama_cpp_pythons_server_as_documented() -> None:
         assert_calls(base)
 
 
-def assert_calls(base: str) -> None:
+def assert_calls(base: str, **asked: Any) -> None:
     """A call that must come, whole and streamed, has the right form."""
     agent = load("agent_loop")
     options: dict[str, Any] = {
@@ -181,13 +192,16 @@ def assert_calls(base: str) -> None:
         "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
         "tools": agent.TOOLS,
         "tool_choice": "required",
+        "parallel_tool_calls": False,
         "temperature": 0,
         "max_tokens": 160,
+        **asked,
     }
     with client(base, timeout=120) as sdk:
         for stream in (False, True):
             message = agent.ask(sdk, options, stream=stream)
             assert message.tool_calls
+            assert len(message.tool_calls) == 1
             for made in message.tool_calls:
                 assert made.function.name in agent.FUNCTIONS
                 assert isinstance(json.loads(made.function.arguments), dict)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from toolcall_middleware import ToolCallError
 
-from ..fakes import Quirks, TextBackend
+from ..fakes import Answer, Quirks, TextBackend
 from ..stages.streams import DONE, HEAD, chunk, event, role, says, stream
 from ..stream_rules import Answered, check_error, check_stream, check_whole
 from .asgi_client import (
@@ -641,6 +641,15 @@ async def test_a_call_that_never_comes_is_a_422(choice: Any, stream_it: bool, re
     assert f"({'1 try' if retries == 0 else f'{retries + 1} tries'}). It wrote: no" in error["message"]
     assert len(backend.seen) == retries + 1
     assert "stream" not in made.headers["content-type"]
+
+
+@pytest.mark.parametrize("stream_it", [True, False])
+async def test_a_call_that_was_cut_off_before_its_name_says_so(stream_it: bool) -> None:
+    backend = TextBackend([Answer('```json\n{"tool_calls": [{"', finish_reason="length")] * 2)
+    made = await Client(ask(stream=stream_it, tool_choice="required", max_tokens=8)).run(middleware(backend))
+    error = check_error(made.json)
+    assert (made.status, error["code"]) == (422, "tool_choice_not_satisfied")
+    assert "(2 tries). Its answer ended at the limit of tokens. It wrote: " in error["message"]
 
 
 async def test_every_choice_must_call() -> None:

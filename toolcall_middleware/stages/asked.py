@@ -177,10 +177,11 @@ class Asked:
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
         tries = "1 try" if not self._settings.retries else f"{self._settings.retries + 1} tries"
+        cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
         shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
             "tool_choice_not_satisfied",
-            f"The model did not call {wanted}, although tool_choice asks for it ({tries}). It wrote: {shown}",
+            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {shown}",
             param="tool_choice",
         )
 
