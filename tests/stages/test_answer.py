@@ -20,7 +20,7 @@ from toolcall_middleware.stages.answer import (
     Opened,
     Thought,
 )
-from toolcall_middleware.stages.ids import new_call_id
+from toolcall_middleware.wire.call_id import new_call_id
 
 from .streams import ScriptParser, pieces
 

@@ -8,7 +8,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.stages.ids import new_call_id, read_id, write_id
+from toolcall_middleware.stages.ids import read_id, write_id
+from toolcall_middleware.wire.call_id import new_call_id
 
 FORM = re.compile(r"call_[a-zA-Z0-9]+")
 

@@ -268,11 +268,27 @@ def test_half_an_emoji_survives() -> None:
     assert answer.only.calls[0].arguments == '{"a": "\ud83d"}'
 
 
+INFINITE = {"content": [{"token": "NaN", "logprob": float("-inf"), "top_logprobs": [float("nan"), float("inf")]}]}
+
+
 def test_logprobs_that_are_no_json_do_not_hide_a_call() -> None:
-    body = stream(role(), chunk({"content": "[f|{}]"}, logprobs={"content": [{"logprob": float("-inf")}]}), FINISH)
-    out = run(body)
-    assert b"-Infinity" in out
-    assert b'"name":"f"' in out
+    answer = checked(stream(role(), chunk({"content": "[f|{}]"}, logprobs=INFINITE), FINISH))
+    assert answer.only.named_calls == [("f", "{}")]
+    assert answer.only.logprobs == [{"token": "NaN", "logprob": None, "top_logprobs": [None, None]}]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_what_leaves_is_json_where_the_backend_has_written_none(count: int) -> None:
+    """Not those alone that are changed: JavaScript's clients end at a NaN."""
+    chunks = [chunk({"content": f"NaN {at}, "}, logprobs=INFINITE) for at in range(count)]
+    answer = checked(stream(role(), *chunks, FINISH))
+    assert answer.only.content == "".join(f"NaN {at}, " for at in range(count))
+    assert [entry["logprob"] for entry in answer.only.logprobs] == [None] * count
+
+
+def test_json_that_only_speaks_of_nan_keeps_its_bytes() -> None:
+    body = stream(role(), chunk({"content": "NaN or Infinity"}, logprobs={"content": [{"token": "NaN"}]}), FINISH)
+    assert run(body) == body
 
 
 # -- roles ---------------------------------------------------------------------------------------------------------

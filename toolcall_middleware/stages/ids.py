@@ -1,4 +1,4 @@
-"""Ids of calls: new ones, and a backend's own ones written so that they can be read back without any memory.
+"""A backend's own ids of calls, written so that they can be read back without any memory.
 
 A rewritten id holds the backend's id, four random bytes that make it unique where a backend gives every call the same
 id, and a checksum that tells it from an id of another kind; all that as letters and digits behind `call_`.
@@ -7,31 +7,16 @@ id, and a checksum that tells it from an id of another kind; all that as letters
 from __future__ import annotations
 
 import secrets
-import string
 import zlib
 
-_ALPHABET = string.digits + string.ascii_letters
-_VALUES = {char: value for value, char in enumerate(_ALPHABET)}
-_PREFIX = "call_"
+from ..wire.call_id import ALPHABET, PREFIX, new_call_id
+
+_VALUES = {char: value for value, char in enumerate(ALPHABET)}
 _MARK = "x"  # a new id may begin with it, too: the checksum decides
 _SALT = 4
 _SUM = 4
 _LONGEST = 256  # bytes of an id; what is longer is no engine's and gets a new one
 _LONGEST_WRITTEN = 400
-_LENGTH = 24
-# A random byte is a character of the alphabet; those above its last multiple are left out, or some were likelier.
-_FAIR = 256 - 256 % len(_ALPHABET)
-_CHARACTERS = bytes(ord(_ALPHABET[byte % len(_ALPHABET)]) for byte in range(256))
-_UNFAIR = bytes(range(_FAIR, 256))
-
-
-def new_call_id() -> str:
-    """`call_` and 24 random characters."""
-    characters = b""
-    while len(characters) < _LENGTH:
-        # At once: `secrets.choice` asks the system for each character, and a call begins with this.
-        characters += secrets.token_bytes(2 * _LENGTH).translate(_CHARACTERS, _UNFAIR)
-    return _PREFIX + characters[:_LENGTH].decode("ascii")
 
 
 def write_id(own: str) -> str:
@@ -44,14 +29,14 @@ def write_id(own: str) -> str:
     number = int.from_bytes(b"\x01" + body + zlib.crc32(body).to_bytes(_SUM, "big"), "big")
     digits: list[str] = []
     while number:
-        number, digit = divmod(number, len(_ALPHABET))
-        digits.append(_ALPHABET[digit])
-    return _PREFIX + _MARK + "".join(reversed(digits))
+        number, digit = divmod(number, len(ALPHABET))
+        digits.append(ALPHABET[digit])
+    return PREFIX + _MARK + "".join(reversed(digits))
 
 
 def read_id(written: str) -> str | None:
     """The backend's id in one that `write_id` made; None for any other. Bounded in time, whatever a client sends."""
-    start = _PREFIX + _MARK
+    start = PREFIX + _MARK
     if not written.startswith(start) or len(written) > _LONGEST_WRITTEN:
         return None
     number = 0
@@ -59,7 +44,7 @@ def read_id(written: str) -> str | None:
         value = _VALUES.get(char)
         if value is None:
             return None
-        number = number * len(_ALPHABET) + value
+        number = number * len(ALPHABET) + value
     raw = number.to_bytes((number.bit_length() + 7) // 8, "big")
     if len(raw) < 1 + _SALT + _SUM or raw[0] != 1:
         return None

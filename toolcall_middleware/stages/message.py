@@ -15,8 +15,9 @@ from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Rea
 from ..parsing.gathered import Gathered
 from ..parsing.stops import StopFinder
 from ..wire import openai
+from ..wire.call_id import new_call_id
 from .answer_policy import AnswerPolicy
-from .ids import new_call_id, write_id
+from .ids import write_id
 from .operations import Arguments, Content, Op, Opened, Thought
 from .thoughts import ThoughtReader
 

@@ -195,6 +195,10 @@ class StreamRewriter(ShortWays):
             self._let_odd(out)
             self._end_events()
             return
+        valid = openai.without_constants(data)
+        if valid is not data:
+            raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
+            event, data = ServerEvent(raw, valid, event.name), valid
         top = openai.read_object(data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))

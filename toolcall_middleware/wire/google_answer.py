@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 import re
 import secrets
-import string
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ToolCallError, error_body
 from . import openai
+from .call_id import ALPHABET, new_call_id
 from .google_partial import PartialArguments
 
-_ALPHABET = string.ascii_letters + string.digits
-_ID_CHARACTERS = frozenset(_ALPHABET + "_-.:")
+_ID_CHARACTERS = frozenset(ALPHABET + "_-.:")
 _MAX_ID = 64
 MAX_SHOWN = 2000
 _SECONDS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,9})?)s")
@@ -33,11 +32,6 @@ _FAULTS = {
     "TOO_MANY_TOOL_CALLS": ("upstream_error", "The model called too many of Google's own tools"),
     "MALFORMED_RESPONSE": ("upstream_error", "The model's answer cannot be read"),
 }
-
-
-def new_call_id() -> str:
-    """`call_` and 24 random characters."""
-    return "call_" + "".join(secrets.choice(_ALPHABET) for _ in range(24))
 
 
 def finish_reason_of(reason: str, *, calls: bool) -> str:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ToolCallError
 from . import openai
+from .call_id import ALPHABET
 from .openai import Fields
-
-_ALPHABET = string.digits + string.ascii_letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,8 @@ class IdForm:
         number = int.from_bytes(digest)
         letters: list[str] = []
         for _ in range(self.length):
-            number, letter = divmod(number, len(_ALPHABET))
-            letters.append(_ALPHABET[letter])
+            number, letter = divmod(number, len(ALPHABET))
+            letters.append(ALPHABET[letter])
         return "".join(letters)
 
 

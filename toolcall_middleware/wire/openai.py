@@ -6,6 +6,7 @@ Values that nobody here looks at stay `msgspec.Raw`, so unknown fields survive w
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ Fields = dict[str, msgspec.Raw]
 _object = msgspec.json.Decoder(Fields)
 _objects = msgspec.json.Decoder(list[Fields])
 _text = msgspec.json.Decoder(str)
+_raw = msgspec.json.Decoder(msgspec.Raw)
 _encode = msgspec.json.encode
 _SENTINEL = "\x00toolcall\x00"
 _SENTINEL_JSON = _encode(_SENTINEL)
@@ -83,10 +85,21 @@ def is_null(data: msgspec.Raw | None) -> bool:
     return data is None or bytes(data) == b"null"
 
 
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+_read_leniently = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _word: None).decode
+
+
 def _lenient(data: bytes | msgspec.Raw) -> Any:
-    """What engines write and msgspec does not read: NaN and -Infinity as logprobs, half an emoji, broken UTF-8."""
+    """What engines write and msgspec does not read: NaN and -Infinity as logprobs, half an emoji, broken UTF-8.
+
+    JSON has no word for the first two, and what is read here may be written again: they are null.
+    """
     try:
-        return json.loads(bytes(data).decode("utf-8", "replace"))
+        return _read_leniently(bytes(data).decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
 
@@ -115,7 +128,19 @@ def encode(value: Any) -> bytes:
 
 
 def _of_raw(value: Any) -> Any:
-    return json.loads(bytes(value))  # of what is no JSON value only msgspec.Raw is ever written
+    return _lenient(value)  # of what is no JSON value only msgspec.Raw is ever written
+
+
+def without_constants(data: bytes) -> bytes:
+    """The same JSON with null for NaN and Infinity, which no JSON has; `data` itself where there are none."""
+    if b"NaN" not in data and b"Infinity" not in data:
+        return data
+    try:
+        _raw.decode(data)
+    except FAILURES:
+        value = _lenient(data)
+        return data if value is None else encode(value)
+    return data  # they stand in a string
 
 
 def with_fields(body: bytes, fields: dict[str, Any]) -> bytes:
