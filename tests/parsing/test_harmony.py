@@ -14,13 +14,14 @@ from toolcall_middleware.parsing.harmony import HarmonyMessage, Thought
 
 from .bodies import Reader, hostile, started
 from .meter import Meter
-from .streams import text_in, thought_in
+from .streams import calls_in, text_in, thought_in
 
 TOOLS: dict[str, dict[str, Any]] = {
     "f": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}},
     "g": {},
     "python": {"properties": {"code": {"type": "string"}}},
     "a.b": {},
+    "two": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}, "required": ["s", "n"]},
 }
 MESSAGES = Reader(
     [
@@ -77,6 +78,46 @@ def test_text_for_a_tool_that_takes_text_is_its_first_parameter() -> None:
     assert MESSAGES.calls(header + "x = 1") == [("python", {"code": "x = 1"})]
     assert MESSAGES.calls("<|channel|>commentary to=functions.g<|message|>a <|b<|end|>") == [("g", {"input": "a <|b"})]
     assert MESSAGES.delay(header, "abc def " * 9, "<|call|>") <= 1
+
+
+@pytest.mark.parametrize(
+    "body", ["<atem:function_calls>", "<b>bold</b>", "<", "<|x", "some words", "nothing", "nul", "nullable = 1"]
+)
+def test_a_body_that_is_no_json_is_no_call_where_the_tool_takes_more_than_text(body: str) -> None:
+    for header in ("<|start|>assistant to=functions.two<|message|>", "<|channel|>commentary to=two <|message|>\n"):
+        for end in ("", "<|call|>", "<|end|>"):
+            text = header + body + end
+            assert not MESSAGES.calls(text)
+            assert MESSAGES.text(text) == text
+    # What begins with a tag is no text for a tool either.
+    if body[0] == "<":
+        assert not MESSAGES.calls(f"<|channel|>commentary to=functions.f<|message|>{body}<|call|>")
+
+
+def test_a_call_that_was_cut_off_behind_its_header_is_begun() -> None:
+    (call,) = calls_in(MESSAGES.events(["<|channel|>commentary to=functions.two<|message|>\n"], cut=True))
+    assert (call.name, call.complete) == ("two", False)
+    for body in ("null", "", "\n"):
+        assert MESSAGES.calls(f"<|channel|>commentary to=functions.two<|message|>{body}<|call|>") == [("two", {})]
+        assert MESSAGES.calls(f"<|channel|>commentary to=functions.two<|message|>{body}") == [("two", {})]
+
+
+RECIPIENTS: list[tuple[str, str, str]] = [
+    ("to=self<|message|>a<|eom|><|start|>assistant to=user<|message|>b<|eot|>", "b", "a"),
+    ("to=user<|message|>b<|eot|>", "b", ""),
+    ("<|start|>assistant to=self<|message|>a<|eom|>", "", "a"),
+    ("to=self<|message|>a to=me or to=you, to=<|eom|>", "", "a to=me or to=you, to="),
+    ("to=self<|message|>a to=user<|message|>b", "b", "a"),
+    ("to=self<|message|>a to=self<|message|>b", "", "ab"),
+    ("to=user<|message|>b to", "b to", ""),
+    ("to=user<|message|>b to=x<|mess", "b to=x<|mess", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "content", "reasoning"), RECIPIENTS, ids=[text[:60] for text, *_ in RECIPIENTS])
+def test_recipients_say_what_a_message_is(text: str, content: str, reasoning: str) -> None:
+    assert shown(MESSAGES.events([text])) == (content, reasoning)
+    assert shown(MESSAGES.events(text)) == (content, reasoning)
 
 
 SHOWN: list[tuple[str, str, str]] = [
@@ -143,7 +184,7 @@ def test_a_header_that_was_cut_off_is_no_content(header: str) -> None:
 
 def test_everything_streams() -> None:
     assert MESSAGES.delay('<|channel|>commentary to=functions.f<|message|>{"s": "', "abc def " * 9, '"}<|call|>') == 0
-    assert started(MESSAGES.fresh().feed("<|channel|>commentary to=functions.f<|message|>")) == ["f"]
+    assert started(MESSAGES.fresh().feed("<|channel|>commentary to=functions.f<|message|> {")) == ["f"]
     for channel in ("final", "analysis"):
         scanner = MESSAGES.fresh()
         scanner.feed(f"<|channel|>{channel}<|message|>")

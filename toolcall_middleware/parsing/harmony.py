@@ -2,6 +2,9 @@
 
 `<|channel|>analysis<|message|>…` is reasoning, `final` and a `commentary` without recipient are content, and a
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
+
+Muse Glimmer has recipients for channels: a message to `self` is reasoning, to `user` content, and one to a tool holds
+the calls in tags of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import re
 from .call_arguments import CallArguments
 from .json_words import quoted
 from .sink import Sink
+from .typed import declared_types
 
 _WS = re.compile(r"[ \t\r\n]*")
 _START = "<|start|>assistant"
@@ -18,9 +22,13 @@ _TO = "to="
 _MESSAGE = "<|message|>"
 _RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
 _CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
-_ENDS = ("<|end|>", "<|return|>", "<|call|>")
+_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>")
 _OTHERS = ("<|start|>", "<|channel|>")
 _MARKER = re.compile("|".join(re.escape(marker) for marker in (*_ENDS, *_OTHERS)))
+# Muse Glimmer may go on to the next message without having ended the one before.
+_NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
+_NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\Z")
+_MAX_NEXT = 96
 # What stands behind a marker that is one: a model may also write about markers.
 _BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:\Z|<(?:\Z|\|))")
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
@@ -33,21 +41,29 @@ _HEADER_ALONE = re.compile(
 )
 _MAX_HEADER = 256
 _NAMESPACE = "functions."
-_NOBODY = frozenset({"assistant", "user", "all"})
+_NULL = re.compile(r"null(?!\w)")
+_NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
+_SELF, _USER = "self", "user"
+_NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 
-_HEAD, _TEXT, _THOUGHT, _BEFORE, _CALL, _PLAIN, _TAIL = range(7)
+_HEAD, _TEXT, _THOUGHT, _BEFORE, _EMPTY, _CALL, _PLAIN, _TAIL = range(8)
 
 
 class HarmonyMessage:
-    """Reads one message. `opening` is the marker that began it. See `Body`."""
+    """Reads one message. `opening` is the marker that began it. See `Body`.
 
-    __slots__ = ("_args", "_called", "_open", "_opening", "_sink", "_state", "done", "failed")
+    tags: a tag with which calls begin in the text of a message to a tool; somebody else reads them.
+    """
 
-    def __init__(self, sink: Sink, opening: str) -> None:
+    __slots__ = ("_addressed", "_args", "_called", "_open", "_opening", "_sink", "_state", "_tags", "done", "failed")
+
+    def __init__(self, sink: Sink, opening: str, *, tags: str = "") -> None:
         self.done = False
         self.failed = False
         self._sink = sink
         self._opening = opening
+        self._tags = tags
+        self._addressed = False  # a message to `self` or `user`
         self._state = _HEAD
         self._args: CallArguments | None = None
         self._called = ""
@@ -62,7 +78,10 @@ class HarmonyMessage:
             if state == _HEAD:
                 j = self._header(s, i, last=last)
             elif state == _BEFORE:
-                j = self._before(s, i)
+                j = self._before(s, i, last=last)
+            elif state == _EMPTY:
+                self._end_call("{}", repaired=False)
+                j = i
             elif state == _CALL:
                 j = self._call(s, i)
                 if self._state == _CALL:
@@ -80,6 +99,9 @@ class HarmonyMessage:
         """See `Body.finish`."""
         if self._state == _HEAD and (self._opening == _START or (cut and self._opening != _TO)):
             self._sink.accept()  # the beginning of a message that never came
+        if self._state == _BEFORE and not self._open:
+            self._start()  # the end is told when this is asked again
+            return
         if not self._open:
             return
         self._open = False
@@ -111,23 +133,21 @@ class HarmonyMessage:
             # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
             self._called = name.removeprefix(_NAMESPACE)
             self._state = _BEFORE
-            self._open = True
-            self._sink.start(self._called)
             return end
         self._sink.accept()
-        self._state = _THOUGHT if channel is not None and channel.group(1) == "analysis" else _TEXT
+        self._addressed = name in (_SELF, _USER)
+        thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
+        self._state = _THOUGHT if thought else _TEXT
         return end
 
     def _text(self, s: str, i: int, *, last: bool) -> int:
         """A message that is text, up to a marker that ends it."""
         at = i
+        marker = _NEXT if self._addressed else _MARKER
         while True:
-            m = _MARKER.search(s, at)
+            m = marker.search(s, at)
             if m is None:
-                keep = len(s)
-                cut = s.rfind("<", max(i, len(s) - 12))
-                if not last and cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
-                    keep = cut
+                keep = len(s) if last else self._sure(s, i)
                 self._say(s[i:keep])
                 return keep if keep > i else -1
             ends = self._ends(s, m, last=last)
@@ -138,14 +158,29 @@ class HarmonyMessage:
             if ends is None:
                 return m.start() if m.start() > i else -1
             stop = m.end() if m.group() in _ENDS else m.start()
-            if self._state == _PLAIN:
+            if m.group().endswith(_MESSAGE):
+                self._opening, self._state = "", _HEAD
+            elif self._state == _PLAIN:
                 self._end_call('"}', repaired=True)
             else:
                 self.done = True
             return stop
 
+    def _sure(self, s: str, i: int) -> int:
+        """Up to where no marker may have begun."""
+        keep = len(s)
+        cut = s.rfind("<", max(i, keep - 12))
+        if cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
+            keep = cut
+        if self._addressed:
+            part = _NEXT_PART.search(s, max(i, len(s) - _MAX_NEXT))
+            keep = keep if part is None else min(keep, part.start())
+        return keep
+
     def _ends(self, s: str, m: re.Match[str], *, last: bool) -> bool | None:
         """Whether a marker in the text is one."""
+        if m.group().endswith(_MESSAGE):
+            return True
         rest = s[m.end() : m.end() + 256]
         if m.group() in _ENDS:
             if _BEHIND_END.match(rest) is None:
@@ -167,26 +202,54 @@ class HarmonyMessage:
         elif self._state == _PLAIN:
             self._sink.args(quoted(text))
 
-    def _before(self, s: str, i: int) -> int:
-        """Behind the header of a call."""
+    def _before(self, s: str, i: int, *, last: bool) -> int:
+        """Behind the header of a call: its text must be JSON, or what a tool takes that takes text."""
         j = _WS.match(s, i).end()  # type: ignore[union-attr]
         if j == len(s):
-            return j
-        if s[j] in "{[\"'n":
+            return j if j > i else -1
+        rest = s[j:]
+        if s[j] == "<":
+            if self._tags and rest.startswith(self._tags):
+                self._sink.accept()
+                self.done = True
+                return j
+            if _MARKER.match(s, j):
+                self._start()
+                self._state = _EMPTY
+                return j
+            if not last and any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, self._tags)):
+                return -1
+            self.failed = True
+            return i
+        if not last and _NULL_PART.match(rest):
+            return -1
+        if s[j] in "{[\"'" or _NULL.match(rest):
+            self._start()
             self._args = CallArguments(s[j])
             self._state = _CALL
-        elif _MARKER.match(s, j) or s[j] == "<":
-            self._end_call("{}", repaired=False)
-        else:
-            # No JSON: the text itself is meant, as for gpt-oss's own `python`.
-            self._sink.args(f'{{"{quoted(self._plain_key())}": "')
-            self._state = _PLAIN
+            return j
+        key = self._text_key()
+        if not key:
+            self.failed = True
+            return i
+        # As for gpt-oss's own `python`.
+        self._start()
+        self._sink.args(f'{{"{quoted(key)}": "')
+        self._state = _PLAIN
         return j
 
-    def _plain_key(self) -> str:
+    def _start(self) -> None:
+        self._open = True
+        self._sink.start(self._called)
+
+    def _text_key(self) -> str:
+        """The parameter that takes the text of a message; none where the tool takes something else, or more."""
         schema = self._sink.schema(self._called) or {}
-        properties = schema.get("properties")
-        return next((str(key) for key in properties), "input") if isinstance(properties, dict) else "input"
+        properties, required = schema.get("properties"), schema.get("required")
+        keys = [str(key) for key in properties] if isinstance(properties, dict) else []
+        key = keys[0] if keys else "input"
+        alone = not isinstance(required, list) or all(other == key for other in required)
+        return key if alone and "string" in declared_types(schema, key) else ""
 
     def _call(self, s: str, i: int) -> int:
         args = self._args
