@@ -36,7 +36,7 @@ CLOCK = Tool("clock")
 VERBATIM = """
 json hermes reka granite4 ernie45 longcat llama3_json mistral_old mistral_v11 deepseek_v3 deepseek_v31 kimi_k2
 harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam cohere_command3
-cohere_command4 gigachat3 solar_open apertus functionary_v31 functionary_v32
+cohere_command4 gigachat3 solar_open apertus functionary_v31 functionary_v32 command_r inkling mirothinker
 """.split()  # noqa: SIM905 - far easier to read
 TYPED = [name for name in NAMES if name not in VERBATIM]
 
@@ -211,7 +211,8 @@ def test_ordinary_results_stay_as_they_are(name: str) -> None:
 SPECIAL = """
 longcat jamba seed_oss llama4_pythonic lfm2 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32
 kimi_k2 kimi_k3 glm45 glm47 hy_v3 harmony granite granite_20b_fc internlm minimax_m3 step3 functiongemma gemma4
-cohere_command3 cohere_command4 gigachat3 solar_open apertus
+cohere_command3 cohere_command4 gigachat3 solar_open apertus dots gigachat35 inkling k2_horizon muse_glimmer
+solar_open2
 """.split()  # noqa: SIM905 - far easier to read
 
 

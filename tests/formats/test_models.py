@@ -70,6 +70,14 @@ MiniMaxAI/MiniMax-M3 minimax_m3
 tencent/Hy3-preview hy_v3
 ai-sage/GigaChat3.1-10B-A1.8B gigachat3
 RekaAI/reka-edge-2603 reka
+CohereForAI/c4ai-command-r-plus-08-2024 command_r
+CohereLabs/c4ai-command-r7b-12-2024 cohere_command3
+ai-sage/GigaChat3.5-Ultra gigachat35
+upstage/Solar-Open2-250B solar_open2
+meta-models/Muse-Glimmer-30B muse_glimmer
+thinkingmachines/Inkling-Small inkling
+LLM360/K2-Horizon k2_horizon
+miromind-ai/MiroThinker-v1.0-30B mirothinker
 poolside/Laguna-XS.2 glm45
 inclusionAI/Ling-3.0-flash glm45
 XiaomiMiMo/MiMo-V2-Flash qwen3_coder

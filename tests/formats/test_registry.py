@@ -26,6 +26,7 @@ auto json hermes reka granite4 ernie45 longcat qwen3_coder step3p5 seed_oss mini
 llama4_pythonic lfm2 olmo3 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32 kimi_k2 kimi_k3 solar_open
 glm45 glm47 hy_v3 harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam minimax_m2 minimax_m3
 step3 functiongemma gemma4 cohere_command3 cohere_command4 gigachat3 apertus functionary_v31 functionary_v32
+command_r dots gigachat35 inkling k2_horizon mirothinker muse_glimmer solar_open2
 """.split()  # noqa: SIM905 - far easier to read
 
 

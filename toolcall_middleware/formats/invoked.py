@@ -17,11 +17,15 @@ from . import openers, reading
 from .family import Family, definition, function
 from .results import tagged
 from .tag_writing import Tags, TagWriter
+from .typescript import declared
 
 _deepseek_v32 = (*openers.DEEPSEEK_V32, *reading.ANY_JSON)
 _kimi_k3 = (*openers.KIMI_K3, *reading.ANY_JSON)
 _minimax = (*openers.MINIMAX, *reading.ANY_JSON)
 _step3 = (*openers.STEP3, *reading.ANY_JSON)
+_gigachat35 = (*openers.GIGACHAT35, *reading.ANY_JSON)
+_dots = (*openers.DOTS, *reading.ANY_JSON)
+_muse_glimmer = (*openers.MUSE_GLIMMER, *reading.ANY_JSON)
 
 
 def _json_tool(tool: Tool) -> str:
@@ -200,5 +204,115 @@ The results come in the next message, each between <tool_result> and </tool_resu
     ),
     answer="the tools section",
     noun="tool",
+    special_tokens=True,
+)
+
+# https://github.com/sgl-project/sglang (function_call/gigachat35_detector.py) and llama.cpp (models/templates/
+# GigaChat3.5.jinja), where the tools stand as TypeScript: the words are ours.
+GIGACHAT35 = Family(
+    name="gigachat35",
+    about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
+    openers=_gigachat35,
+    prompt="""\
+# Tools
+
+namespace functions {
+
+{tools}
+
+} // namespace functions
+
+To call functions, answer with a block in this form. The attribute string is "true" for strings, which stand there as \
+they are, and "false" for all other values, which stand there as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=declared,
+    between="\n\n",
+    write=TagWriter(
+        Tags(
+            opening="<｜GCML｜tool_calls>\n",
+            closing="\n</｜GCML｜tool_calls>",
+            call='<｜GCML｜invoke name="{name}">\n',
+            call_end="</｜GCML｜invoke>",
+            parameter='<｜GCML｜parameter name="{key}" string="{kind}">',
+            parameter_end="</｜GCML｜parameter>",
+            key=r"[^\"'>\n]{1,256}",
+            more=("<parameter",),
+            exact=True,
+        ),
+        _gigachat35,
+    ),
+    answer="the <｜GCML｜tool_calls> block",
+    special_tokens=True,
+)
+
+# https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
+DOTS = Family(
+    name="dots",
+    about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
+    openers=_dots,
+    prompt="""\
+# Tools
+
+You may call the functions below. Each line is one of them, as JSON.
+
+<functions>
+{tools}
+</functions>
+
+To call functions, answer with a block in this form:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(
+        Tags(
+            opening="<dots_function_call>\n",
+            closing="\n</dots_function_call>",
+            call='<invoke name="{name}">\n',
+            call_end="</invoke>",
+            parameter='<parameter name="{key}">',
+            parameter_end="</parameter>",
+            key=r"[^\"'>\n]{1,256}",
+        ),
+        _dots,
+    ),
+    answer="the call within <dots_function_call></dots_function_call> tags",
+    special_tokens=True,
+)
+
+# https://github.com/vllm-project/vllm (tests/parser/engine/test_muse_glimmer.py). A turn is a sequence of messages with
+# recipients, which the template writes; the words are ours.
+MUSE_GLIMMER = Family(
+    name="muse_glimmer",
+    about='`<atem:invoke name="f">` within `<atem:function_calls>`, in messages to a tool: Muse Glimmer',
+    openers=_muse_glimmer,
+    prompt="""\
+# Tools
+
+You may call the functions below. Each line is one of them, as JSON.
+
+<functions>
+{tools}
+</functions>
+
+To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(
+        Tags(
+            opening="<atem:function_calls>\n",
+            closing="\n</atem:function_calls>",
+            call='<atem:invoke name="{name}">\n',
+            call_end="</atem:invoke>",
+            parameter='<atem:parameter name="{key}">',
+            parameter_end="</atem:parameter>",
+            key=r"[^\"'>\n]{1,256}",
+            more=("<parameter",),
+        ),
+        _muse_glimmer,
+    ),
+    answer="the <atem:function_calls> block",
     special_tokens=True,
 )

@@ -15,7 +15,18 @@ from ..model import Tool, ToolChoice, ToolResult
 from . import openers, prompting, reading, schemas
 from .base import Constraint
 from .family import Family, function
-from .json_writing import each, keyed, listed, numbered, parameters, short_id, unmarked, with_id
+from .json_writing import (
+    each,
+    keyed,
+    listed,
+    named_tool,
+    numbered,
+    parameters,
+    short_id,
+    unmarked,
+    with_args,
+    with_id,
+)
 from .results import as_json, json_each, said
 from .typescript import declared
 
@@ -255,6 +266,52 @@ The results come in the next message, each between <tool_result> and </tool_resu
     write=listed("<|tools_prefix|>[", "]<|tools_suffix|>", entry=keyed),
     trigger="<|tools_prefix|>",
     answer="the list of calls between <|tools_prefix|> and <|tools_suffix|>",
+    noun="tool",
+    special_tokens=True,
+)
+
+
+# https://huggingface.co/CohereForAI/c4ai-command-r-plus (its template for tool use); the words are ours.
+COMMAND_R = Family(
+    name="command_r",
+    about="`Action:` and a JSON list in a code block, with `tool_name` and `parameters`: Command R and R+",
+    openers=(*openers.COMMAND_R, *reading.ANY_JSON),
+    prompt="""\
+## Available Tools
+Here is a list of tools that you have available to you, each as one line of JSON:
+
+{tools}
+
+To use tools, write 'Action:' followed by a JSON list of the actions to take, in this form:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=listed("Action: ```json\n[\n    ", "\n]\n```", between=",\n    ", entry=named_tool),
+    trigger="Action: ```json",
+    answer="'Action:' and the JSON list",
+    noun="tool",
+)
+
+# https://github.com/vllm-project/vllm (tests/parser/engine/test_inkling.py); the tools stand there as JSON in a message
+# of their own, and the words are ours.
+INKLING = Family(
+    name="inkling",
+    about="a JSON object with `args` behind `<|content_invoke_tool_json|>`: Inkling",
+    openers=(*openers.INKLING, *reading.BARE_JSON),
+    prompt="""\
+# Tools
+
+You may call the tools below:
+[{tools}]
+
+To call a tool, answer with its name and its arguments in this form:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    between=", ",
+    write=each("<|content_invoke_tool_json|>", "<|end_message|>", between="<|message_model|>", entry=with_args),
+    trigger="<|content_invoke_tool_json|>",
+    answer="<|content_invoke_tool_json|> and the JSON object",
     noun="tool",
     special_tokens=True,
 )

@@ -34,6 +34,16 @@ def numbered(number: int, call: ToolCall) -> str:
     return f'{{"tool_call_id": "{number}", "tool_name": {name}, "parameters": {arguments}}}'
 
 
+def named_tool(_number: int, call: ToolCall) -> str:
+    """`{"tool_name": "f", "parameters": {…}}`: Command R."""
+    return f'{{"tool_name": {dump(call.name)}, "parameters": {arguments_json(call.arguments)}}}'
+
+
+def with_args(_number: int, call: ToolCall) -> str:
+    """`{"name": "f", "args": {…}}`: Inkling."""
+    return f'{{"name": {dump(call.name)}, "args": {arguments_json(call.arguments)}}}'
+
+
 def keyed(_number: int, call: ToolCall) -> str:
     """`{"f": {…}}`: Apertus."""
     return f"{{{dump(call.name)}: {arguments_json(call.arguments)}}}"

@@ -98,9 +98,12 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("gemma4", "gemma4"),  # [llama.cpp] gemma4
     ("gemma3", "pythonic"),  # ai.google.dev/gemma/docs/capabilities/function-calling
     ("command-r7b", "cohere_command3"),  # [llama.cpp] Command R7B
+    ("command-r", "command_r"),  # [card] Command R and R+
     ("north-mini-code", "cohere_command4"),  # [llama.cpp] Cohere2MoE
     ("command-a", "cohere_command3"),  # [vllm] cohere_command3
+    ("gigachat3.5", "gigachat35"),  # [sglang] gigachat35
     ("gigachat3", "gigachat3"),  # [vllm] gigachat3
+    ("solar-open2", "solar_open2"),  # [vllm] solar_open2
     ("solar-open", "solar_open"),  # [llama.cpp] upstage-Solar-Open-100B
     ("exaone4", "hermes"),  # [card] EXAONE 4.0: hermes
     ("reka-edge", "reka"),  # [llama.cpp] Reka-Edge
@@ -113,6 +116,10 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("bielik", "hermes"),  # [llama.cpp] Bielik-11B-v3.0-Instruct
     ("apriel", "jamba"),  # [llama.cpp] Apriel 1.5: a JSON list within <tool_calls>
     ("firefunction-v2", "phi4_mini"),  # [llama.cpp] llama-3-firefunction-v2
+    ("muse-glimmer", "muse_glimmer"),  # [sglang] muse
+    ("inkling", "inkling"),  # [vllm] inkling
+    ("k2-horizon", "k2_horizon"),  # [sglang] k2_horizon
+    ("mirothinker", "mirothinker"),  # [llama.cpp] MiroThinker-v1
     ("apertus", "apertus"),  # [vllm] apertus
     ("lfm2", "lfm2"),  # [card] LFM2, "Tool use"
     ("olmo3", "olmo3"),  # [vllm] olmo3

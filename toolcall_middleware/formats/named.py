@@ -288,3 +288,35 @@ namespace functions {
     trigger=">>>",
     answer=">>> and the call",
 )
+
+_SERVER = "generic-extras"  # where its template puts tools that it knows nothing of
+
+
+def _mirothinker(_number: int, call: ToolCall) -> str:
+    head = f"<server_name>{_SERVER}</server_name>\n<tool_name>{call.name}</tool_name>"
+    return f"{head}\n<arguments>\n{arguments_json(call.arguments)}\n</arguments>"
+
+
+# llama.cpp: models/templates/MiroThinker-v1.jinja (the calls; the words are ours)
+MIROTHINKER = Family(
+    name="mirothinker",
+    about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
+    openers=(*openers.MIROTHINKER, *reading.ANY_JSON),
+    prompt=f"""\
+# Tools
+
+Tools belong to servers. These are the tools, each as one line of JSON:
+
+## Server name: {_SERVER}
+{{tools}}
+
+To use a tool, name its server and itself and give its arguments as one JSON object, in these tags, at the end of your \
+answer:
+{{example}}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=_written(_mirothinker, opening="<use_mcp_tool>\n", closing="\n</use_mcp_tool>", between="\n"),
+    trigger="<use_mcp_tool>",
+    answer="the call within <use_mcp_tool></use_mcp_tool> tags",
+    noun="tool",
+)

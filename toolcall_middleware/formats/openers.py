@@ -115,6 +115,37 @@ INTERNLM = (
     ),
 )
 COHERE = (_opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),)
+# Command R+. Its fence belongs to the marker, for it stands behind a word.
+COMMAND_R = tuple(_opener(f"Action:{gap}```json", json_calls(close=("```",))) for gap in (" ", "\n", ""))
+_INKLING_ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
+_inkling = json_calls(close=_INKLING_ENDS)
+_INKLING_JSON = "<|content_invoke_tool_json|>"
+# A message begins with the tool's name, which stands in its JSON too. How messages begin and end is markup.
+INKLING_MARKED = (
+    _opener(_INKLING_JSON, _inkling),
+    Opener(
+        pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_INKLING_JSON)}",
+        partial=rf"{beginnings('<|message_model|>')}(?:(?<=l\|>)[ ]?[\w.\-]{{0,64}}(?:{beginnings(_INKLING_JSON)})?)?",
+        first="<",
+        body=lambda sink, _: _inkling(sink),
+    ),
+    _opener("<|content_thinking|>", lambda sink: Thought(sink, *_INKLING_ENDS)),
+    *map(
+        _markup,
+        (*_INKLING_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>",
+         "<|content_tool_error|>"),
+    ),
+)  # fmt: skip
+INKLING = (
+    *INKLING_MARKED,
+    Opener(  # the prompt holds the message's marker
+        pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_INKLING_JSON)}",
+        partial=rf"[A-Za-z_][\w.\-]{{0,63}}(?:{beginnings(_INKLING_JSON)})?",
+        first=string.ascii_letters + "_",
+        body=lambda sink, _: _inkling(sink),
+        where=Where.START,
+    ),
+)
 APERTUS = (_opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),)
 # Functionary 3.1, and Llama 3.1 where a prompt asks for it.
 FUNCTIONARY_V31 = (_opener("<function=", _named(name_ends=(">",), item_close=("</function>",))),)
@@ -156,6 +187,28 @@ KIMI_K3 = (
     _opener(K3_THOUGHT[0], lambda sink: Thought(sink, K3_THOUGHT[1], _K3_ANSWER)),
     *map(_markup, (_K3_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
+_GCML = "｜GCML｜"  # DeepSeek's tags by another name
+GIGACHAT35 = (
+    _opener(f"<{_GCML}tool_calls>", _tagged(tags.GCML)),
+    _opener(f"<{_GCML}invoke name=", _tagged(tags.GCML), consume=False),
+    _markup("<|message_sep|>"),
+)
+DOTS = (
+    _opener(
+        "<dots_function_call>",
+        _fork((r"[{\[`]", json_calls(close=("</dots_function_call>",))), (r"<", _tagged(tags.DOTS))),
+    ),
+)
+SOLAR_OPEN2 = (_opener("<|tool_call:start|>", _tagged(tags.SOLAR_OPEN2), consume=False),)
+K2_HORIZON = (
+    _opener(
+        "<ifm|tool_call>",
+        _fork((r"[{\[`]", json_calls(close=("</ifm|tool_call>",))), (r"\w", _tagged(tags.K2_HORIZON))),
+    ),
+    *map(_markup, ("<ifm|tool_calls>", "</ifm|tool_calls>")),  # around them all
+)
+MIROTHINKER = (_opener("<use_mcp_tool>", _tagged(tags.MIROTHINKER)),)
+_ATEM = "<atem:function_calls>"
 _M3 = "]<]minimax[>["
 MINIMAX_M3 = (_opener(f"{_M3}<tool_call>", lambda sink: NestedCalls(sink, _M3, "tool_call")),)
 _hy_v3 = _tagged(tags.HY_V3)
@@ -362,6 +415,24 @@ HARMONY = (
     Opener(marker="to=", body=_harmony, where=Where.START),
 )
 
+
+def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
+    return lambda sink, context: HarmonyMessage(sink, opening or context.opening, tags=_ATEM)
+
+
+# Messages as harmony's, in which calls have tags of their own.
+ATEM = (_opener(_ATEM, _tagged(tags.ATEM)),)
+HARMONY_ATEM = (
+    Opener(marker="<|channel|>", body=_addressed()),
+    *(
+        Opener(marker=f"{end}<|start|>assistant", body=_addressed("<|start|>assistant"))
+        for end in ("", "<|eom|>", "<|eot|>")
+    ),
+    Opener(marker="to=", body=_addressed(), where=Where.START),
+    Opener(marker="<|message|>", body=lambda sink, _: Nothing(sink), where=Where.START),
+)
+MUSE_GLIMMER = (*ATEM, *HARMONY_ATEM)
+
 # -- all of them ---------------------------------------------------------------------------------------------------
 
 # One scanner for every family. Where two share a marker, what follows it tells them apart.
@@ -404,7 +475,15 @@ AUTO: tuple[Opener, ...] = (
     *OLMO3,
     FUNCTIONGEMMA[0],
     *GEMMA4,
-    *HARMONY,
+    *ATEM,
+    *HARMONY_ATEM,
+    *INKLING_MARKED,
+    *COMMAND_R,
+    *GIGACHAT35[:-1],
+    *DOTS,
+    *SOLAR_OPEN2,
+    *K2_HORIZON,
+    *MIROTHINKER,
     reading.WRAPPED_JSON,
     reading.BARE_JSON[0],
     _opener(

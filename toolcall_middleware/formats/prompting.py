@@ -29,7 +29,7 @@ _ANY_TAG = (
     r"tools>",
     r"(?i:(?:mm:)?think(?:ing)?[>:])",
     r"(?i:toolcall>)|(?:SPECIAL|extra_id)_\d{1,3}>",  # Nemotron
-    r"longcat_|seed:|steptml:|minimax:",
+    r"longcat_|seed:|steptml:|minimax:|atem:|ifm\||dots_function_call>|use_mcp_tool>",
     r"function(?:=|\s+name\s*=|_(?:call|result|response))",  # Qwen3 Coder, MiniCPM, OLMo, Granite
     r"parameter(?:=|\s+name\s*=)",
     r"invoke\s+name\s*=",

@@ -23,6 +23,7 @@ REASONING: tuple[tuple[str, str], ...] = (
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
     ("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
     ("<mm:think>", "</mm:think>"),  # MiniMax M3
+    ("<|think:start|>", "<|think:end|>"),  # Solar Open 2
 )
 
 # What a model writes when it goes on with the tool's or the user's part after its own calls.
@@ -54,6 +55,9 @@ STOPS: tuple[str, ...] = (
     "<|turn>",
     "<|start|>user",  # harmony
     "<|start|>functions.",
+    "<|start|>tool ",  # Muse Glimmer
+    "<|message_user|>",  # Inkling
+    "<|message_tool|>",
     "]~b]",  # MiniMax
     "<tool_responses:opensource>",  # Hunyuan 3
     "<tool_responses>",

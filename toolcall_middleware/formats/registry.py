@@ -66,6 +66,14 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     "apertus": ("json_marks", "APERTUS"),
     "functionary_v31": ("named", "FUNCTIONARY_V31"),
     "functionary_v32": ("named", "FUNCTIONARY_V32"),
+    "command_r": ("json_marks", "COMMAND_R"),
+    "dots": ("invoked", "DOTS"),
+    "gigachat35": ("invoked", "GIGACHAT35"),
+    "inkling": ("json_marks", "INKLING"),
+    "k2_horizon": ("tagged", "K2_HORIZON"),
+    "mirothinker": ("named", "MIROTHINKER"),
+    "muse_glimmer": ("invoked", "MUSE_GLIMMER"),
+    "solar_open2": ("tagged", "SOLAR_OPEN2"),
 }
 
 

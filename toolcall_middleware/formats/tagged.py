@@ -21,9 +21,12 @@ from .tag_writing import Tags, TagWriter
 _glm = (*openers.GLM, *reading.ANY_JSON)
 _minicpm5 = (*openers.MINICPM5, *reading.ANY_JSON)
 _hy_v3 = (*openers.HY_V3, *reading.ANY_JSON)
+_solar_open2 = (*openers.SOLAR_OPEN2, *reading.ANY_JSON)
+_k2_horizon = (*openers.K2_HORIZON, *reading.ANY_JSON)
 _qwen3_coder = (*openers.QWEN3_CODER, *reading.ANY_JSON)
 _seed_oss = (*openers.SEED_OSS, *reading.ANY_JSON)
 
+_KEY = r"(?![\"'])[^>\n]{1,256}"  # quotes around it are markup
 _FUNCTION = Tags(
     call="<tool_call>\n<function={name}>\n",
     call_end="</function>",
@@ -31,7 +34,7 @@ _FUNCTION = Tags(
     parameter="<parameter={key}>",
     parameter_end="</parameter>",
     lines=True,
-    key=r"[^>\n]{1,256}",
+    key=_KEY,
 )
 _TOOL_RESPONSE = tagged("<tool_response>\n", "\n</tool_response>")
 _TOOL_CALL = "the call within <tool_call></tool_call> tags"
@@ -127,7 +130,7 @@ multiple lines</parameter>
             tail="\n</seed:tool_call>",
             parameter="<parameter={key}>",
             parameter_end="</parameter>",
-            key=r"[^>\n]{1,256}",
+            key=_KEY,
         ),
         _seed_oss,
     ),
@@ -284,5 +287,73 @@ At the end of function call returns, you should print </tool_calls:opensource>""
         after="\n</tool_responses:opensource>",
     ),
     answer="the calls between <tool_calls:opensource> and </tool_calls:opensource>",
+    special_tokens=True,
+)
+
+# https://github.com/vllm-project/vllm (tests/tool_parsers/test_solar_open2_tool_parser.py); the words are ours.
+SOLAR_OPEN2 = Family(
+    name="solar_open2",
+    about="the name, `<|tool_arg:start|>` and `<|tool_arg:value|>` within `<|tool_call:start|>`: Solar Open 2",
+    openers=_solar_open2,
+    prompt="""\
+## Tools
+
+You may invoke one or more tools to assist with the user's query. Available tools, in JSON Schema format:
+{tools}
+
+To invoke tools, answer in this form, with each argument on a line of its own:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(
+        Tags(
+            call="<|tool_call:start|>{name}\n",
+            call_end="<|tool_call:end|>",
+            parameter="<|tool_arg:start|>{key}<|tool_arg:value|>",
+            parameter_end="<|tool_arg:end|>",
+            key=r"[^<\n]{1,256}",
+            more=("<|tool_",),
+            exact=True,
+        ),
+        _solar_open2,
+    ),
+    answer="the tool calls",
+    noun="tool",
+    special_tokens=True,
+)
+
+# https://github.com/vllm-project/vllm (tests/tool_parsers/test_k2_horizon_tool_parser.py); the words are ours.
+K2_HORIZON = Family(
+    name="k2_horizon",
+    about="as `glm47`, with `ifm|` in each tag, within `<ifm|tool_calls>`; or JSON there: K2 Horizon",
+    openers=_k2_horizon,
+    prompt="""\
+# Tools
+
+You may call the tools below. Each line is one of them, as JSON.
+
+<tools>
+{tools}
+</tools>
+
+To call tools, answer in this form. Strings stand in it as they are, other values as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(
+        Tags(
+            opening="<ifm|tool_calls>",
+            closing="</ifm|tool_calls>",
+            call="<ifm|tool_call>{name}",
+            call_end="</ifm|tool_call>",
+            parameter="<ifm|arg_key>{key}</ifm|arg_key><ifm|arg_value>",
+            parameter_end="</ifm|arg_value>",
+            gap="",
+            key=r"[^<]{1,256}",
+        ),
+        _k2_horizon,
+    ),
+    answer="the calls between <ifm|tool_calls> and </ifm|tool_calls>",
+    noun="tool",
     special_tokens=True,
 )

@@ -11,6 +11,8 @@ from ..parsing.tag_syntax import TaggedSyntax
 from . import reading
 
 _TAILS = (*reading.ENDS, *reading.STOPS)
+# `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`.
+_NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[ ]?"
 _QUOTED = r"[ ]?=[ ]?[\"'](?P<{}>[^\"'>\n]{{1,256}})[\"'][ ]?"
 
 
@@ -27,10 +29,10 @@ def _begun(*heads: str) -> re.Pattern[str]:
 def function_tags(marker: str) -> TaggedSyntax:
     """`<function=f><parameter=x>…</parameter></function>` within `<marker>`."""
     return TaggedSyntax(
-        call=re.compile(r"<function[= ] ?(?P<name>[^>\n]{1,256})>"),
+        call=re.compile(rf"<function{_NAMED.format('name')}>"),
         call_heads=("<function=", "<function "),
         call_part=_begun("<function=", "<function "),
-        parameter=re.compile(r"<parameter[= ] ?(?P<key>[^>\n]{1,256})>"),
+        parameter=re.compile(rf"<parameter{_NAMED.format('key')}>"),
         parameter_heads=("<parameter=", "<parameter "),
         parameter_part=_begun("<parameter=", "<parameter "),
         value_close="</parameter>",
@@ -118,6 +120,57 @@ DSML = {
     f"{prefix}{wrapper}": invoke_tags(f"</{prefix}{wrapper}>", prefix, newlines=False)
     for prefix, wrapper in (("｜DSML｜", "function_calls"), ("｜DSML｜", "tool_calls"), ("｜DSML｜ ", "calls"))
 }
+GCML = invoke_tags("</｜GCML｜tool_calls>", "｜GCML｜", newlines=False)
+DOTS = invoke_tags("</dots_function_call>")
+ATEM = invoke_tags("</atem:function_calls>", "atem:", noise=("</atem:invoke>",))
+SOLAR_OPEN2 = TaggedSyntax(
+    call=re.compile(
+        r"<\|tool_call:start\|>[ \t]{0,64}(?P<name>[^\n<]{1,256})(?:\n|(?=<\|tool_(?:arg:start|call:end)\|>))"
+    ),
+    call_heads=("<|tool_call:start|>",),
+    call_part=re.compile(r"<\|tool_call:start\|>[^\n<]{0,320}(?:<[|a-z_:]{0,16})?"),
+    parameter=re.compile(r"<\|tool_arg:start\|>(?P<key>[^<\n]{1,256})<\|tool_arg:value\|>"),
+    parameter_heads=("<|tool_arg:start|>",),
+    parameter_part=re.compile(r"<\|tool_arg:start\|>[^<\n]{0,256}(?:<[|a-z_:]{0,16})?"),
+    value_close="<|tool_arg:end|>",
+    call_close="<|tool_call:end|>",
+    tails=_TAILS,
+    newlines=False,
+)
+_IFM_KIND = r"(?:<ifm\|arg_type>(?P<kind>\w{1,12})</ifm\|arg_type>[ \t\r\n]{0,64})?"
+K2_HORIZON = TaggedSyntax(
+    call=re.compile(r"(?P<name>[^\s<>{}\[\]\"'`]{1,256})[ \t\r\n]{0,64}(?=<ifm\|arg_key>|</ifm\|tool_call>|\{)"),
+    call_heads=(),
+    call_part=re.compile(r"[^\s<>{}\[\]\"'`]{1,256}[ \t\r\n]{0,64}(?:<[/a-z_|]{0,20})?"),
+    parameter=re.compile(
+        rf"<ifm\|arg_key>(?P<key>[^<]{{1,256}})</ifm\|arg_key>[ \t\r\n]{{0,64}}{_IFM_KIND}<ifm\|arg_value>"
+    ),
+    parameter_heads=("<ifm|arg_key>",),
+    parameter_part=re.compile(
+        r"<ifm\|arg_key>[^<]{0,256}(?:</?[a-z_|]{0,16}|</ifm\|arg_key>[ \t\r\n]{0,64}"
+        r"(?:<ifm\|arg_type>\w{0,12}(?:</ifm\|arg_type>[ \t\r\n]{0,64})?)?(?:</?[a-z_|]{0,16})?)?"
+    ),
+    value_close="</ifm|arg_value>",
+    call_close="</ifm|tool_call>",
+    close="</ifm|tool_call>",
+    reopen=("<ifm|tool_call>",),
+    tails=_TAILS,
+    bare_name=True,
+)
+MIROTHINKER = TaggedSyntax(
+    call=re.compile(
+        r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
+        r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\n]{1,256}?)[ \t\r\n]{0,64}</tool_name>[ \t\r\n]{0,64}<arguments>"
+    ),
+    call_heads=("<server_name>", "<tool_name>"),
+    call_part=re.compile(r"<(?:server|tool)_name>[^<]{0,384}(?:</?[a-z_]{0,16}>?[^<]{0,384}){0,4}"),
+    parameter=re.compile(r"(?!)"),
+    parameter_heads=(),
+    value_close="</arguments>",
+    call_close="</arguments>",
+    close="</use_mcp_tool>",
+    tails=_TAILS,
+)
 KIMI_K3 = TaggedSyntax(
     call=re.compile(r'<\|open\|>call [^<>\n]{0,100}?tool="(?P<name>[^"\n]{1,256})"[^<>\n]{0,100}<\|sep\|>'),
     call_heads=("<|open|>call ",),

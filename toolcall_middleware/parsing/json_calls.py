@@ -157,7 +157,7 @@ class JsonCalls:
             return i
         k = j
         limit = min(len(s), j + _MAX_GAP)
-        while k < limit and s[k] in "}]` \t\r\n":
+        while k < limit and s[k] in "}]` \t\r\n" and not s.startswith(close, k):
             k += 1
         for marker in close:
             if s.startswith(marker, k):

@@ -14,6 +14,7 @@ _NAME = re.compile(r"[^\W\d][\w.\-/:]{0,255}")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")
 _ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(")
 _ANOTHER_PART = re.compile(rf"\[[ \t\r\n]{{0,64}}(?:{_NAME.pattern}[ \t\r\n]{{0,64}})?\Z")
+_METHOD = ".call"  # `f.call(x=1)`: Llama 3.1's way to call what it was trained on
 _MAX_HOLD = 512
 _MAX_ECHO = 2048
 
@@ -119,9 +120,12 @@ class PythonicCalls:
                 self.failed = True
                 return i
         self._state = _ARGUMENTS
-        schema = self._sink.schema(m.group())
+        name = m.group()
+        if not self._sink.offered(name) and self._sink.offered(name.removesuffix(_METHOD)):
+            name = name.removesuffix(_METHOD)
+        schema = self._sink.schema(name)
         self._args = Arguments(self._notations[self._in_list], "(", schema, self._sink.offered)
-        self._sink.start(m.group())
+        self._sink.start(name)
         self._sink.args("{")
         return j + 1
 

@@ -154,6 +154,11 @@ class ScanState:
     def _open(self, opener: Opener, opening: str, before: str, pos: int, end: int) -> int:
         """Start the body of `opener`; `before` is a fence's first line that belongs to the markup."""
         context = Context(opening, self.at_start, bool(before))
+        if self.at_start and self._gap:
+            # White space before markup that opens the answer goes where the markup goes.
+            before = "".join(self._gap) + before
+            self._gap = []
+            self._gap_size = 0
         sink = self._sink
         sink.mode = Mode.HOLD
         sink.committed = False

@@ -82,6 +82,7 @@ class ThoughtScanner(CodeScanner):
         """Behind reasoning the answer begins anew."""
         self._in_gap = True
         self.at_start = True
+        self._recent.clear()
         self._first = self._c.first_at_start
         self._line_blank = True
         self._span = 0
