@@ -348,8 +348,8 @@ _RECIPIENT = r"[A-Za-z_][\w.\-]{0,63}"
 FUNCTIONARY_V32_MARKED = (
     _FUNCTIONARY_ALL,
     Opener(  # with its JSON: Python's own prompt looks the same
-        pattern=rf">>>(?={_RECIPIENT}\n?[ \t]{{0,8}}\{{)",
-        partial=rf">(?:>(?:>(?:{_RECIPIENT}(?:\n?[ \t]{{0,8}})?)?)?)?",
+        pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
+        partial=rf">(?:>(?:>(?:{_RECIPIENT}[ \t\r]{{0,4}}(?:\n?[ \t]{{0,8}})?)?)?)?",
         body=lambda sink, _: _functionary(sink),
     ),
 )
@@ -376,7 +376,10 @@ LFM2 = (
     _opener(
         "<|tool_call_start|>",
         _fork(
-            (r"\[?[ \t\r\n]*\{", json_calls(close=("<|tool_call_end|>",))), (r"\[", _lfm2), undecided=r"\[?[ \t\r\n]*"
+            (r"\[?[ \t\r\n]*\{", json_calls(close=("<|tool_call_end|>",))),
+            (r"\[", _lfm2),
+            (r"[A-Za-z_][\w.]{0,200}\(", _pythonic(brackets=False, close=("<|tool_call_end|>",))),
+            undecided=r"\[?[ \t\r\n]*|[A-Za-z_][\w.]{0,200}",
         ),
     ),
 )
@@ -409,10 +412,11 @@ def _harmony(sink: Sink, context: Context) -> Body:
     return HarmonyMessage(sink, context.opening)
 
 
+_HEADS = ("to=", "commentary to=")  # of a message whose marker stands in the prompt
 HARMONY = (
     Opener(marker="<|channel|>", body=_harmony),
     Opener(marker="<|start|>assistant", body=_harmony),
-    Opener(marker="to=", body=_harmony, where=Where.START),
+    *(Opener(marker=head, body=_harmony, where=Where.START) for head in _HEADS),
 )
 
 
@@ -428,7 +432,7 @@ HARMONY_ATEM = (
         Opener(marker=f"{end}<|start|>assistant", body=_addressed("<|start|>assistant"))
         for end in ("", "<|eom|>", "<|eot|>")
     ),
-    Opener(marker="to=", body=_addressed(), where=Where.START),
+    *(Opener(marker=head, body=_addressed(), where=Where.START) for head in _HEADS),
     Opener(marker="<|message|>", body=lambda sink, _: Nothing(sink), where=Where.START),
 )
 MUSE_GLIMMER = (*ATEM, *HARMONY_ATEM)

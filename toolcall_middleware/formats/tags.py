@@ -13,7 +13,7 @@ from . import reading
 _TAILS = (*reading.ENDS, *reading.STOPS)
 # `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`.
 _NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[ ]?"
-_QUOTED = r"[ ]?=[ ]?[\"'](?P<{}>[^\"'>\n]{{1,256}})[\"'][ ]?"
+_QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{0})[\"'])[ ]?"
 
 
 def _attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:

@@ -260,7 +260,7 @@ class CallReader:
             self._state = _LIST
             self._list = CallList(self._sink, functools.partial(_entry, syntax, self._sink))
             return i
-        if syntax.keyed and self._name is None:
+        if syntax.keyed and self._name is None and not (key in syntax.names and c in "\"'"):
             self._set_name(key)
             self._open_arguments(c)
             return i

@@ -72,6 +72,8 @@ class JsonCalls:
                     self._in_list = True
                     i = j + 1
                 elif c == "]" and self._in_list:
+                    if not self._sink.committed and not self._syntax.bare:
+                        self._sink.accept()  # no call at all: nothing but markup
                     i = j + 1
                     self._state = _TAIL
                 elif c == "`" and not self._syntax.bare:

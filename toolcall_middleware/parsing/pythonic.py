@@ -109,6 +109,10 @@ class PythonicCalls:
         j = k if m is None else _WS.match(s, m.end(), m.end() + _MAX_HOLD).end()  # type: ignore[union-attr]
         if m is not None and j == len(s) and not last:
             return -1
+        if s[k] == "]" and self._in_list and self._sink.committed:
+            self._in_list = False  # behind a comma
+            self._state = _BEHIND
+            return k + 1
         if m is None or not s.startswith("(", j):
             self.failed = True
             return i
