@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from .call_object import CallReader
 from .json_syntax import JsonCallSyntax
@@ -72,8 +73,6 @@ class JsonCalls:
                     self._in_list = True
                     i = j + 1
                 elif c == "]" and self._in_list:
-                    if not self._sink.committed and not self._syntax.bare:
-                        self._sink.accept()  # no call at all: nothing but markup
                     i = j + 1
                     self._state = _TAIL
                 elif c == "`" and not self._syntax.bare:
@@ -100,7 +99,10 @@ class JsonCalls:
             self._call.finish(cut=cut)
 
     def _open_call(self, i: int) -> int:
-        self._call = CallReader(self._syntax, self._sink)
+        syntax = self._syntax
+        if syntax.bare and self._in_list and self._sink.committed:
+            syntax = replace(syntax, bare=False)  # behind a call, the list's entries need no further proof
+        self._call = CallReader(syntax, self._sink)
         self._state = _CALL
         return i
 

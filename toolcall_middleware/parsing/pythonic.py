@@ -116,7 +116,7 @@ class PythonicCalls:
         if m is None or not s.startswith("(", j):
             self.failed = True
             return i
-        if self._syntax.bare:
+        if self._syntax.bare and not self._sink.committed:
             fits = self._fits(m.group(), s, j + 1, last=last)
             if fits is None:
                 return -1
