@@ -129,7 +129,7 @@ UNKNOWN = """
 gpt-4o claude-sonnet-4-5 gemini-2.5-pro my-model default SmolLM2-135M-Instruct microsoft/phi-4 google/gemma-2-9b-it
 meta-llama/Meta-Llama-3-8B-Instruct meta-llama/Llama-2-13b-chat-hf mistralai/Mistral-7B-Instruct-v0.2
 THUDM/glm-4-9b-chat
-CohereForAI/c4ai-command-r-plus openbmb/MiniCPM3-4B allenai/OLMo-2-1124-7B-Instruct NousResearch/Nous-Hermes-2-Yi-34B
+openbmb/MiniCPM3-4B allenai/OLMo-2-1124-7B-Instruct NousResearch/Nous-Hermes-2-Yi-34B
 """.split()  # noqa: SIM905 - far easier to read
 
 

@@ -266,3 +266,11 @@ def test_work_grows_with_the_text_and_no_faster(
         return meter.cost
 
     assert work(12_000) <= 2.2 * work(6_000)
+
+
+@pytest.mark.parametrize("space", [" ", "\n", " \n\t "])
+def test_white_space_before_the_first_message_is_no_content(space: str) -> None:
+    assert shown(MESSAGES.events([f"{space}<|channel|>final<|message|>a<|return|>"])) == ("a", "")
+    assert MESSAGES.text(f"{space}to=functions.zz<|message|>a<|end|>") == f"{space}to=functions.zz<|message|>a<|end|>"
+    assert MESSAGES.text(f"{space}to=me") == f"{space}to=me"
+    assert MESSAGES.call(f"{space}to=f<|message|>{{}}<|call|>", keep_raw=True).name == "f"

@@ -154,23 +154,25 @@ class ScanState:
     def _open(self, opener: Opener, opening: str, before: str, pos: int, end: int) -> int:
         """Start the body of `opener`; `before` is a fence's first line that belongs to the markup."""
         context = Context(opening, self.at_start, bool(before))
-        if self.at_start and self._gap:
-            # White space before markup that opens the answer goes where the markup goes.
-            before = "".join(self._gap) + before
-            self._gap = []
-            self._gap_size = 0
         sink = self._sink
         sink.mode = Mode.HOLD
         sink.committed = False
         sink.held = [before] if before else []
+        lead = 0
+        if self.at_start and self._gap:
+            # White space before markup that opens the answer goes where the markup goes.
+            sink.held[:0] = self._gap
+            lead = sum(map(len, self._gap))
+            self._gap = []
+            self._gap_size = 0
         self._body = opener.body(sink, context)
         self._marked = opener.consume and opening[0] in "<["
         self._moved = opener.consume
         if opener.consume:
             sink.held.append(opening)
-            self._opening = len(before) + len(opening)
+            self._opening = lead + len(before) + len(opening)
             return end
-        self._opening = len(before) or 1
+        self._opening = lead + (len(before) or 1)
         if not before:
             sink.held.append("")
         return pos
