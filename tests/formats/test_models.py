@@ -78,6 +78,7 @@ meta-models/Muse-Glimmer-30B muse_glimmer
 thinkingmachines/Inkling-Small inkling
 LLM360/K2-Horizon k2_horizon
 miromind-ai/MiroThinker-v1.0-30B mirothinker
+rednote-hilab/dots.llm2.inst dots
 poolside/Laguna-XS.2 glm45
 inclusionAI/Ling-3.0-flash glm45
 XiaomiMiMo/MiMo-V2-Flash qwen3_coder

@@ -120,6 +120,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("inkling", "inkling"),  # [vllm] inkling
     ("k2-horizon", "k2_horizon"),  # [sglang] k2_horizon
     ("mirothinker", "mirothinker"),  # [llama.cpp] MiroThinker-v1
+    ("dots.llm", "dots"),  # [sglang] dots
     ("apertus", "apertus"),  # [vllm] apertus
     ("lfm2", "lfm2"),  # [card] LFM2, "Tool use"
     ("olmo3", "olmo3"),  # [vllm] olmo3
