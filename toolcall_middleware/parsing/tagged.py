@@ -155,6 +155,8 @@ class TaggedCalls(PartReader):
             self._repaired = self._repaired or args.repaired
             self._args = None
             self._state = _PARAMETERS
+        elif i == len(s) and args.streams is not None:
+            self._sink.flows(args.streams)
         return i if i > begin or args.done else -1
 
     def _named(self, m: re.Match[str], group: str) -> str:
