@@ -85,7 +85,6 @@ GRANITE = (_PIPED, _opener("<tool_call>", _hermes))
 GRANITE_20B = (_opener("<function_call>", json_calls(close=("</function_call>",))),)
 _jamba = json_calls(close=("</tool_calls>",))
 JAMBA = (_opener("<tool_calls>", _jamba),)
-HUNYUAN = (*JAMBA, _markup("<answer>"), _markup("</answer>"))
 # A message of its own (3), or a token (3.1).
 _gigachat = json_calls(close=("<|message_sep|>",))
 GIGACHAT3 = (
@@ -171,7 +170,7 @@ QWEN3_CODER = (
     _opener("<function=", _functions, consume=False),  # the opening <tool_call> is often missing
 )
 SEED_OSS = (_opener("<seed:tool_call>", _tagged(tags.SEED_OSS)),)
-MINICPM5 = tuple(_opener(head, _tagged(tags.MINICPM5), consume=False) for head in ("<function name=", "<functionname="))
+MINICPM5 = tuple(_opener(f"<function{space}name=", _tagged(tags.MINICPM5), consume=False) for space in (" ", "", "Ġ"))
 MINIMAX = (_opener("<minimax:tool_call>", _tagged(tags.MINIMAX)),)
 _step3 = _tagged(tags.STEP3)
 STEP3 = (_opener("<｜tool_calls_begin｜>", _step3),)
@@ -218,6 +217,9 @@ HY_V3 = (
     _opener("<tool_calls>", _hy_v3),
     _opener("<tool_call>", _tagged(tags.GLM)),  # without the wrapper
 )
+# A13B writes JSON there, its successors tags; one name stands for both in the engines.
+_TOOL_CALLS = _opener("<tool_calls>", _fork((r"<", _hy_v3), (r"", _jamba), undecided=""))
+HUNYUAN = (_TOOL_CALLS, _HY_V3_OPEN, HY_V3[2], _markup("<answer>"), _markup("</answer>"))
 _glm = _tagged(tags.GLM)
 GLM = (_opener("<tool_call>", _glm),)
 LONGCAT = (
@@ -445,7 +447,7 @@ AUTO: tuple[Opener, ...] = (
     *LONGCAT,
     GRANITE[0],
     *GRANITE_20B,
-    _opener("<tool_calls>", _fork((r"<", _hy_v3), (r"", _jamba), undecided="")),
+    _TOOL_CALLS,
     _HY_V3_OPEN,
     *GIGACHAT3,
     *NEMOTRON,

@@ -18,7 +18,7 @@ _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{
 
 def _attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:
     """A pattern of `<tag name="…">`."""
-    return re.compile(f"<{tag} ?name{_QUOTED.format(group)}{more}>")
+    return re.compile(f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{more}>")
 
 
 def _begun(*heads: str) -> re.Pattern[str]:
@@ -97,11 +97,12 @@ QWEN3_CODER = function_tags("tool_call")
 SEED_OSS = function_tags("seed:tool_call")
 MINICPM5 = TaggedSyntax(
     call=_attribute("function", "name"),
-    call_heads=("<function name", "<functionname"),
-    call_part=_begun("<function name", "<functionname"),
+    # `Ġ`: a space as the tokenizer writes it.
+    call_heads=("<function name", "<functionname", "<functionĠname"),
+    call_part=_begun("<function name", "<functionname", "<functionĠname"),
     parameter=_attribute("param", "key"),
-    parameter_heads=("<param name", "<paramname"),
-    parameter_part=_begun("<param name", "<paramname"),
+    parameter_heads=("<param name", "<paramname", "<paramĠname"),
+    parameter_part=_begun("<param name", "<paramname", "<paramĠname"),
     value_close="</param>",
     call_close="</function>",
     noise=("<arguments>", "</arguments>"),
@@ -113,7 +114,7 @@ MINIMAX = invoke_tags("</minimax:tool_call>")
 STEP3 = invoke_tags(
     "<｜tool_calls_end｜>",
     "steptml:",
-    noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>"),
+    noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
 )
 # Version 4 wraps in `tool_calls`, 4.1 in ` calls` with a space in every tag. Values stand as they are.
 DSML = {
