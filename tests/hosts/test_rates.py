@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +277,20 @@ async def test_a_file_is_looked_at_once_a_second(tmp_path: Path) -> None:
     two: dict[str, Any] = {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}]}
     assert (await post(app, ask(1, **two))).status == 400
     await asyncio.sleep(1.05)
+    assert (await post(app, ask(1, **two))).status == 200
+
+
+async def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.toml"
+    app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(path, "[default]\nmax_tools = 1"))
+    assert app._tenancy is not None
+    monkeypatch.setattr(app._tenancy, "_looked", -1e9)
+    path.write_text("")  # what an editor does first
+    two: dict[str, Any] = {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}]}
+    assert (await post(app, ask(1, **two))).status == 400
+    path.write_text("[default]\nmax_tools = 22")
+    os.utime(path, (time.time() - 5, time.time() - 5))
+    monkeypatch.setattr(app._tenancy, "_looked", -1e9)
     assert (await post(app, ask(1, **two))).status == 200
 
 

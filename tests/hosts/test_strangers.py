@@ -18,7 +18,7 @@ from toolcall_middleware.hosts.proxy import Forwarder
 
 from ..fakes import TextBackend
 from ..stream_rules import check_error
-from .asgi_client import CALL, JSON_TYPE, Client, Headers, ask, middleware
+from .asgi_client import CALL, JSON_TYPE, TOOL, Client, Headers, ask, middleware
 from .proxy_servers import PATIENCE, FakeTransport, client_of, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as ask_proxy
 from .test_smuggling import HTTPS, head, send
@@ -123,6 +123,22 @@ async def test_tools_in_json_that_only_others_can_read_are_seen(what: str) -> No
     made = await Client(UNLIKE[what]).run(app)
     assert (made.status, check_error(made.json)["code"]) in {(403, "tool_not_allowed"), (400, "invalid_json")}
     assert not backend.seen
+
+
+@pytest.mark.parametrize("name", ["Tools", "TOOLS", "tool\u017f", "Functions", "Tool_Choice", "Messages"])
+@pytest.mark.parametrize(
+    "beside", [(), ({"type": "function", "function": {"name": "other"}},)], ids=["alone", "beside"]
+)
+async def test_another_spelling_of_a_field_is_refused_where_there_is_a_policy(name: str, beside: Any) -> None:
+    body = json.dumps({**json.loads(ask(tools=beside)), name: [TOOL]}).encode()
+    app, backend = guarded()
+    made = await Client(body).run(app)
+    assert (made.status, check_error(made.json)["param"]) == (400, name)
+    assert not backend.seen
+    made = await Client(body).run(middleware(backend, rate_limit="9/minute"))
+    assert made.status == 400
+    # Without one nothing is to be guarded, and unknown fields pass.
+    assert (await Client(body).run(middleware(backend))).status == 200
 
 
 async def test_what_holds_no_tools_passes_in_any_json() -> None:

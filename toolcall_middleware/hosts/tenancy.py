@@ -27,8 +27,8 @@ _Stamp = tuple[int, int, int]
 class Tenancy:
     """The tenants of one middleware. Raises SettingsError when the file cannot be used.
 
-    A file that changes is read again, at most once a second and without a restart. Where the new one is bad, that is
-    logged and the old one holds.
+    A file that changes is read again, without a restart, once it has been left alone for a second. Where the new one
+    is bad, that is logged and the old one holds.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -73,6 +73,9 @@ class Tenancy:
             self._stamp = None
             return
         if stamp == self._stamp:
+            return
+        if abs(time.time() - stamp[0] / 1e9) < _SECONDS:
+            # It may be half written: the part that is there would be read as a file with fewer tenants and limits.
             return
         self._stamp = stamp
         try:

@@ -102,6 +102,8 @@ def read_request(body: bytes, settings: Settings) -> ChatRequest | UsageOnly | N
     Raises ToolCallError and nothing else, whatever the bytes.
     """
     concern = _concern(body, settings)
+    if settings.allowlist_mode == "enforce" or settings.rate_limit is not None:
+        _check_spelling(body)
     if not isinstance(concern, bool):
         return concern
     if not concern:
@@ -154,6 +156,21 @@ def _means_us(body: bytes) -> bool:
     except ValueError:
         return False
     return any(name in written for name in _NAMES)
+
+
+_OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
+
+
+def _check_spelling(body: bytes) -> None:
+    """Refuses `Tools`: backends in Go (Ollama) read it as `tools`, and it would pass a list of allowed ones unseen."""
+    try:
+        names = _FIELDS.decode(body)
+    except DECODE_ERRORS:
+        return
+    for name in names:
+        if name not in _OURS and name.casefold() in _OURS:
+            message = f"The field {shown(name)} is to be spelled {name.casefold()!r}."
+            raise ToolCallError("invalid_request", message, param=name[:64])
 
 
 def _offered(raw: msgspec.Raw) -> bytes:
