@@ -168,6 +168,7 @@ SAMPLES: dict[str, list[Any]] = {
     "upstream_ids": [None, "mistral"],
     "upstream_key": [None, "k"],
     "upstreams_file": [None, "x.toml"],
+    "upload_timeout": [60.0, None],
     "upstream_timeout": [300.0, 5.0],
     "default_max_tokens": [8192, 100],
     "upstream_connect_timeout": [10.0, 1.0],
