@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 
 WS = re.compile(r"[ \t\r\n]*")
 # A key and what stands between it and its value. Python's keywords have no spaces in them; Gemma's keys may.
-KEY = re.compile(r"([^{}\[\](),:=<>\"'`\n]{1,256}?)[ \t]{0,64}(:|=(?!=))")
+NAMED = re.compile(r"([^{}\[\](),:=<>\"'`\n]{1,256}?)[ \t]{0,64}(:|=(?!=))")
 QUOTED_KEY = re.compile(r"(?:\"((?:[^\"\\\n]|\\.){0,256})\"|'((?:[^'\\\n]|\\.){0,256})')[ \t]{0,64}[:=]")
 KEY_PART = re.compile(
     r"(?:\"(?:[^\"\\\n]|\\.){0,256}\\?\"?|'(?:[^'\\\n]|\\.){0,256}\\?'?|[^{}\[\](),:=<>\"'`\n]{0,256})"
@@ -24,7 +24,7 @@ _NEXT_CALL = re.compile(r"([^\W\d][\w.\-]{0,255})[ \t]{0,64}\(")
 _NEXT_CALL_PART = re.compile(r"(?:[^\W\d][\w.\-]{0,255})?[ \t]{0,64}\Z")
 _HEX = re.compile(r"[0-9a-fA-F]*")
 _OCTAL = re.compile(r"[0-7]{1,3}")
-_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'", "a": "\a",
+SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'", "a": "\a",
            "v": "\v", "/": "/", "\n": ""}  # fmt: skip
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
 _VALUES = frozenset("0123456789-.[{(TFNtfn")  # what Python's other values begin with
@@ -142,7 +142,7 @@ class Lookahead:
                 if c == "]" and self.notation.listed:
                     return self._list_ends(s, k + 1, last=last)  # the call's own bracket is missing
                 # A missing comma: only before a key that we know.
-                m = None if depth else KEY.match(s, k)
+                m = None if depth else NAMED.match(s, k)
                 if m is None and not depth and not last:
                     rest = len(s) - k  # the rest of a whole answer is not worth a copy
                     if any(rest <= len(key) + 1 and f"{key}:".startswith(s[k:]) for key in self.declared):
@@ -179,7 +179,7 @@ class Lookahead:
             if j == len(s):
                 return None if waits else False
             return s[j] in ":=" and self._known(s[k + len(quote) : end])
-        m = QUOTED_KEY.match(s, k) if quote else KEY.match(s, k)
+        m = QUOTED_KEY.match(s, k) if quote else NAMED.match(s, k)
         if m is None:
             if waits and KEY_PART.match(s, k):
                 return None
@@ -239,8 +239,8 @@ def unescape(s: str, i: int) -> tuple[int, str]:
             code = int(s[i + 2 : end], 16)
             return end, chr(code) if code < 0x110000 else "\ufffd"
         return (-1, "") if digits == len(s) else (i + 1, "\\")
-    if c in _SIMPLE:
-        return i + 2, _SIMPLE[c]
+    if c in SIMPLE:
+        return i + 2, SIMPLE[c]
     octal = _OCTAL.match(s, i + 1)
     if octal is None:
         return i + 1, "\\"

@@ -1,0 +1,139 @@
+"""Lists and objects in Python's and Gemma's notation, in small pieces: read by a table, and nobody can tell."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.parsing.literals import Arguments
+from toolcall_middleware.parsing.notation import Notation
+
+MARK = '<|"|>'
+PYTHON = Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=("</calls>",), listed=True)
+GEMMA = Notation(quotes=(MARK, '"', "'"), verbatim=frozenset({MARK}), inner='"', ends=("<call|>",))
+NOTATIONS = {"python": (PYTHON, "a=", ")"), "gemma": (GEMMA, "a:", "}")}
+SPACES = st.sampled_from(["", "", "", " ", "\n", " \t"])
+NOISE = ['"', "'", MARK, "<|", ",", ":", "=", "{", "}", "[", "]", "(", ")", "\\", "\\x4", " ", "1", ".", "e", "f", "T",
+         "rue", "None", "null", "key", "é", '"""', "**", "}]}", '", "', "': '", "<b>", "x" * 140, " " * 140]  # fmt: skip
+
+
+def reader(notation: Notation, closer: str) -> Arguments:
+    return Arguments(notation, "(" if closer == ")" else "{", {"properties": {"a": {"type": "array"}}}, bool)
+
+
+def whole(name: str, text: str) -> tuple[str, bool]:
+    """The arguments of a text that is read at once, which is without the table."""
+    notation, key, closer = NOTATIONS[name]
+    made = reader(notation, closer)
+    out: list[str] = []
+    made.feed(key + text, 0, out, last=True)
+    made.close(out)
+    return "".join(out), made.repaired
+
+
+def in_pieces(name: str, text: str, sizes: Callable[[], int]) -> tuple[str, bool]:
+    """... that arrives in pieces."""
+    notation, key, closer = NOTATIONS[name]
+    made = reader(notation, closer)
+    out: list[str] = []
+    for piece in cut(key + text, sizes):
+        said = made.run(piece)
+        if said is None:
+            out.append(made.leave(piece)[0])
+            break
+        out.append(said)
+    if not made.done:
+        tail = made.tail
+        made.feed(tail, 0, out, last=True)
+        made.close(out)
+    return "".join(out), made.repaired
+
+
+def cut(text: str, sizes: Callable[[], int]) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        size = sizes()
+        yield text[at : at + size]
+        at += size
+
+
+STRINGS = st.text("ab1 ,:}]'\"\\\nTé<", max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | STRINGS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["id", "b-1", "at"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def written(name: str, value: Any, space: Callable[[], str]) -> str:
+    """A value as the notation has it."""
+    match value:
+        case str():
+            return f"{MARK}{value}{MARK}" if name == "gemma" else repr(value)
+        case list():
+            items = [space() + written(name, item, space) + space() for item in value]
+            return f"[{','.join(items)}]"
+        case dict():
+            quoted = {key: key if name == "gemma" else repr(key) for key in value}
+            items = [f"{space()}{quoted[key]}:{space()}{written(name, item, space)}" for key, item in value.items()]
+            return f"{{{','.join(items)}}}"
+    return json.dumps(value) if name == "gemma" else repr(value)
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_values_with_noise_in_them_are_the_same_as_in_one_piece(name: str) -> None:
+    @settings(max_examples=300)
+    @given(VALUES, st.data(), st.randoms(use_true_random=False))
+    def holds(value: Any, data: st.DataObject, rng: random.Random) -> None:
+        text = written(name, [value], lambda: data.draw(SPACES))
+        for _ in range(data.draw(st.integers(0, 3))):
+            at = data.draw(st.integers(0, len(text)))
+            text = text[:at] + data.draw(st.sampled_from(NOISE)) + text[at + data.draw(st.integers(0, 2)) :]
+        meant = whole(name, text)
+        for longest in (1, 4, 9, 70):
+            assert in_pieces(name, text, lambda longest=longest: rng.randint(1, longest)) == meant  # type: ignore[misc]
+
+    holds()
+
+
+CLEAN = {
+    "python": "[{'id': 1, \"name\": 'it\\'s \"x\" <b>', 'at': [54.5, -1e3, 0], 'on': True, 'no': None}, [[], {}], 'a', false, {",
+    "gemma": f'[{{id:1,name:{MARK}it\'s "x" \\n{MARK},at:[54.5,-1e3,0],on:true}},[[],{{}}],{MARK}a{MARK},null,{{k:{{l:1}},',
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 11, 60])
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_is_clean_needs_nothing_but_the_table(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    notation, key, closer = NOTATIONS[name]
+    made = reader(notation, closer)
+    said = [made.run(key + "[")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Arguments, "feed", None)
+        said += [made.run(piece) for piece in cut(CLEAN[name][1:], lambda: size)]
+    out = [text for text in said if text is not None]
+    assert len(out) == len(said)
+    made.close(out)
+    assert "".join(out) == whole(name, CLEAN[name])[0]
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize("unit", ["1", " ", "a", "[", "]", '"', "\\", "{", "<"])
+@pytest.mark.parametrize("begin", ["[", "[1", "[{'a':", "[{'a': 'b'", "[{a:1,", "[{", f"[{MARK}a{MARK}"])
+def test_what_waits_is_not_read_again_and_again(name: str, begin: str, unit: str) -> None:
+    """What is made but not decided on has a limit, behind which the table is left."""
+    notation, key, closer = NOTATIONS[name]
+    made = reader(notation, closer)
+    made.run(key + begin)
+    for _ in range(400):
+        if made.run(unit * 4) is None:
+            break
+        assert len(made._held) + len(made._ahead) < 256
