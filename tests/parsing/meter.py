@@ -42,9 +42,9 @@ class CountedPattern:
         self._meter.cost += 1 + (found.end() - pos if found is not None else 0)
         return found
 
-    def fullmatch(self, text: str) -> re.Match[str] | None:
-        self._meter.cost += 1 + len(text)
-        return self._pattern.fullmatch(text)
+    def fullmatch(self, text: str, pos: int = 0) -> re.Match[str] | None:
+        self._meter.cost += 1 + len(text) - pos
+        return self._pattern.fullmatch(text, pos)
 
     def search(self, text: str, pos: int = 0, endpos: int = 2**62) -> re.Match[str] | None:
         found = self._pattern.search(text, pos, endpos)

@@ -123,6 +123,18 @@ def test_a_call_is_the_same_as_of_one_piece_in_each_format(format_name: str) -> 
         assert past > 0.1 * len(pieces)
 
 
+@pytest.mark.parametrize("format_name", registry.names())
+def test_short_values_go_right_to_what_reads_them_in_each_format(format_name: str) -> None:
+    rows = [{"id": n, "name": f"row {n}", "at": [n + 0.5, -1], "on": n % 2 > 0, "no": None} for n in range(12)]
+    text = registry.get(format_name).render_calls([ToolCall("f", json.dumps({"rows": rows}))])
+    whole, _ = send(rewriter(format_name), messages([text]))
+    for size in (1, 4, 9):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        out, past = send(rewriter(format_name), messages(pieces))
+        assert said(out) == said(whole)
+        assert past > 0.7 * len(pieces)
+
+
 def test_what_goes_past_as_content_is_the_message_itself() -> None:
     made = rewriter("auto")
     sent = messages(["Some", " words", " in", " a", " text", " and more"])

@@ -1,0 +1,113 @@
+"""Calls whose arguments are elements within elements: however the text is cut, the same comes out."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.parsing.nested_tags import NestedCalls
+
+from .bodies import Reader, hostile, opener
+from .meter import Meter
+from .streams import calls_in
+
+M = "]<]minimax[>["
+TOOLS: dict[str, dict[str, Any]] = {
+    "f": {
+        "properties": {
+            "s": {"type": "string"},
+            "n": {"type": "integer"},
+            "a": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
+            "o": {"type": "object"},
+        }
+    },
+    "g": {},
+}
+CALLS = Reader([opener(f"{M}<tool_call>", lambda sink: NestedCalls(sink, M, "tool_call"))], TOOLS)
+
+
+def tags(text: str) -> str:
+    """`<` stands for the mark and a tag."""
+    return text.replace("<", f"{M}<")
+
+
+def call(arguments: str, name: str = "f") -> str:
+    return tags(f'<tool_call><invoke name="{name}">{arguments}</invoke></tool_call>')
+
+
+ARGUMENTS: list[tuple[str, Any]] = [
+    ("", {}),
+    ("<s>a</s><n>5</n>", {"s": "a", "n": 5}),
+    ("\n<s>\na ]] b\n</s>\n<n> 5 </n>\n", {"s": "\na ]] b\n", "n": 5}),
+    ("<s>a <b>c</b> d</s>", {"s": f"a {M}<b>c{M}</b> d"}),
+    ("<a><item><k>5</k></item><item><k>x</k></item></a>", {"a": [{"k": "5"}, {"k": "x"}]}),
+    ("<o><x>1</x><x>2</x><y><z>true</z></y></o>", {"o": {"x": [1, 2], "y": {"z": True}}}),
+    ("<a></a><o></o>", {"a": [], "o": {}}),
+    ("<more>1</more><more>2</more>", {"more": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), ARGUMENTS, ids=[written for written, _ in ARGUMENTS])
+def test_elements_mean_what_the_schema_says(written: str, meant: Any) -> None:
+    assert CALLS.calls(call(written)) == [("f", meant)]
+
+
+def test_two_calls_stand_together() -> None:
+    text = call("<s>a</s>").replace(f"{M}</tool_call>", tags('\n<invoke name="g"><x>1</x></invoke>\n</tool_call>'))
+    assert CALLS.calls(f"{text}\n") == [("f", {"s": "a"}), ("g", {"x": 1})]
+
+
+def test_a_string_streams_and_other_elements_wait() -> None:
+    opening = tags('<tool_call><invoke name="f">')
+    assert CALLS.delay(f"{opening}{M}<s>", "some text", tags("</s></invoke></tool_call>")) == 0
+    assert CALLS.delay(f"{opening}{M}<n>", "12345", tags("</n></invoke></tool_call>")) == 5
+
+
+@pytest.mark.parametrize("end", ["</invoke></tool_call> and", "</tool_call> and", "", "<", "</invoke>", "<]"])
+def test_ends_are_the_same_at_every_cut(end: str) -> None:
+    text = call("<a><item><k>5</k></item></a><s>text</s>").replace(tags("</invoke></tool_call>"), tags(end))
+    whole = CALLS.events([text])
+    assert calls_in(whole)
+    for first, second in itertools.combinations(range(len(text)), 2):
+        if second - first < 30:
+            assert CALLS.events([text[:first], text[first:second], text[second:]]) == whole
+
+
+MARKUP = [M, f"{M}<s>", f"{M}</s>", f"{M}<a>", f"{M}<item>", f"{M}</item>", f"{M}</a>", f"{M}<n>", f"{M}</n>",
+          f"{M}</invoke>", f'{M}<invoke name="g">', f"{M}</tool_call>", f"{M} <o>", "]<]", "]<]mini", f"{M}<i", "item>",
+          "<" + "x" * 290 + ">"]  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(hostile(*MARKUP), st.randoms(use_true_random=False), st.booleans())
+def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random, cut: bool) -> None:
+    CALLS.check_any(tags('<tool_call><invoke name="f"><a>') + text, rng, cut=cut)
+
+
+@settings(max_examples=80)
+@given(hostile(*MARKUP))
+def test_any_text_comes_out_where_nothing_is_offered(text: str) -> None:
+    CALLS.check_refused(tags('<tool_call><invoke name="f">') + text + "b")
+
+
+@pytest.mark.parametrize("unit", ["a b ", "]<]", M, f"{M}<", f"{M}<item>", f"{M}<k>1{M}</k>", f"{M}<{'x' * 90}", "]"])
+@pytest.mark.parametrize("begin", ["<s>", "<n>", "<a><item>", ""])
+def test_work_grows_with_the_text_and_no_faster(unit: str, begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(size: int) -> int:
+        meter = Meter()
+        with monkeypatch.context() as patch:
+            room = "toolcall_middleware.parsing."
+            meter.watch(patch, room + "scanner", room + "nested_tags")
+            text = tags(f'<tool_call><invoke name="f">{begin}') + unit * (size // len(unit))
+            scanner = CALLS.fresh()
+            for at in range(0, len(text), 4):
+                scanner.feed(meter.text(text[at : at + 4]))
+            scanner.finish()
+        return meter.cost
+
+    assert work(12_000) <= 2.2 * work(6_000)
