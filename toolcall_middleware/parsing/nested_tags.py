@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from .json_words import quoted
 from .lane import Lane, passing
@@ -25,6 +25,10 @@ _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _WS = re.compile(r"[ \t\r\n]*")
 _MAX_DEPTH = 32
 _MAX_GAP = 256
+_LONG = 600  # more than what stands before a tag and in it
+_SHORT = 500  # less than a tag may have
+_BEGUN = frozenset({"", "<", "</"})
+_MANY = 256
 _CONTAINERS = {"array": "[]", "object": "{}"}
 
 _AROUND, _WITHIN = range(2)
@@ -56,9 +60,12 @@ class NestedCalls(PartReader):
     """Reads such calls, behind the marker that opens them all. See `Body`."""
 
     __slots__ = (
+        "_children",
         "_close",
         "_first",
+        "_left",
         "_mark",
+        "_out",
         "_pending",
         "_root",
         "_stack",
@@ -75,6 +82,9 @@ class NestedCalls(PartReader):
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may come again
         self._streams = False
         self._first = True
+        self._children: dict[tuple[int, str], tuple[Any, frozenset[str]]] = {}  # see `_child`
+        self._out: list[str] = []  # what leaves of the arguments
+        self._left: tuple[str, str] | None = None  # see `leave`
         self.tail = ""
 
     def finish(self, *, cut: bool) -> None:
@@ -85,7 +95,8 @@ class NestedCalls(PartReader):
             if self._pending is not None or not self._first:
                 self._flush()
             elif self._first:
-                self._sink.args("{")
+                self._out.append("{")
+            self._tell()
             self._sink.end(complete=False, repaired=True)
             return
         while self._stack:
@@ -100,20 +111,35 @@ class NestedCalls(PartReader):
             keep = len(s) if last else self._kept(s, i)
             if keep == i:
                 return -1
-            self._text(s[i:keep], keep)
-            if keep == len(s) and self._stack:
+            self._text(s[i:keep])
+            self._tell()
+            if keep == len(s):
                 self._sink.flows(self)
             return keep
         if k > i:
-            return self._text(s[i:k], k)
-        m = _TAG.match(s, k + len(mark))
+            self._text(s[i:k])
+            self._tell()
+            return k
+        m = self._tag_at(s, k, last=last)
         if m is None:
-            rest = s[k + len(mark) :]
-            if not last and len(rest) < 600 and _TAG_PART.fullmatch(rest):
-                return -1
-            return self._text(mark, k + len(mark))
-        self._tag(m)
-        return m.end()
+            return -1
+        if m:
+            self._tag(m)
+        else:
+            self._text(mark)
+        self._tell()
+        return m.end() if m else k + len(mark)
+
+    def _tag_at(self, s: str, k: int, *, last: bool) -> re.Match[str] | Literal[False] | None:
+        """The tag behind the mark at `k`; False where the mark is text, None where more must be seen."""
+        k += len(self._mark)
+        size = len(s) - k
+        if size <= 2 and s[k:] in _BEGUN:
+            return False if last else None
+        m = _TAG.match(s, k)
+        if m is not None:
+            return m
+        return None if not last and size < _LONG and _TAG_PART.fullmatch(s, k) else False
 
     def _around(self, s: str, i: int, *, last: bool) -> int:
         """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
@@ -132,16 +158,19 @@ class NestedCalls(PartReader):
         if m is not None:
             return m.end() if self._tag(m) else i
         rest = s[j + len(mark) :]
-        if not last and len(rest) < 600 and _TAG_PART.fullmatch(rest):
+        if not last and len(rest) < _LONG and _TAG_PART.fullmatch(rest):
             return -1
         return len(s) if self._give_up() and _TAG_PART.fullmatch(rest) else i
 
     def _kept(self, s: str, i: int) -> int:
         """Where in `s`, from `i`, a mark may begin that is not complete; its end where none does."""
         mark, n = self._mark, len(s)
-        return next((at for at in range(max(i, n - len(mark) + 1), n) if mark.startswith(s[at:])), n)
+        at = s.find(mark[0], max(i, n - len(mark) + 1))
+        while at >= 0 and not mark.startswith(s[at:]):
+            at = s.find(mark[0], at + 1)
+        return n if at < 0 else at
 
-    # -- an element that goes on: see `ArgumentsReader` ----------------------------------------------------------
+    # -- a call that goes on: see `ArgumentsReader` --------------------------------------------------------------
 
     @property
     def lane(self) -> Lane | None:
@@ -149,24 +178,68 @@ class NestedCalls(PartReader):
         return passing(self._mark[0]) if self._streams and not self.tail else None
 
     def run(self, text: str) -> str | None:
-        """What leaves for more of an element's text; None where a mark stands in it."""
-        text = self.tail + text
-        if self._mark in text:
+        """What leaves for more of a call's text; None where a tag ends the call in it."""
+        if self._left is not None:
             return None
-        keep = self._kept(text, 0)
-        self.tail = text[keep:]
-        if self._streams:
-            return quoted(text[:keep])
-        self._stack[-1].text.append(text[:keep])
-        return ""
+        mark, tail = self._mark, self.tail
+        if tail:
+            # Most pieces are of marks and tags that go on.
+            whole = tail + text
+            if len(whole) <= len(mark):
+                if mark.startswith(whole):
+                    self.tail = whole
+                    return ""
+            elif tail[len(mark) : len(mark) + 1] == "<" and ">" not in text and "<" not in text and len(whole) < _SHORT:
+                self.tail = whole
+                return ""
+            text = whole
+        i = 0
+        while True:
+            k = text.find(mark, i)
+            end = k if k >= 0 else self._kept(text, i)
+            if end > i:
+                self._text(text[i:end])
+            m = self._tag_at(text, k, last=False) if k >= 0 else None
+            if m is None:
+                self.tail = text[end:]
+                return self._said()
+            if m is False:
+                self._text(mark)
+                i = k + len(mark)
+            elif self._ends(m):
+                self._left = self._said(), text[k:]
+                self.tail = ""
+                return None
+            else:
+                self._tag(m)
+                i = m.end()
 
     def leave(self, text: str) -> tuple[str, str]:
-        """Behind a mark stands a tag: `step` reads it."""
-        text, self.tail = self.tail + text, ""
-        return "", text
+        """What left last, and the tag that ends the call."""
+        left, self._left = self._left or ("", self.tail + text), None
+        self.tail = ""
+        return left
 
     def went_by(self, text: str) -> None:
         """`text` left by the lane."""
+
+    def _ends(self, m: re.Match[str]) -> bool:
+        """Whether a tag in a call ends it."""
+        name = m["name"]
+        if not m["close"] or (name != "invoke" and name != self._close):
+            return False
+        return name == "invoke" or not any(element.name == name for element in self._stack)
+
+    def _said(self) -> str:
+        out = self._out
+        if not out:
+            return ""
+        self._out = []
+        return out[0] if len(out) == 1 else "".join(out)
+
+    def _tell(self) -> None:
+        if self._out:
+            self._sink.args(self._said())
 
     def _give_up(self) -> bool:
         """Between calls something stands that is none of theirs. Whether there was a call at all."""
@@ -174,13 +247,11 @@ class NestedCalls(PartReader):
         self.failed = not self.done
         return self.done
 
-    def _text(self, text: str, end: int) -> int:
-        if self._stack:
-            if self._streams:
-                self._sink.args(quoted(text))
-            else:
-                self._stack[-1].text.append(text)
-        return end
+    def _text(self, text: str) -> None:
+        if self._streams:
+            self._out.append(quoted(text))
+        elif self._stack:
+            self._stack[-1].text.append(text)
 
     def _tag(self, m: re.Match[str]) -> bool:
         """A tag; whether it is one of ours."""
@@ -194,22 +265,18 @@ class NestedCalls(PartReader):
             elif not (closing and name == "invoke"):
                 self._give_up()
                 return False
-        elif name == "invoke" and closing:
+        elif self._ends(m):
             while self._stack:
                 self._shut()
-            self._end_call(repaired=False)
-        elif closing and name == self._close and not any(element.name == name for element in self._stack):
-            while self._stack:
-                self._shut()
-            self._end_call(repaired=True)
-            self.done = True
+            self._end_call(repaired=name != "invoke")
+            self.done = name != "invoke"
         elif closing:
             if self._stack and self._plain and name != self._stack[-1].name:
-                self._text(self._mark + m.group(), 0)
+                self._text(self._mark + m.group())
             elif self._stack:
                 self._shut()
         elif self._stack and (self._plain or len(self._stack) >= _MAX_DEPTH):
-            self._text(self._mark + m.group(), 0)
+            self._text(self._mark + m.group())
         else:
             self._open(name)
         return True
@@ -223,28 +290,40 @@ class NestedCalls(PartReader):
     def _open_call(self, name: str) -> None:
         self._state = _WITHIN
         self._root = self._sink.schema(name) or {}
+        self._children.clear()
         self._first = True
         self._sink.start(name)
 
     def _end_call(self, *, repaired: bool) -> None:
         self._flush()
-        self._sink.args("{}" if self._first else "}")
+        self._out.append("{}" if self._first else "}")
+        self._tell()
         self._state = _AROUND
         self._sink.end(repaired=repaired)
 
     def _open(self, name: str) -> None:
-        schema = self._child(self._stack[-1].schema if self._stack else self._root, name)
-        types = ALL if schema is None else types_of(schema, self._root)
+        schema, types = self._child(self._stack[-1].schema if self._stack else self._root, name)
         if not self._stack:
             if self._pending is not None and self._pending[0] != name:
                 self._flush()
             if types == STRING and self._pending is None:
                 self._streams = True
                 self._lead(name)
-                self._sink.args('"')
+                self._out.append('"')
         self._stack.append(_Element(name, schema, types))
 
-    def _child(self, schema: Any, name: str) -> Any:
+    def _child(self, schema: Any, name: str) -> tuple[Any, frozenset[str]]:
+        """The schema of an element within one of `schema`, and its types. The same few come again and again."""
+        key = id(schema), name  # of a part of the tool's own schema, which stays
+        found = self._children.get(key)
+        if found is None:
+            child = self._schema_of(schema, name)
+            if len(self._children) >= _MANY:
+                self._children.clear()
+            found = self._children[key] = child, ALL if child is None else types_of(child, self._root)
+        return found
+
+    def _schema_of(self, schema: Any, name: str) -> Any:
         items = None
         for part in _parts(schema, self._root):
             properties = part.get("properties")
@@ -259,7 +338,7 @@ class NestedCalls(PartReader):
         element = self._stack.pop()
         if self._streams:
             self._streams = False
-            self._sink.args('"')
+            self._out.append('"')
             return
         value = self._value(element)
         if self._stack:
@@ -285,10 +364,10 @@ class NestedCalls(PartReader):
         pending, self._pending = self._pending, None
         if pending is not None:
             self._lead(pending[0])
-            self._sink.args(_one_or_list(pending[1]))
+            self._out.append(_one_or_list(pending[1]))
 
     def _lead(self, name: str) -> None:
-        self._sink.args(f'{"{" if self._first else ", "}"{quoted(name)}": ')
+        self._out.append(f'{"{" if self._first else ", "}"{quoted(name)}": ')
         self._first = False
 
     _parts = (_around, _within)

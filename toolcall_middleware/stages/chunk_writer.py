@@ -74,9 +74,7 @@ class ChunkWriter:
             # In parts: a whole call may be long, and is joined once.
             out += (shell.before, *delta, shell.after)
         if not part.ops:
-            extras = reason is None and any(
-                name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items()
-            )
+            extras = reason is None and says_beside(fields)
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
                 out.append(shell.around(_encode(rest)))
         if reason is not None:
@@ -87,3 +85,8 @@ class ChunkWriter:
         choice = {**fields, "delta": {}, "finish_reason": reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
         return openai.event(_encode({**body, "choices": [choice], **answer.extras}))
+
+
+def says_beside(fields: Fields) -> bool:
+    """Whether a chunk's choice says something beside its delta."""
+    return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())

@@ -16,7 +16,7 @@ from ..wire.sse import ServerEvent
 from .alike import Flow, Known, Past, read_by_type
 from .answer import ChoiceAnswer
 from .chunk_parts import Part, is_plain
-from .chunk_writer import ChunkWriter
+from .chunk_writer import ChunkWriter, says_beside
 from .operations import Arguments, Content, Op
 from .stream_state import StreamState
 from .usage import UsageMeter
@@ -100,6 +100,8 @@ class ShortWays(StreamState):
                 return b"".join((frame[0], _encode(said) if said.isascii() else openai.encode(said), frame[1]))
             if not said and text and known.silent and not news:
                 if alone:
+                    if index not in known.frames:  # nothing of this call's arguments has left yet
+                        self._frame(known, Arguments(index, ""))
                     self._open_flow(known)
                 return b""
             ops: list[Op] = [Arguments(index, said)] if said else []
@@ -132,12 +134,18 @@ class ShortWays(StreamState):
         op = known.part.ops[-1] if known.part.ops else None
         if op is None:
             known.silent = silent
-        elif known.part.delta.keys() <= {"content", "role"}:
+        else:
+            self._frame(known, op)
+
+    def _frame(self, known: Known, op: Op) -> None:
+        """What stands around pieces like `op`, where chunks like this one become them."""
+        if known.part.delta.keys() <= {"content", "role"}:
             frame = self._writer.frame(known.shell, op)
             if frame is not None and type(op) is Content:
                 known.frames[-1] = frame
             elif frame is not None and type(op) is Arguments:
                 known.frames = {op.index: frame}
+                known.silent = known.silent or not says_beside(known.part.fields)
 
     def _typed_chunk(self, raw: bytes, data: bytes) -> bytes | None:
         """What leaves for the event `raw`, which says some text, and beside it what only the client reads.
