@@ -263,7 +263,7 @@ def _options() -> dict[str, Option]:
         ("guard", "allowlist_mode", "off", _choice("enforce", "warn", "off"), "What the list does; `off`: nothing."),
         ("guard", "rate_limit", None, ("a rate such as 60/minute or 10 per 30 seconds, or none", _rate),
          "Tool calls of a tenant in a time; an answer with five calls counts five. Nothing is reserved while it runs."),
-        ("guard", "rate_limit_storage", "memory://", ("a storage URI of the limits library: redis://host", _word),
+        ("guard", "rate_limit_storage", "memory://", ("memory://, redis://HOST or another URI of limits", _word),
          "Where they are counted; several workers or machines share a Redis."),
         ("guard", "rate_limit_failure", "open", _choice("open", "closed"),
          "When the storage is down: requests pass uncounted, or are refused."),

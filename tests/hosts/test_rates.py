@@ -327,3 +327,5 @@ def test_a_storage_that_is_none_is_refused_without_its_login(storage: str) -> No
     with pytest.raises(SettingsError, match=r"^rate_limit_storage: ") as raised:
         limited(rate_limit_storage=storage)
     assert "hunter2" not in str(raised.value)
+    assert "use memory://" in str(raised.value)
+    assert "async+" not in str(raised.value)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import SettingsError, ToolCallError
-from ..settings import hide_login
+from ..settings import OPTIONS, hide_login
 
 if TYPE_CHECKING:
     from limits.aio.strategies import FixedWindowRateLimiter
@@ -78,7 +78,8 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
             _memory.append(limiter)
         return limiter  # noqa: TRY300 - what may raise stands above
     except (ConfigurationError, ValueError) as error:
-        raise SettingsError(f"rate_limit_storage: {hide_login(str(error))}") from None
+        reason = hide_login(str(error).replace("async+", "")).rstrip(".")
+        raise SettingsError(f"rate_limit_storage: {reason}; use {OPTIONS['rate_limit_storage'].allowed}.") from None
 
 
 class RateLimiter:
