@@ -22,7 +22,7 @@ from toolcall_middleware.tokens.hf_tokenizer import HfTokenizer
 from toolcall_middleware.tokens.load import load
 from toolcall_middleware.tokens.prompt import Prompt, read_prompt
 from toolcall_middleware.tokens.tiktoken_tokenizer import TiktokenTokenizer
-from toolcall_middleware.tokens.tokenizer import APPROXIMATE
+from toolcall_middleware.tokens.tokenizer import APPROXIMATE, estimate
 
 from .tiny import byte_level, encoding, save_model
 
@@ -347,3 +347,36 @@ def test_the_cache_is_bounded() -> None:
     assert len(cache) <= 10
     assert cache.count("x" * 5000) == 5000
     assert len(cache) <= 10
+
+
+# -- on no event loop's time ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    taken: list[float] = []
+    monkeypatch.setattr("toolcall_middleware.tokens.tokenizer.time.sleep", taken.append)
+    return taken
+
+
+@pytest.mark.parametrize("text", [PROSE * 20, "\u65e5\u672c" * 200_000, "x" * 400_000, "a b\n" * 100_000])
+def test_a_long_text_is_estimated_in_slices(text: str, pauses: list[float]) -> None:
+    whole = estimate(text)
+    assert abs(APPROXIMATE.count(text) - whole) <= len(text) / 8192
+    # A search through all of it would hold the interpreter as long.
+    assert len(pauses) >= len(text) / APPROXIMATE.chars_at_once - 1
+
+
+def test_many_messages_are_too(pauses: list[float]) -> None:
+    said = [{"role": "user", "content": PROSE[:4000]}] * 100
+    counted = APPROXIMATE.count_prompt(prompt(*said))
+    assert counted.tokens == sum(APPROXIMATE.count(each["content"]) + 4 for each in said) + 3
+    assert len(pauses) >= 400_000 / APPROXIMATE.chars_at_once - 1
+
+
+def test_what_is_counted_on_the_event_loop_never_pauses(pauses: list[float]) -> None:
+    text = (PROSE * 2)[: APPROXIMATE.chars_at_once]
+    APPROXIMATE.count(text)
+    APPROXIMATE.count_prompt(prompt({"role": "user", "content": text[:-100]}))
+    APPROXIMATE.count_prompt(prompt(*[{"role": "user", "content": text[:300]}] * 100))
+    assert not pauses

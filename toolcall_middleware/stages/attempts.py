@@ -28,6 +28,7 @@ _TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown
 _REFUSED = frozenset({400, 422})  # for a field
 _FAILED = frozenset({500, 501})  # perhaps for one
 _MAX_ESTIMATED = 1 << 17  # characters
+_SAMPLES, _SAMPLE = 8, 1 << 11  # of so many characters
 
 
 class Next(enum.Enum):
@@ -190,8 +191,16 @@ def _is_blind(chat: ChatRequest, prompt_tokens: int) -> bool:
     contents = [str(message.get("content") or "") for message in chat.messages]
     if len(written) > _MAX_ESTIMATED or sum(map(len, contents)) > len(written):
         return False
-    tools, messages = estimate(written), sum(map(estimate, contents))
+    tools, messages = _estimate(written), _estimate(" ".join(contents))
     return messages < tools and prompt_tokens < tools * 0.4 + messages * 0.75
+
+
+def _estimate(text: str) -> int:
+    """About its tokens; of a long text by samples of it, for this is done on the event loop."""
+    if len(text) <= _SAMPLES * _SAMPLE:
+        return estimate(text)
+    step = len(text) // _SAMPLES
+    return sum(estimate(text[at : at + _SAMPLE]) for at in range(0, step * _SAMPLES, step)) * step // _SAMPLE
 
 
 def _json(value: Any) -> str:

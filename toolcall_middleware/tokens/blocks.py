@@ -12,17 +12,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 BLOCK = 2048
-_LONGEST = 2 * BLOCK
 _WORTH_KEEPING = 64
 _SEAM = re.compile(r"(?<=\S) (?=[A-Za-z])")
 
 
-def blocks(text: str) -> Iterator[str]:
-    """`text` in pieces of at least BLOCK characters (but the last). Text without seams is cut where it must be."""
+def blocks(text: str, size: int = BLOCK) -> Iterator[str]:
+    """`text` in pieces of `size` to twice as many characters. Text without seams is cut where it must be."""
     begin, length = 0, len(text)
-    while length - begin > _LONGEST:
-        seam = _SEAM.search(text, begin + BLOCK, begin + _LONGEST)
-        end = seam.start() if seam is not None else begin + _LONGEST
+    while length - begin > 2 * size:
+        seam = _SEAM.search(text, begin + size, begin + 2 * size)
+        end = seam.start() if seam is not None else begin + 2 * size
         yield text[begin:end]
         begin = end
     yield text[begin:] if begin else text

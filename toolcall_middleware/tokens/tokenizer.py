@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Protocol
 
+from .blocks import blocks
 from .prompt import Count, Prompt, count_messages
 
 # Words, numbers in threes, punctuation, lines, characters that are words of their own, other scripts in pairs: that is
@@ -14,6 +16,8 @@ _PIECE = re.compile(
     r"|[\x80-\u303f\u3100-\u33ff\ua000-\uabff\ud7b0-\uffff]{1,2}"
 )
 _LETTERS_A_TOKEN = 6
+_SLICE = 1 << 13  # characters
+_PAUSE = 2e-5  # seconds; a thread that only lets go, and takes hold again at once, wakes nobody
 
 
 class Tokenizer(Protocol):
@@ -52,13 +56,35 @@ class Approximate:
     end_tokens = 0
 
     def count(self, text: str, /) -> int:
-        return max(1, estimate(text)) if text else 0
+        return _Slices().count(text)
 
     def count_again(self, text: str, /) -> int:
         return self.count(text)
 
     def count_prompt(self, prompt: Prompt, /) -> Count:
-        return Count(count_messages(prompt, self.count).tokens, exact=False)
+        return Count(count_messages(prompt, _Slices().count).tokens, exact=False)
+
+
+class _Slices:
+    """Estimates text in slices, between which other threads run.
+
+    A search through a long text is one step to the interpreter, in which no other thread has its turn: what is counted
+    in a thread would hold the event loop for as long. A library's own code lets go of it.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0  # characters since the last pause
+
+    def count(self, text: str) -> int:
+        """About its tokens; one at least where there is any text."""
+        tokens = 0
+        for block in blocks(text, _SLICE):
+            self._size += len(block)
+            if self._size > Approximate.chars_at_once:  # more than anybody counts on the event loop
+                time.sleep(_PAUSE)
+                self._size = len(block)
+            tokens += estimate(block)
+        return max(1, tokens) if text else 0
 
 
 APPROXIMATE = Approximate()
