@@ -115,7 +115,16 @@ INTERNLM = (
 )
 COHERE = (_opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),)
 # Command R+. Its fence belongs to the marker, for it stands behind a word.
-COMMAND_R = tuple(_opener(f"Action:{gap}```json", json_calls(close=("```",))) for gap in (" ", "\n", ""))
+COMMAND_R_MARKED = tuple(_opener(f"Action:{gap}```json", json_calls(close=("```",))) for gap in (" ", "\n", ""))
+COMMAND_R = (
+    *COMMAND_R_MARKED,
+    *(_opener(f"Action:{gap}```\n", json_calls(close=("```",))) for gap in (" ", "\n", "")),
+    Opener(  # without a fence
+        pattern=r"Action:[ \t\r\n]{0,8}(?=\[[ \t\r\n]{0,32}\{)",
+        partial=beginnings("Action:", "[", "{"),
+        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax()),
+    ),
+)
 _INKLING_ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
 _inkling = json_calls(close=_INKLING_ENDS)
 _INKLING_JSON = "<|content_invoke_tool_json|>"
@@ -207,7 +216,7 @@ K2_HORIZON = (
     *map(_markup, ("<ifm|tool_calls>", "</ifm|tool_calls>")),  # around them all
 )
 MIROTHINKER = (_opener("<use_mcp_tool>", _tagged(tags.MIROTHINKER)),)
-_ATEM = "<atem:function_calls>"
+_ATEM = "<atem:"
 _M3 = "]<]minimax[>["
 MINIMAX_M3 = (_opener(f"{_M3}<tool_call>", lambda sink: NestedCalls(sink, _M3, "tool_call")),)
 _hy_v3 = _tagged(tags.HY_V3)
@@ -427,7 +436,10 @@ def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
 
 
 # Messages as harmony's, in which calls have tags of their own.
-ATEM = (_opener(_ATEM, _tagged(tags.ATEM)),)
+ATEM = (
+    _opener(f"{_ATEM}function_calls>", _tagged(tags.ATEM)),
+    _opener(f"{_ATEM}invoke name=", _tagged(tags.ATEM), consume=False),  # without the wrapper
+)
 HARMONY_ATEM = (
     Opener(marker="<|channel|>", body=_addressed()),
     *(
@@ -484,7 +496,7 @@ AUTO: tuple[Opener, ...] = (
     *ATEM,
     *HARMONY_ATEM,
     *INKLING_MARKED,
-    *COMMAND_R,
+    *COMMAND_R_MARKED,
     *GIGACHAT35[:-1],
     *DOTS,
     *SOLAR_OPEN2,

@@ -22,7 +22,7 @@ _TO = "to="
 _MESSAGE = "<|message|>"
 _RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
 _CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
-_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>")
+_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>", "<|end_of_text|>")
 _OTHERS = ("<|start|>", "<|channel|>")
 _MARKER = re.compile("|".join(re.escape(marker) for marker in (*_ENDS, *_OTHERS)))
 # Muse Glimmer may go on to the next message without having ended the one before.

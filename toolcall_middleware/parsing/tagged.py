@@ -21,6 +21,9 @@ from .tag_value import TagValue, without_entities
 from .typed import declared_types, mended
 
 _WS = re.compile(r"[ \t\r\n]*")
+# Arguments that stand as JSON may stand in a code block.
+_FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
+_FENCE_PART = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
 _LOOK = 64
 # Parameters that no tool declares, and that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
@@ -127,6 +130,12 @@ class TaggedCalls(PartReader):
         for tag in syntax.noise:
             if s.startswith(tag, j):
                 return j + len(tag)
+        if s[j] == "`" and self._first and not self._whole:
+            fence = _FENCE.match(s, j)
+            if fence is not None:
+                return fence.end()
+            if not last and _FENCE_PART.match(s, j):
+                return -1
         if s[j] == "{" and self._first and not self._whole and not self._repaired:
             self._args = CallArguments("{")
             self._whole = True
