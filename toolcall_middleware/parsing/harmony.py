@@ -25,6 +25,7 @@ _CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
 _ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>", "<|end_of_text|>")
 _OTHERS = ("<|start|>", "<|channel|>")
 _MARKER = re.compile("|".join(re.escape(marker) for marker in (*_ENDS, *_OTHERS)))
+_LONGEST = max(map(len, (*_ENDS, *_OTHERS)))
 # Muse Glimmer may go on to the next message without having ended the one before.
 _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
 _NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\Z")
@@ -169,7 +170,7 @@ class HarmonyMessage:
     def _sure(self, s: str, i: int) -> int:
         """Up to where no marker may have begun."""
         keep = len(s)
-        cut = s.rfind("<", max(i, keep - 12))
+        cut = s.rfind("<", max(i, keep - _LONGEST))
         if cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
             keep = cut
         if self._addressed:
