@@ -77,7 +77,7 @@ def merged(events: list[Event]) -> list[Event]:
 def all_there(text: str, events: list[Event]) -> None:
     """See the module."""
     at = 0
-    for event in events:
+    for event in merged(events):  # two short pieces of text might stand earlier, too
         match event:
             case Stop():
                 return
