@@ -283,6 +283,7 @@ async def test_arguments_that_are_no_object_are_an_error_where_an_object_is_due(
     backend = NativeBackend({"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": arguments}}]})
     tool = {"type": "function", "function": {"name": "f", "description": "F."}}
     response = await post(ToolCallMiddleware(backend, mode="native", **options), stream=stream, tools=[tool])
+    assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
     assert '"tool_calls":' not in response.text
     assert '"code":"malformed_tool_arguments"' in response.text
     assert "'f' are not a JSON object" in response.text

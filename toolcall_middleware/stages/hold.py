@@ -26,6 +26,7 @@ def hold_for(chat: ChatRequest, settings: Settings) -> Hold:
         return Hold.END
     policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
     strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
+    strict = strict or settings.arguments_as_object  # what is no object is refused
     return Hold.SPEECH if strict else Hold.NOTHING
 
 
