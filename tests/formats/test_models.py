@@ -62,6 +62,9 @@ deepseek-ai/DeepSeek-V3.1-Terminus deepseek_v31
 deepseek-ai/DeepSeek-V3.2-Exp deepseek_v31
 deepseek-ai/DeepSeek-V3.2 deepseek_v32
 deepseek-ai/DeepSeek-R1-Distill-Qwen-32B json
+deepseek-r1:8b json
+deepseek-r1:671b deepseek_v3
+deepseek-ai/DeepSeek-R1-0528-Qwen3-8B json
 moonshotai/Kimi-K2-Instruct-0905 kimi_k2
 moonshotai/Kimi-K3 kimi_k3
 upstage/Solar-Open-100B solar_open

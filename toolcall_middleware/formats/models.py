@@ -34,6 +34,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("xlam", "xlam"),  # [vllm] xlam
     ("llama-xlam", "xlam"),  # [vllm] xlam
     ("toolace", "pythonic"),  # [vllm] pythonic
+    ("deepseek-r1:[1378]", "json"),  # Ollama's tags: all but 671b are distillates
+    ("deepseek-r1-0528-qwen", "json"),  # one, too
     ("deepseek-r1-distill", "json"),  # [card] templates without tools; [llama.cpp] "reluctant to call any tools"
     ("nemotron3", "qwen3_coder"),  # [recipes] Nemotron 3 Nano and Super: qwen3_coder
     ("llama3.1-nemotron70b", "llama3_json"),  # [card] Llama 3.1's template
