@@ -119,13 +119,37 @@ BESIDE = [
     (f"a\n{FENCED + FENCED + FENCED}\nb", "a\n\nb", 3),
     (f"{FENCED}```xml\n{CALL}\n```", "```xml\n" + CALL + "\n```", 1),
     (f"{FENCED}```\nb", "\nb", 1),
-    (f"{FENCED}``` b", " b", 1),
-    (f"{FENCED}```json", "json", 1),
+    (f"{FENCED}``` b", "\n`````` b", 1),
+    (f"{FENCED}```json", "\n``````json", 1),
 ]
 
 
 @pytest.mark.parametrize(("text", "left", "calls"), BESIDE)
 def test_text_beside_calls_is_exact(text: str, left: str, calls: int) -> None:
+    assert parts(text) == (left, calls)
+
+
+# A fence that held a call is closed by a run at least as long, with nothing but white space behind it on its line.
+CLOSED_BY = [
+    (f"```json\n{F}\n``````", "", 1),
+    (f"```json\n{F}\n``````\nDone", "\nDone", 1),
+    (f"```json\n{F}\n``` \t\r\nDone", " \t\r\nDone", 1),
+    (f"~~~json\n{F}\n~~~~~\nDone", "\nDone", 1),
+    (f"```json\n{F}\n```", "", 1),
+    (f"```json\n{F}\n``", "", 1),  # half of it, where the text ends
+    (f"~~~~json\n{F}\n~~~", "", 1),
+    (f"````\n{CALL}\n`````<tool_response>x", "", 1),
+    (f"```\n{CALL}\n```{CALL}", "", 2),
+    (f"```json\n{F}\n```````json\n{F}\n```\nDone", f"\n```````json\n{F}\n```\nDone", 1),
+    (f"```json\n{F}\n``` x\n{CALL}\n```\n{CALL}", f"\n``` x\n{CALL}\n```\n", 2),
+    (f"````json\n{F}\n```\n{CALL}\n````\n{CALL}", f"\n```\n{CALL}\n````\n", 2),
+    (f"~~~json\n{F}\n```\n{CALL}\n~~~\n{CALL}", f"\n```\n{CALL}\n~~~\n", 2),
+    (f"~~~json\n{F}\n~~~ <tool_re\n~~~\n{CALL}", "\n~~~ <tool_re\n~~~\n", 2),
+]
+
+
+@pytest.mark.parametrize(("text", "left", "calls"), CLOSED_BY)
+def test_what_closes_a_fence_that_held_a_call(text: str, left: str, calls: int) -> None:
     assert parts(text) == (left, calls)
 
 
@@ -136,6 +160,8 @@ EXAMPLES = [
     f"So:\n~~~ `x`\n{CALL}\n~~~\nok",
     f"So:\n````\n```\n{CALL}\n```\n````\nok",
     f"So:\n~~~\n```\n~~\n~ {CALL}",
+    f"So:\n~~~~\n~~~\n{CALL}\n~~~~~ x\n{CALL}\n~~~~~\nok",
+    f"So:\n```\n``````json\n{CALL}\n``````\nok",
     f"```\ncode\n```{CALL}",
     f"So:\n```\n~~~\n{CALL}\n~~~\n{CALL}\n```\nok",
     f"So:\n```\n``` x\n{CALL}\n```\nok",  # a closing fence has nothing behind it
@@ -345,7 +371,7 @@ def test_tags_of_reasoning_are_told_from_thought() -> None:
         (f"<think>{F}</think>c", F, "c", 0),  # what only opens an answer does not open in reasoning
         ("<think>a [/THINK]</think>c", "a [/THINK]", "c", 0),
         (f"<think>a\n{FENCED}\nb</think>c", "a\n\nb", "c", 1),
-        (f"<think>a {FENCED} b</think>c", "a  b", "c", 1),
+        (f"<think>a {FENCED}\nb</think>c", "a \nb", "c", 1),
         (f"<think>{FENCED[:-4]}</think>c", "", "c", 1),
         (f"<think>{FENCED[:-4]}\nb</think>c", "\nb", "c", 1),
         (f"<think>{FENCED[:-4]}\n</think>c", "", "c", 1),

@@ -12,7 +12,7 @@ from .scan_state import ScanState
 
 _WS = re.compile(r"[ \t\r\n]*")
 _TICKS = re.compile(r"`+")
-_TILDES = re.compile(r"~+")
+_RUNS = {"`": _TICKS, "~": re.compile(r"~+")}
 _INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
 _INFO_PART = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\Z")
 _MAX_FENCE_LINE = 100
@@ -28,7 +28,7 @@ class CodeScanner(ScanState):
         """A run of backticks or tildes at `pos`. Returns as `_marker` does."""
         n = len(s)
         c = s[pos]
-        end = (_TICKS if c == "`" else _TILDES).match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
+        end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
         count = end - pos
         if count == _MAX_FENCE_LINE:
             return end  # by the thousand they are no markup
@@ -121,29 +121,22 @@ class CodeScanner(ScanState):
                 self._leave(s, begin, keep)
                 self._carry = s[keep:]
                 return n
-            end = (_TICKS if char == "`" else _TILDES).match(s, pos).end()  # type: ignore[union-attr]
-            blank = self._blank_before(s, begin, pos)
-            if not blank or (end < n and end - pos < count):
-                i = end
-                continue
-            line = end
-            while line < n and s[line] in " \t\r" and line - pos < _MAX_FENCE_LINE:
-                line += 1
-            if line == n and not last and line - pos < _MAX_FENCE_LINE:
+            end = _RUNS[char].match(s, pos).end()  # type: ignore[union-attr]
+            closed = _fence_end(s, pos, end, count, last=last) if self._blank_before(s, begin, pos) else -1
+            if closed is None:
                 self._leave(s, begin, pos)
                 self._carry = s[pos:]
                 return n
-            if end - pos >= count and line - pos < _MAX_FENCE_LINE and (line == n or s[line] == "\n"):
-                self._leave(s, begin, line)
+            if closed >= 0 and (closed == n or s[closed] == "\n"):
+                self._leave(s, begin, closed)
                 self._fence = None
                 self._line_blank = self._line_lead = False
-                return line
+                return closed
             i = end
 
     def _after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
         """Behind a call that stood in a fence: the closing fence is markup, another call may come first."""
         assert self._fence_tail is not None  # noqa: S101 - checked by the caller
-        char, count = self._fence_tail
         n = len(s)
         k = _WS.match(s, i).end()  # type: ignore[union-attr]
         if k > i:
@@ -152,19 +145,14 @@ class CodeScanner(ScanState):
             i = k
         if i == n:
             return n
-        if s[i] == char:
-            end = (_TICKS if char == "`" else _TILDES).match(s, i).end()  # type: ignore[union-attr]
-            if end == n and not last and end - i < _MAX_FENCE_LINE:
+        if s[i] == self._fence_tail[0]:
+            end = _RUNS[s[i]].match(s, i).end()  # type: ignore[union-attr]
+            closed = self._closes_call_fence(s, i, end, last=last)
+            if closed is None:
                 self._carry = s[i:]
                 return n
-            if end - i == 2 * count and char == "`":
-                # Two fences without a line between them? Behind one that closes no language stands.
-                if not last and (end == n or _INFO_PART.match(s, end)):
-                    self._carry = s[i:]
-                    return n
-                if _INFO_LINE.match(s, end):
-                    end -= count
-            if count <= end - i < _MAX_FENCE_LINE:
+            if closed >= 0:
+                end = closed
                 self._sink.ends_with("".join(self._gap) + s[i:end])
                 self._sink.tell_end()
                 self._gap = []
@@ -186,6 +174,31 @@ class CodeScanner(ScanState):
         self._stay_in(self._fence_tail)
         self._fence_tail = None
         return i
+
+    def _closes_call_fence(self, s: str, i: int, end: int, *, last: bool) -> int | None:
+        """Whether the run `s[i:end]` closes the fence of the call before it: the index behind what does, else -1.
+
+        None: there is no telling yet.
+        """
+        assert self._fence_tail is not None  # noqa: S101 - checked by the caller
+        char, count = self._fence_tail
+        n = len(s)
+        closed = _fence_end(s, i, end, count, last=last)
+        if closed is None:
+            return None
+        if closed < 0:
+            return end if end == n and end - i < count else -1  # half of one, where the text ends, is markup too
+        if closed == n or s[closed] == "\n" or self._c.marker_at(s, closed) is not None:
+            return end
+        if not last and self._c.partial.match(s, closed) is not None:
+            return None
+        if char == "`" and end - i == 2 * count:
+            # Two fences without a line between them? Behind one that closes no language stands.
+            if not last and _INFO_PART.match(s, end):
+                return None
+            if _INFO_LINE.match(s, end):
+                return end - count
+        return -1
 
     def _span_is_void(self, s: str, begin: int, pos: int) -> bool:
         """A code span that has not been closed on its line is none."""
@@ -214,3 +227,21 @@ class CodeScanner(ScanState):
         if line_end >= 0 or last or len(s) - pos >= _MAX_SPAN:
             return True
         return None
+
+
+def _fence_end(s: str, pos: int, end: int, count: int, *, last: bool) -> int | None:
+    """The index behind the run `s[pos:end]` and its white space, where it is long enough to close a fence of `count`.
+
+    -1 where it is not, None where there is no telling yet. What else stands on the line, the caller sees.
+    """
+    n = len(s)
+    if end < n and end - pos < count:
+        return -1
+    line = end
+    while line < n and s[line] in " \t\r" and line - pos < _MAX_FENCE_LINE:
+        line += 1
+    if line - pos >= _MAX_FENCE_LINE:
+        return -1
+    if line == n and not last:
+        return None
+    return line if end - pos >= count else -1

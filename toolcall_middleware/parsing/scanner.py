@@ -189,8 +189,7 @@ class Scanner(ThoughtScanner):
             half = sink.committed and sink.mode is Mode.HOLD and (_HALF_CLOSE.match(left) or _HALF_FENCE.match(left))
         else:
             # Only what closes: the beginning of somebody else's turn is told apart when it is complete.
-            pattern = _HALF_FENCE if self._fence_tail else _HALF_TOKEN
-            half = self._in_gap and sink.calls > 0 and not sink.keep_raw and pattern.match(left)
+            half = self._in_gap and sink.calls > 0 and not sink.keep_raw and _HALF_TOKEN.match(left)
         if not half:
             return text
         sink.held = []
