@@ -152,14 +152,13 @@ class CodeScanner(ScanState):
                 self._carry = s[i:]
                 return n
             if closed >= 0:
-                end = closed
-                self._sink.ends_with("".join(self._gap) + s[i:end])
+                self._sink.ends_with("".join(self._gap) + s[i:closed])
                 self._sink.tell_end()
                 self._gap = []
                 self._fence_tail = None
-                self._line_blank = end < n and s[end] == char
+                self._line_blank = s.startswith(s[i], closed)  # another one opens there
                 self._line_lead = False
-                return end
+                return closed
         if not last and self._c.partial.match(s, i) is not None:
             self._carry = s[i:]
             return n
