@@ -142,3 +142,23 @@ def test_a_list_of_calls_in_an_object_that_is_a_call_itself_holds_none() -> None
         events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
         assert said(events) == ("", '{"a": 1}', 1)
         assert isinstance(events[-1], CallEnd)
+
+
+@pytest.mark.parametrize("behind", ['{"id": "1", "a b', '{"id": 1, "name":#'])
+def test_a_key_that_no_call_has_is_text_wherever_it_stands(behind: str) -> None:
+    text = f'<tool_calls>[{{"name": "f", "arguments": {{}}}}, {behind}'
+    for cut in (True, False):
+        for pieces in ([text], list(text)):
+            parser = registry.get("hunyuan").parser(TOOLS, ParserOptions())
+            events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish(cut=cut)
+            assert said(events) == (f", {behind}", "{}", 1)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("behind", [",", ", ", ",\n  {", ', {"get-wea', ', {"f": {'])
+def test_a_list_that_ends_behind_a_comma_is_markup(behind: str, *, cut: bool) -> None:
+    text = '<|tools_prefix|>[{"f": {}}' + behind
+    for pieces in ([text], list(text)):
+        parser = registry.get("apertus").parser(TOOLS, ParserOptions())
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish(cut=cut)
+        assert said(events)[0] == ""

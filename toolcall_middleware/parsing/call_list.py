@@ -65,6 +65,7 @@ class CallList:
         """See `CallReader.finish`."""
         if self._entry is not None:
             self._entry.finish(cut=cut)
+            self.failed = self._entry.failed
 
     def _between(self, c: str, i: int) -> int:
         if c == "{":

@@ -25,6 +25,9 @@ _SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e
 _MAX_NAME = 512
 _SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next quote
 _MAX_EARLY_ARGS = 1 << 20
+# How a value begins, and a key that is half there: a call's are words, but one that is a name.
+_VALUE_BEGINS = re.compile(r"[\w\"'{\[+.-]")
+_HALF_KEY, _HALF_NAME = re.compile(r"\w*"), re.compile(r"[^\s<>{}\[\]]*")
 
 # Where the reader of one call object stands.
 _OPEN, _KEY, _COLON, _VALUE, _NAME, _ID, _ARGS, _SKIP, _NEXT, _LIST, _OVER = range(11)
@@ -35,8 +38,9 @@ class CallReader:
     """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
 
     __slots__ = (
-        "_args", "_args_ended", "_early", "_early_size", "_id", "_key", "_level", "_list", "_name", "_out", "_read",
-        "_reader", "_sink", "_started", "_state", "_syntax", "_unsettled", "done", "failed", "lost", "repaired",
+        "_args", "_args_ended", "_early", "_early_size", "_hopeless", "_id", "_key", "_level", "_list", "_name",
+        "_out", "_read", "_reader", "_sink", "_started", "_state", "_syntax", "_unsettled", "done", "failed", "lost",
+        "repaired",
     )  # fmt: skip
 
     def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
@@ -52,6 +56,7 @@ class CallReader:
         self._name: str | None = None
         self._id: str | None = None
         self._started = False
+        self._hopeless = False  # a value begins as none does
         self._args_ended = False
         self._args: CallArguments | None = None
         self._early: list[str] | None = None  # arguments that came before the name
@@ -158,11 +163,18 @@ class CallReader:
                     return i
 
     def finish(self, *, cut: bool) -> None:
-        """The text is over. An open call is closed: mended when the model ended by itself, left as it is when cut."""
+        """The text is over. An open call is closed: mended when the model ended by itself, left as it is when cut.
+
+        Without one, `failed` says that what is there could not become one.
+        """
         if self._list is not None and self._state == _LIST:
             self._list.finish(cut=cut)
+            self.failed = self._list.failed
             return
-        if not self._started or self.done:
+        if not self._started:
+            self.failed = self._hopeless or not self._half_key()
+            return
+        if self.done:
             return
         if self._state == _ARGS:
             assert self._args is not None  # noqa: S101 - set with the state
@@ -191,8 +203,7 @@ class CallReader:
         self._out.clear()
         self._read = 0
         reader, self._reader = self._reader, None
-        if reader is not None and reader.repaired:
-            self.repaired = True
+        self.repaired = self.repaired or (reader is not None and reader.repaired)
         if state == _SKIP:
             self._state = _NEXT
             return
@@ -214,11 +225,17 @@ class CallReader:
             return
         self._set_name(value)
 
+    def _half_key(self) -> bool:
+        """Whether the key at hand, if there is one, can still become one of a call."""
+        if self._state != _KEY or self._reader is None:
+            return True
+        half = _HALF_NAME if self._syntax.keyed and self._name is None else _HALF_KEY
+        return half.fullmatch("".join(self._out)[1:]) is not None
+
     def _set_key(self, key: str) -> None:
         self._key = key
         self._state = _COLON
-        if not self._known_key():
-            self.failed = True
+        self.failed = not self._known_key()
 
     def _set_name(self, value: str) -> None:
         if self._name is not None:
@@ -245,14 +262,12 @@ class CallReader:
             return True
         if self._level == 0 and syntax.wrapper == self._key:
             return True
-        if syntax.wrapper_only:
-            return False
-        known = self._key in syntax.names or self._key in syntax.arguments or self._key in syntax.ids
-        return known or self._key == "type"
+        return not syntax.wrapper_only and syntax.knows(self._key)
 
     def _open_value(self, c: str, i: int) -> int:
         """The first character of a value tells how it is read."""
         syntax, key = self._syntax, self._key
+        self._hopeless = self._hopeless or _VALUE_BEGINS.match(c) is None
         if self._level == 0 and syntax.wrapper is not None and key == syntax.wrapper and self._name is None:
             if c not in "[{":
                 self.failed = True
@@ -352,11 +367,9 @@ class CallReader:
         return i
 
     def _object_end(self, i: int) -> int:
-        if self._name is None and self._list is not None:
-            self.done = True
-            return i
         if self._name is None:
-            self.failed = True
+            self.done = self._list is not None
+            self.failed = not self.done
             return i
         if not self._started:
             # A bare call without arguments.

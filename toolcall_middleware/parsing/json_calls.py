@@ -60,7 +60,8 @@ class JsonCalls:
             if self._state == _TAIL:
                 return self._tail(s, i, j, last=last)
             if j - i > _MAX_GAP or (j == n and last):
-                self.done = self._state == _BETWEEN
+                # Where the text ends, a comma behind a call is a list's that does not go on.
+                self.done = self._state == _BETWEEN or (j == n and self._sink.committed)
                 self.failed = not self.done
                 return i
             if j == n:
@@ -97,6 +98,7 @@ class JsonCalls:
         """See `Body.finish`."""
         if self._call is not None:
             self._call.finish(cut=cut)
+            self.failed = self._call.failed
 
     def _open_call(self, i: int) -> int:
         syntax = self._syntax

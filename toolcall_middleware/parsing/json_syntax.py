@@ -27,3 +27,7 @@ class JsonCallSyntax:
         {"arguments", "parameters", "args", "input", "params", "tool_input", "kwargs"}
     )
     ids: frozenset[str] = frozenset({"id", "tool_call_id", "call_id"})
+
+    def knows(self, key: str) -> bool:
+        """Whether calls have this key."""
+        return key == "type" or key in self.names or key in self.arguments or key in self.ids

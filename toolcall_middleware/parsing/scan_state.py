@@ -28,7 +28,7 @@ class ScanState:
     __slots__ = (
         "_body", "_body_fence", "_budget", "_c", "_carry", "_cut", "_fence", "_fence_tail", "_first", "_gap",
         "_gap_size", "_in_gap", "_lane", "_late", "_late_size", "_line_blank", "_line_lead", "_live_at",
-        "_marked", "_moved", "_opening", "_parse_reasoning", "_passed", "_reasoning", "_recent", "_sink",
+        "_marked", "_moved", "_parse_reasoning", "_passed", "_reasoning", "_recent", "_sink",
         "_span", "_span_from", "at_start", "stopped",
     )  # fmt: skip
 
@@ -56,7 +56,6 @@ class ScanState:
         self._carry = ""
         self._body: Body | None = None
         self._body_fence: tuple[str, int] | None = None
-        self._opening = 0  # characters of held text that opened the body: a failed body's rest is read again
         self._fence: tuple[str, int] | None = None  # the fence that we are in
         self._fence_tail: tuple[str, int] | None = None  # a fence that held a call and is not closed yet
         self._span = 0  # length of the backtick run that opened a code span, perhaps
@@ -170,9 +169,9 @@ class ScanState:
         self._moved = opener.consume
         if opener.consume:
             sink.held.append(opening)
-            self._opening = lead + len(before) + len(opening)
+            sink.opening = lead + len(before) + len(opening)
             return end
-        self._opening = lead + (len(before) or 1)
+        sink.opening = lead + (len(before) or 1)
         if not before:
             sink.held.append("")
         return pos
@@ -188,13 +187,14 @@ class ScanState:
             self._first = self._c.first
 
     def _drop_lone_marker(self, rest: str) -> bool:
-        """Where the text was cut off right behind a marker, the marker is no content."""
-        held = "".join(self._sink.held) if self._cut and self._marked else ""
-        # Where a refused call has left as text, the marker before it has, too: what is held then is something else.
-        there = self._sink.committed or held.lstrip()[:1] in {"<", "[", "`", "~"}
-        alone = bool(held) and there and not held[self._opening :].strip() and not rest.strip()
+        """Where the text was cut off right behind a marker, or a comma between calls, that is no content."""
+        sink = self._sink
+        if not self._cut or not self._marked or not sink.held:
+            return False
+        behind = "".join(sink.held)[sink.opening :] + rest
+        alone = not behind.strip() if sink.opening else sink.committed and not behind.strip(", \t\r\n")
         if alone:
-            self._sink.held = []
+            sink.held = []
         return alone
 
     def _stay_in(self, fence: tuple[str, int] | None) -> None:
@@ -213,7 +213,7 @@ class ScanState:
         if fence is None:
             sink.tell_end()
         sink.mode = Mode.HOLD
-        opening, self._opening = self._opening, 0
+        opening, sink.opening = sink.opening, 0
         self._body = None
         self._line_blank = self._line_lead = False
         if committed:
@@ -226,9 +226,10 @@ class ScanState:
             if held:
                 self._emit(held)
             return ""
-        self._emit(held[:opening])
+        if opening:
+            self._emit(held[:opening])
+            self._line_blank = held[:opening].endswith("\n")
         rest = held[opening:]
-        self._line_blank = held[:opening].endswith("\n")
         self._budget -= len(rest)
         if self._budget < 0:
             # Markers by the million, each held up to the next: read none of it twice.

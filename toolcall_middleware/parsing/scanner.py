@@ -30,12 +30,6 @@ _HALF_CLOSE = re.compile(
     r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
 )
 
-# What begins as the next call of a list does and cannot become one: a key that does not end and is no word, or a value
-# that nothing begins with.
-_NO_CALL = re.compile(
-    r"[ \t\r\n,]*\{[ \t\r\n]*"
-    r"(?:\"(?!\w*\Z)[^\"]*\Z|'(?!\w*\Z)[^']*\Z|([\"'])\w+\1[ \t\r\n]*:[ \t\r\n]*[^ \t\r\n\w\"'{\[+.-])"
-)
 _HALF_FENCE = re.compile(r"[ \t\r\n]*`{1,3}\Z")
 _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
@@ -168,8 +162,8 @@ class Scanner(ThoughtScanner):
                     continue
             self._drop_lone_marker("")
             self._without_half_close("")
-            half = self._sink.committed and _NO_CALL.match("".join(self._sink.held)) is None
-            text = self._close_body(failed=not half)
+            # Behind a call, what could become another one is markup.
+            text = self._close_body(failed=body.failed or not self._sink.committed)
             self._scan(text, last=True)
             body = self._body
         self._sink.tell_end()

@@ -18,7 +18,8 @@ class Body(Protocol):
     sink of a start or an end. An index below `len(s)` without that, and without `done` or `failed`, means that the
     rest is too short to decide on; it is offered again with more text behind it (or `last`: there is no more).
     `done`: the syntax is complete (the rest is not ours). `failed`: this is no call.
-    `finish` is told of the end of the text; `cut` says that the model did not end by itself.
+    `finish` is told of the end of the text; `cut` says that the model did not end by itself. It sets `failed` where
+    what was read since the last call could not have become another one: then it is text.
     """
 
     @property
@@ -86,6 +87,7 @@ class Sink:
         "keep_complete",
         "keep_raw",
         "mode",
+        "opening",
         "schema",
     )  # fmt: skip
 
@@ -102,6 +104,7 @@ class Sink:
         self.events: list[Event] = []
         self.mode = Mode.HOLD
         self.held: list[str] = []
+        self.opening = 0  # characters of it that opened the body
         self.calls = 0  # calls started in this answer
         self.committed = False  # whether the body at hand has decided on one
         self.changed = False
@@ -163,6 +166,7 @@ class Sink:
         """What was consumed and will be is markup, whether or not a call comes; text is told by `emit_text`."""
         self.committed = True
         self.held = []
+        self.opening = 0
         self.mode = Mode.DROP
 
     def think(self, text: str) -> None:
@@ -200,6 +204,7 @@ class Sink:
         self._refused = False
         raw = "".join(self.held)
         self.held = []
+        self.opening = 0
         if self._offered(name) or (name and self._unknown == "forward"):
             self.calls += 1
             self.committed = True
