@@ -60,8 +60,10 @@ class JsonCalls:
             if self._state == _TAIL:
                 return self._tail(s, i, j, last=last)
             if j - i > _MAX_GAP or (j == n and last):
-                # Where the text ends, a comma behind a call is a list's that does not go on.
-                self.done = self._state == _BETWEEN or (j == n and self._sink.committed)
+                self.done = self._state == _BETWEEN
+                if not self.done and j == n and self._sink.committed:
+                    self.done = True  # the text ends behind a comma: a list that does not go on
+                    return j
                 self.failed = not self.done
                 return i
             if j == n:

@@ -297,11 +297,8 @@ class NamedCalls(PartReader):
                 self.done = not syntax.item
                 return k + len(marker)
         if k < i + _MAX_GAP and _begins(s, k, (*syntax.item_close, *syntax.item, *syntax.close)):
-            if not last:
-                return -1
-            if k < len(s):
-                self.done = True
-                return len(s)
+            self.done = last  # the end of a fence, or half a marker, where the text ends is markup too
+            return len(s) if last else -1
         if not syntax.item:
             self.done = True
             return i

@@ -24,13 +24,13 @@ from .thoughts import ThoughtScanner
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _SHORT = 256  # characters of a text that may pass
 _MANY = 16
-# Closing markers, of which the last is not complete: all that may stand behind a call where the text ends.
+# Closing markers, of which the last is not complete: all that may stand behind a call where the text ends. A reader
+# knows its own; models also write those of others.
 _HALF_CLOSE = re.compile(
     r"[ \t\r\n\])}]*(?:</[^\s<>]{1,48}>[ \t\r\n]*|<[|｜][^\s<>]{1,48}>[ \t\r\n]*)*"
     r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
 )
 
-_HALF_FENCE = re.compile(r"[ \t\r\n]*`{1,3}\Z")
 _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
 
@@ -180,7 +180,7 @@ class Scanner(ThoughtScanner):
         if len(left) > _SHORT:
             return text
         if self._body is not None:
-            half = sink.committed and sink.mode is Mode.HOLD and (_HALF_CLOSE.match(left) or _HALF_FENCE.match(left))
+            half = sink.committed and sink.mode is Mode.HOLD and _HALF_CLOSE.match(left)
         else:
             # Only what closes: the beginning of somebody else's turn is told apart when it is complete.
             half = self._in_gap and sink.calls > 0 and not sink.keep_raw and _HALF_TOKEN.match(left)
