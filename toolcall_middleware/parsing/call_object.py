@@ -117,11 +117,9 @@ class CallReader:
                     if self._read >= _MAX_NAME and not reader.done:
                         self._break()
                         return i
-                if not reader.done:
-                    if reader.stuck:
-                        reader.close(self._out)
-                    else:
-                        return i
+                if not reader.done and not reader.stuck:
+                    return i
+                reader.close(self._out)
                 self._simple_value(state)
                 if self._sink.changed or self.failed:
                     return i
@@ -173,8 +171,7 @@ class CallReader:
             return
         if not self._started:
             self.failed = self._hopeless or not self._half_key()
-            return
-        if self.done:
+        if self.done or not self._started:
             return
         if self._state == _ARGS:
             assert self._args is not None  # noqa: S101 - set with the state
