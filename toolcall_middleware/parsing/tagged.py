@@ -153,6 +153,8 @@ class TaggedCalls(PartReader):
 
     def _json(self, s: str, i: int, *, last: bool) -> int:  # noqa: ARG002 - as the other parts
         """Arguments as one JSON object in place of tags."""
+        if self._sink.flow is not None:
+            return -1  # all is read, and more goes to `args` itself
         args = self._args
         assert args is not None  # noqa: S101 - set with the state
         begin = i
