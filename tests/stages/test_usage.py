@@ -332,6 +332,26 @@ def test_one_chunk_is_added_where_the_backend_counts_nothing() -> None:
     assert answer.chunks[-1] == {**HEAD, "choices": [], "usage": answer.usage}
 
 
+@pytest.mark.parametrize("kind", ["logprobs", "choices", "both"])
+def test_chunks_of_which_no_two_are_alike_are_counted_and_leave_as_they_came(kind: str) -> None:
+    def each(number: int, text: str) -> Any:
+        made = chunk({"content": text})
+        if kind != "choices":
+            made["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -number}]}
+        made["choices"][0]["index"] = number % 2 if kind != "logprobs" else 0
+        return made
+
+    texts = [f"word{number} and " for number in range(60)]
+    body = stream(*(each(number, text) for number, text in enumerate(texts)))
+    late = stream(chunk({"content": "", "reasoning": "so many more words " * 9}), chunk({}, "stop"), done=False)
+    out = tapped(body.removesuffix(DONE) + late + DONE, 500)
+    assert out.startswith(body.removesuffix(DONE) + late)
+    told = json.loads(out.removesuffix(DONE).rsplit(b"data: ", 1)[1])["usage"]
+    choices = [texts[::2], texts[1::2]] if kind != "logprobs" else [texts]
+    choices[0].append("so many more words " * 9)
+    assert told["completion_tokens"] == sum(APPROXIMATE.count("".join(own)) for own in choices)
+
+
 def test_no_chunk_is_parsed_that_is_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[bytes] = []
     real = openai.read_object

@@ -17,6 +17,8 @@ from ..parsing.lane import Lane
 from ..wire.openai import Fields, Shape, Shell
 from .chunk_parts import Part
 
+MAX_UNLIKE = 16  # chunks in a row of which none was like the one before: then none is remembered any more
+
 Run = Callable[[str], str | None]
 """See `parsing.sink.ArgumentsReader.run`."""
 

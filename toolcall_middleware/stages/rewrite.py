@@ -15,13 +15,14 @@ from ..parsing.lane import unescaped
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line
+from .alike import MAX_UNLIKE
 from .answer import ChoiceAnswer
 from .chunk_parts import Choice, Part, is_plain, says, take_calls
 from .chunk_writer import ChunkWriter
 from .deltas import DeltaWriter
 from .hold import Gate, Hold
 from .operations import Op
-from .short_ways import MAX_PASSED, MAX_PIECE, MAX_UNLIKE, ShortWays
+from .short_ways import MAX_PASSED, MAX_PIECE, ShortWays
 from .usage import ENDED, UsageMeter, usage_chunk
 
 _decode_text = msgspec.json.Decoder(str).decode

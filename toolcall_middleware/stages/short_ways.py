@@ -13,7 +13,7 @@ from ..parsing.lane import Way
 from ..wire import openai
 from ..wire.openai import Shape, Shell
 from ..wire.sse import ServerEvent
-from .alike import Flow, Known, Past, read_by_type
+from .alike import MAX_UNLIKE, Flow, Known, Past, read_by_type
 from .answer import ChoiceAnswer
 from .chunk_parts import Part, is_plain
 from .chunk_writer import ChunkWriter, says_beside
@@ -23,7 +23,6 @@ from .usage import UsageMeter
 
 MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
 MAX_PIECE = 1024
-MAX_UNLIKE = 16  # chunks in a row of which none was like the one before: then none is remembered any more
 _MAX_FLOWED = 1 << 14
 _STRINGS = 2  # so many pieces of a string in a row, and more are likely
 _encode = msgspec.json.encode
