@@ -737,6 +737,13 @@ def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() 
     assert told[:5] == [None, 1, 2, 1, 1]
 
 
+def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> None:
+    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    for number, one in enumerate((role(), *says("a", "b"))):
+        made.feed(event({**one, "x": number}))
+    assert payloads_of(made.feed(DONE) + made.finish())[-1] == {**FINISH, "x": 2}
+
+
 def test_the_short_way_is_taken() -> None:
     made = rewriter()
     made.feed(stream(role(), *says("a"), done=False))

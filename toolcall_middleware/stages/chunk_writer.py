@@ -55,6 +55,7 @@ class ChunkWriter:
     def put(self, part: Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
         """Chunks for what a part has become. `shell`: of its fields. `news`: its chunk's own fields must leave."""
         choice, fields, reason = part.choice, part.fields, part.reason
+        top = self.head()
         rest = {name: value for name, value in part.delta.items() if name != "content" or not part.text}
         if choice.has_role:
             rest.pop("role", None)
@@ -64,13 +65,13 @@ class ChunkWriter:
         bare = {"index": fields["index"]}
         if shell is None:
             # A finish_reason has a chunk of its own, and what stands beside it goes there.
-            shell = Shell(self.top, bare if reason is not None else fields)
+            shell = Shell(top, bare if reason is not None else fields)
         for number, op in enumerate(part.ops):
             delta = self._deltas.parts(op)
             if number == 0 and rest:
                 delta = (_encode({**rest, **(openai.read_object(b"".join(delta)) or {})}),)
             elif number == 1:
-                shell = Shell(self.top, bare)
+                shell = Shell(top, bare)
             # In parts: a whole call may be long, and is joined once.
             out += (shell.before, *delta, shell.after)
         if not part.ops:
