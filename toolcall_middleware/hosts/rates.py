@@ -3,7 +3,9 @@
 A window begins with a tenant's first unit and ends a minute (an hour, …) later. It is asked for at least one unit and
 charged what the answer holds: the last answer in a window may hold more calls than were left, and all of them count.
 Nothing is reserved for a request that runs, because nobody knows how many calls it will make: requests that come while
-units are left are all admitted, also when together they use more. What is used up is exact for those that follow.
+units are left are all admitted, also when together they use more. What is used up is exact for those that follow. One
+unit reserved for each would refuse requests that in the end hold no call and cost nothing, would still not keep the
+rest within the window, and what a worker had reserved when it died would be gone until the window's end.
 """
 
 from __future__ import annotations
