@@ -34,7 +34,7 @@ OTHER_MARKUP = (
     "<response>", "<answer>", "<|channel>thought", "<|START_RESPONSE|>", "<|START_TEXT|>", "all\n",
     "<|open|>response", "<|open|>think", "<|close|>message",
     "<|begin|>", "<|think|>", "<|content|>", "<|tool_calls|>", "<|calls|>",
-    "<ifm|tool_calls>", "<|content_text|>", "<|content_thinking|>", "<|message_model|>", "calls><|message_sep|>",
+    "<|content_text|>", "<|content_thinking|>", "<|message_model|>", "calls><|message_sep|>",
 )  # fmt: skip
 
 

@@ -208,12 +208,20 @@ DOTS = (
     ),
 )
 SOLAR_OPEN2 = (_opener("<|tool_call:start|>", _tagged(tags.SOLAR_OPEN2), consume=False),)
+_IFM, _IFM_ALL = "<ifm|tool_call>", "<ifm|tool_calls>"
+_k2_horizon = _tagged(tags.K2_HORIZON)
+_k2_horizon_json = json_calls(
+    close=(f"</{_IFM[1:]}</{_IFM_ALL[1:]}", f"</{_IFM[1:]}\n</{_IFM_ALL[1:]}", f"</{_IFM[1:]}")
+)
 K2_HORIZON = (
-    _opener(
-        "<ifm|tool_call>",
-        _fork((r"[{\[`]", json_calls(close=("</ifm|tool_call>",))), (r"\w", _tagged(tags.K2_HORIZON))),
+    Opener(
+        pattern=rf"(?:{re.escape(_IFM_ALL)}[ \t\r\n]{{0,8}})?{re.escape(_IFM)}(?=[ \t\r\n]{{0,8}}[{{\[])",
+        partial=rf"(?:{re.escape(_IFM_ALL)}[ \t\r\n]{{0,8}})?(?:{beginnings(_IFM)}(?:(?<=call>)[ \t\r\n]{{0,8}})?)?",
+        first="<",
+        body=lambda sink, _: _k2_horizon_json(sink),
     ),
-    *map(_markup, ("<ifm|tool_calls>", "</ifm|tool_calls>")),  # around them all
+    _opener(_IFM_ALL, _k2_horizon),
+    _opener(_IFM, _k2_horizon, consume=False),  # without the wrapper
 )
 MIROTHINKER = (_opener("<use_mcp_tool>", _tagged(tags.MIROTHINKER)),)
 _ATEM = "<atem:"

@@ -140,9 +140,14 @@ SOLAR_OPEN2 = TaggedSyntax(
 )
 _IFM_KIND = r"(?:<ifm\|arg_type>(?P<kind>\w{1,12})</ifm\|arg_type>[ \t\r\n]{0,64})?"
 K2_HORIZON = TaggedSyntax(
-    call=re.compile(r"(?P<name>[^\s<>{}\[\]\"'`]{1,256})[ \t\r\n]{0,64}(?=<ifm\|arg_key>|</ifm\|tool_call>|\{)"),
-    call_heads=(),
-    call_part=re.compile(r"[^\s<>{}\[\]\"'`]{1,256}[ \t\r\n]{0,64}(?:<[/a-z_|]{0,20})?"),
+    call=re.compile(
+        r"<ifm\|tool_call>[ \t\r\n]{0,64}(?P<name>[^\s<>{}\[\]\"'`]{1,256})[ \t\r\n]{0,64}"
+        r"(?=<ifm\|arg_key>|</ifm\|tool_call>|\{)"
+    ),
+    call_heads=("<ifm|tool_call>",),
+    call_part=re.compile(
+        r"<ifm\|tool_call>[ \t\r\n]{0,64}(?:[^\s<>{}\[\]\"'`]{1,256}[ \t\r\n]{0,64}(?:<[/a-z_|]{0,20})?)?"
+    ),
     parameter=re.compile(
         rf"<ifm\|arg_key>(?P<key>[^<]{{1,256}})</ifm\|arg_key>[ \t\r\n]{{0,64}}{_IFM_KIND}<ifm\|arg_value>"
     ),
@@ -153,10 +158,8 @@ K2_HORIZON = TaggedSyntax(
     ),
     value_close="</ifm|arg_value>",
     call_close="</ifm|tool_call>",
-    close="</ifm|tool_call>",
-    reopen=("<ifm|tool_call>",),
+    close="</ifm|tool_calls>",
     tails=_TAILS,
-    bare_name=True,
 )
 MIROTHINKER = TaggedSyntax(
     call=re.compile(

@@ -167,6 +167,10 @@ class JsonCalls:
         limit = min(len(s), j + _MAX_GAP)
         while k < limit and s[k] in "}]` \t\r\n" and not s.startswith(close, k):
             k += 1
+        if not last and len(s) - k < max(map(len, close)) and k < j + _MAX_GAP:
+            rest = s[k:]
+            if any(len(marker) > len(rest) and marker.startswith(rest) for marker in close):
+                return i
         for marker in close:
             if s.startswith(marker, k):
                 self.done = True

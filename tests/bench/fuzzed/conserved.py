@@ -21,7 +21,7 @@ OFFERED = ToolSet.of([Tool(tool["function"]["name"], parameters=tool["function"]
 # A list's end, a fence's, closing tags, and what ends a turn; harmony's headers.
 _AROUND = re.compile(
     r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
-    r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<ifm\|tool_calls>|<\|(?:message_model|content_\w+)\|>"
+    r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
     r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
     r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?(?:<\|constrain\|>json)?(?:<\|message\|>)?)*"
 )
