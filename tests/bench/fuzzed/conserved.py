@@ -25,6 +25,7 @@ _AROUND = re.compile(
     r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
     r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?(?:<\|constrain\|>json)?(?:<\|message\|>)?)*"
 )
+_MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
     r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
@@ -76,17 +77,42 @@ def merged(events: list[Event]) -> list[Event]:
 
 def all_there(text: str, events: list[Event]) -> None:
     """See the module."""
-    at = 0
-    for event in merged(events):  # two short pieces of text might stand earlier, too
+    parts: list[str] = []
+    stopped = False
+    for event in events:
         match event:
             case Stop():
-                return
+                stopped = True
+                break
             case Text(part) | Reasoning(part) | CallEnd(raw=part):
-                found = text.find(part, at)
-                assert found >= 0, f"not in the text, or not here: {part!r}; {events}"
-                assert _AROUND.fullmatch(text, at, found), f"lost: {text[at:found]!r}; {events}"
-                at = found + len(part)
+                parts.append(part)
             case _:
                 pass
-    rest = text[at:]
-    assert _AROUND.fullmatch(rest) or _LONE.fullmatch(rest), f"lost: {rest!r}; {events}"
+    lost = _lost(text, parts, stopped=stopped)
+    assert not lost, f"{lost}; {events}"
+
+
+def _lost(text: str, parts: list[str], *, stopped: bool) -> str:
+    """What is not there, where the parts stand as early as they can; or later, where they then are."""
+    ways: list[tuple[int, int]] = [(0, 0)]  # so many parts found, up to here
+    first = ""
+    for _ in range(_MOST_WAYS):
+        if not ways:
+            break
+        number, at = ways.pop()
+        if number == len(parts):
+            rest = text[at:]
+            if stopped or _AROUND.fullmatch(rest) or _LONE.fullmatch(rest):
+                return ""
+            first = first or f"lost: {rest!r}"
+            continue
+        part = parts[number]
+        found = text.find(part, at)
+        later: list[tuple[int, int]] = []
+        while found >= 0 and _AROUND.fullmatch(text, at, found):
+            later.append((number + 1, found + len(part)))
+            found = text.find(part, found + 1)
+        if not later:
+            first = first or f"not in the text, or not here: {part!r} behind {text[:at]!r}"
+        ways += reversed(later)
+    return first or "too many ways"
