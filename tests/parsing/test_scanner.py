@@ -119,8 +119,8 @@ BESIDE = [
     (f"a\n{FENCED + FENCED + FENCED}\nb", "a\n\nb", 3),
     (f"{FENCED}```xml\n{CALL}\n```", "```xml\n" + CALL + "\n```", 1),
     (f"{FENCED}```\nb", "\nb", 1),
-    (f"{FENCED}``` b", "\n`````` b", 1),
-    (f"{FENCED}```json", "\n``````json", 1),
+    (f"{FENCED}``` b", " b", 1),
+    (f"{FENCED}```json", "```json", 1),
 ]
 
 
@@ -129,7 +129,8 @@ def test_text_beside_calls_is_exact(text: str, left: str, calls: int) -> None:
     assert parts(text) == (left, calls)
 
 
-# A fence that held a call is closed by a run at least as long, with nothing but white space behind it on its line.
+# A fence that held a call is closed by a run at least as long; models go on behind it on the same line. Where a language
+# stands right behind the run, that one opens.
 CLOSED_BY = [
     (f"```json\n{F}\n``````", "", 1),
     (f"```json\n{F}\n``````\nDone", "\nDone", 1),
@@ -141,10 +142,15 @@ CLOSED_BY = [
     (f"````\n{CALL}\n`````<tool_response>x", "", 1),
     (f"```\n{CALL}\n```{CALL}", "", 2),
     (f"```json\n{F}\n```````json\n{F}\n```\nDone", f"\n```````json\n{F}\n```\nDone", 1),
-    (f"```json\n{F}\n``` x\n{CALL}\n```\n{CALL}", f"\n``` x\n{CALL}\n```\n", 2),
+    (f"```json\n{F}\n``` Now x", " Now x", 1),
+    (f"```json\n{F}\n```. Now", ". Now", 1),
+    (f"```json\n{F}\n``` and\n{CALL}\n", " and\n", 2),
+    (f'```json\n{F}\n```json\n{{"tool_calls": [{F}]}}\n```\nDone', "\nDone", 2),
+    (f"```json\n{F}\n```python\ncode\n```\nDone", "```python\ncode\n```\nDone", 1),
+    (f"```json\n{F}\n```python", "```python", 1),
     (f"````json\n{F}\n```\n{CALL}\n````\n{CALL}", f"\n```\n{CALL}\n````\n", 2),
     (f"~~~json\n{F}\n```\n{CALL}\n~~~\n{CALL}", f"\n```\n{CALL}\n~~~\n", 2),
-    (f"~~~json\n{F}\n~~~ <tool_re\n~~~\n{CALL}", "\n~~~ <tool_re\n~~~\n", 2),
+    (f"~~~json\n{F}\n~~~ <tool_re\n{CALL}", " <tool_re\n", 2),
 ]
 
 
@@ -371,7 +377,7 @@ def test_tags_of_reasoning_are_told_from_thought() -> None:
         (f"<think>{F}</think>c", F, "c", 0),  # what only opens an answer does not open in reasoning
         ("<think>a [/THINK]</think>c", "a [/THINK]", "c", 0),
         (f"<think>a\n{FENCED}\nb</think>c", "a\n\nb", "c", 1),
-        (f"<think>a {FENCED}\nb</think>c", "a \nb", "c", 1),
+        (f"<think>a {FENCED} b</think>c", "a  b", "c", 1),
         (f"<think>{FENCED[:-4]}</think>c", "", "c", 1),
         (f"<think>{FENCED[:-4]}\nb</think>c", "\nb", "c", 1),
         (f"<think>{FENCED[:-4]}\n</think>c", "", "c", 1),

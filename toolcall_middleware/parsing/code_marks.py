@@ -180,7 +180,7 @@ class CodeScanner(ScanState):
         None: there is no telling yet.
         """
         assert self._fence_tail is not None  # noqa: S101 - checked by the caller
-        char, count = self._fence_tail
+        count = self._fence_tail[1]
         n = len(s)
         closed = _fence_end(s, i, end, count, last=last)
         if closed is None:
@@ -191,13 +191,13 @@ class CodeScanner(ScanState):
             return end
         if not last and self._c.partial.match(s, closed) is not None:
             return None
-        if char == "`" and end - i == 2 * count:
-            # Two fences without a line between them? Behind one that closes no language stands.
-            if not last and _INFO_PART.match(s, end):
-                return None
-            if _INFO_LINE.match(s, end):
-                return end - count
-        return -1
+        # A language right behind the run and nothing else on its line: another fence opens, in the same run of two or
+        # with the one before left open.
+        if not last and _INFO_PART.match(s, end):
+            return None
+        if _INFO_LINE.match(s, end) or (last and _INFO_PART.match(s, end)):
+            return {count: i, 2 * count: end - count}.get(end - i, -1)
+        return end
 
     def _span_is_void(self, s: str, begin: int, pos: int) -> bool:
         """A code span that has not been closed on its line is none."""
