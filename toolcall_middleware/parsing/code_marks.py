@@ -181,16 +181,12 @@ class CodeScanner(ScanState):
         """
         assert self._fence_tail is not None  # noqa: S101 - checked by the caller
         count = self._fence_tail[1]
-        n = len(s)
-        closed = _fence_end(s, i, end, count, last=last)
-        if closed is None:
+        if end - i >= _MAX_FENCE_LINE:
+            return -1  # by the thousand they are no markup
+        if end == len(s) and not last:
             return None
-        if closed < 0:
-            return end if end == n and end - i < count else -1  # half of one, where the text ends, is markup too
-        if closed == n or s[closed] == "\n" or self._c.marker_at(s, closed) is not None:
-            return end
-        if not last and self._c.partial.match(s, closed) is not None:
-            return None
+        if end - i < count:
+            return end if end == len(s) else -1  # half of one, where the text ends, is markup too
         # A language right behind the run and nothing else on its line: another fence opens, in the same run of two or
         # with the one before left open.
         if not last and _INFO_PART.match(s, end):
