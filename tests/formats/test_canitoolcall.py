@@ -15,8 +15,8 @@ import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions, ToolFormat
-from toolcall_middleware.formats.openers import K3_THOUGHT
 from toolcall_middleware.formats.reading import REASONING
+from toolcall_middleware.formats.tag_openers import K3_THOUGHT
 from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 

@@ -13,18 +13,18 @@ tag_writing.py.
 from __future__ import annotations
 
 from ..model import Tool
-from . import openers, reading
+from . import openers, reading, tag_openers
 from .family import Family, definition, function
 from .results import tagged
 from .tag_writing import Tags, TagWriter
 from .typescript import declared
 
-_deepseek_v32 = (*openers.DEEPSEEK_V32, *reading.ANY_JSON)
-_kimi_k3 = (*openers.KIMI_K3, *reading.ANY_JSON)
-_minimax = (*openers.MINIMAX, *reading.ANY_JSON)
-_step3 = (*openers.STEP3, *reading.ANY_JSON)
-_gigachat35 = (*openers.GIGACHAT35, *reading.ANY_JSON)
-_dots = (*openers.DOTS, *reading.ANY_JSON)
+_deepseek_v32 = (*tag_openers.DEEPSEEK_V32, *reading.ANY_JSON)
+_kimi_k3 = (*tag_openers.KIMI_K3, *reading.ANY_JSON)
+_minimax = (*tag_openers.MINIMAX, *reading.ANY_JSON)
+_step3 = (*tag_openers.STEP3, *reading.ANY_JSON)
+_gigachat35 = (*tag_openers.GIGACHAT35, *reading.ANY_JSON)
+_dots = (*tag_openers.DOTS, *reading.ANY_JSON)
 _muse_glimmer = (*openers.MUSE_GLIMMER, *reading.ANY_JSON)
 
 

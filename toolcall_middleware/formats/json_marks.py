@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..model import Tool, ToolChoice, ToolResult
-from . import openers, prompting, reading, schemas
+from . import json_openers, openers, prompting, reading, schemas
 from .base import Constraint
 from .family import Family, function
 from .json_writing import (
@@ -34,7 +34,7 @@ from .typescript import declared
 GRANITE = Family(
     name="granite",
     about="a JSON list behind `<|tool_call|>`: Granite 3",
-    openers=(*openers.GRANITE, *reading.BARE_JSON),
+    openers=(*json_openers.GRANITE, *reading.BARE_JSON),
     prompt="""\
 You have access to the following tools. When a tool is required to answer the user's query, respond with <|tool_call|> \
 followed by a JSON list of tools used. If a tool does not exist in the provided list of tools, notify the user that \
@@ -56,7 +56,7 @@ A tool call looks like this:
 GRANITE_20B_FC = Family(
     name="granite_20b_fc",
     about="`<function_call>` and a JSON object, one a line: granite-20b-functioncalling",
-    openers=(*openers.GRANITE_20B, *reading.BARE_JSON),
+    openers=(*json_openers.GRANITE_20B, *reading.BARE_JSON),
     prompt="""\
 You are a helpful assistant with access to the following function calls. Your task is to produce a sequence of \
 function calls necessary to generate response to the user utterance. Use the following function calls as required.
@@ -78,7 +78,7 @@ If none of the functions are relevant, or when the results say enough, answer in
 PHI4_MINI = Family(
     name="phi4_mini",
     about="a JSON list behind `functools`: Phi 4 mini",
-    openers=(*openers.PHI4_MINI, *reading.BARE_JSON),
+    openers=(*json_openers.PHI4_MINI, *reading.BARE_JSON),
     prompt="""\
 In addition to plain text responses, you can choose to call one or more of the provided functions.
 
@@ -111,7 +111,7 @@ provided samples
 INTERNLM = Family(
     name="internlm",
     about="JSON objects between `<|action_start|><|plugin|>` and `<|action_end|>`: InternLM 2 and 3",
-    openers=(*openers.INTERNLM, *reading.BARE_JSON),
+    openers=(*json_openers.INTERNLM, *reading.BARE_JSON),
     prompt="""\
 You can call the following functions:
 [{tools}]
@@ -186,7 +186,7 @@ def _cohere_results(results: Sequence[ToolResult]) -> str:
 COHERE_COMMAND3 = Family(
     name="cohere_command3",
     about="a JSON list between `<|START_ACTION|>` and `<|END_ACTION|>`: Command R7B, Command A",
-    openers=(*openers.COHERE, *reading.BARE_JSON),
+    openers=(*json_openers.COHERE, *reading.BARE_JSON),
     prompt="""\
 ## Tool Use
 1. Action: write <|START_ACTION|> followed by a list of JSON-formatted tool calls, with each one containing \
@@ -230,7 +230,7 @@ COHERE_COMMAND4 = replace(COHERE_COMMAND3, name="cohere_command4", about="as `co
 GIGACHAT3 = Family(
     name="gigachat3",
     about="a JSON object behind `<|function_call|>`: GigaChat 3",
-    openers=(*openers.GIGACHAT3, *reading.BARE_JSON),
+    openers=(*json_openers.GIGACHAT3, *reading.BARE_JSON),
     prompt="""\
 You have access to these functions:
 
@@ -253,7 +253,7 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
 APERTUS = Family(
     name="apertus",
     about="a JSON list between `<|tools_prefix|>` and `<|tools_suffix|>`, names as keys: Apertus",
-    openers=(*openers.APERTUS, *reading.BARE_JSON),
+    openers=(*json_openers.APERTUS, *reading.BARE_JSON),
     prompt="""\
 Tool Capabilities:
 {tools}
@@ -275,7 +275,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
 COMMAND_R = Family(
     name="command_r",
     about="`Action:` and a JSON list in a code block, with `tool_name` and `parameters`: Command R and R+",
-    openers=(*openers.COMMAND_R, *reading.ANY_JSON),
+    openers=(*json_openers.COMMAND_R, *reading.ANY_JSON),
     prompt="""\
 ## Available Tools
 Here is a list of tools that you have available to you, each as one line of JSON:
@@ -297,7 +297,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
 INKLING = Family(
     name="inkling",
     about="a JSON object with `args` behind `<|content_invoke_tool_json|>`: Inkling",
-    openers=(*openers.INKLING, *reading.BARE_JSON),
+    openers=(*json_openers.INKLING, *reading.BARE_JSON),
     prompt="""\
 # Tools
 
@@ -342,7 +342,7 @@ def _list_of_objects(tools: Sequence[Tool], choice: ToolChoice) -> Constraint | 
 LLAMA3_JSON = Family(
     name="llama3_json",
     about="a bare JSON object with `parameters`: Llama 3.1, 3.2 and 3.3",
-    openers=(*openers.LLAMA3, *reading.ANY_JSON),
+    openers=(*json_openers.LLAMA3, *reading.ANY_JSON),
     prompt="""\
 You have access to the following functions. To call a function, please respond with JSON for a function call.
 Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}. Do not use \

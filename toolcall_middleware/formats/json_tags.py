@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model import Tool
-from . import openers, prompting, reading
+from . import json_openers, prompting, reading, tag_openers
 from .family import Family, function
 from .json_writing import each, listed
 from .results import json_list, tagged
@@ -25,7 +25,7 @@ _TAGS = "the call within <tool_call></tool_call> tags"
 HERMES = Family(
     name="hermes",
     about="JSON objects within `<tool_call>` tags: Hermes 2 Pro and 3, Qwen 2.5 and 3, and the many trained alike",
-    openers=(*openers.HERMES, *reading.BARE_JSON),
+    openers=(*json_openers.HERMES, *reading.BARE_JSON),
     prompt="""\
 # Tools
 
@@ -54,7 +54,7 @@ REKA = replace(HERMES, name="reka", about="as `hermes`: Reka Edge")
 GRANITE4 = Family(
     name="granite4",
     about="JSON objects within `<tool_call>` tags: Granite 4",
-    openers=(*openers.HERMES, *reading.BARE_JSON),
+    openers=(*json_openers.HERMES, *reading.BARE_JSON),
     prompt="""\
 You have access to the following tools. You may call one or more tools to assist with the user query.
 
@@ -81,7 +81,7 @@ ability to fulfill the request.""",
 ERNIE45 = Family(
     name="ernie45",
     about="JSON objects within `<tool_call>` tags: ERNIE 4.5",
-    openers=(*openers.ERNIE45, *reading.BARE_JSON),
+    openers=(*json_openers.ERNIE45, *reading.BARE_JSON),
     prompt="""\
 <tool_list>
 [{tools}]
@@ -110,7 +110,7 @@ def _longcat_tool(tool: Tool) -> str:
 LONGCAT = Family(
     name="longcat",
     about="JSON objects within `<longcat_tool_call>` tags: LongCat Flash",
-    openers=(*openers.LONGCAT, *reading.BARE_JSON),
+    openers=(*tag_openers.LONGCAT, *reading.BARE_JSON),
     prompt="""\
 ## Tools
 You have access to the following tools:\x20
@@ -144,7 +144,7 @@ When multiple functions need to be called simultaneously, each function call sho
 JAMBA = Family(
     name="jamba",
     about="a JSON list within `<tool_calls>` tags: Jamba 1.5 and later",
-    openers=(*openers.JAMBA, *reading.BARE_JSON),
+    openers=(*json_openers.JAMBA, *reading.BARE_JSON),
     prompt="""\
 You have access to the following tools:
 [
@@ -167,7 +167,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
 HUNYUAN = Family(
     name="hunyuan",
     about="a JSON list within `<tool_calls>` tags: Hunyuan A13B",
-    openers=(*openers.HUNYUAN, *reading.BARE_JSON),
+    openers=(*tag_openers.HUNYUAN, *reading.BARE_JSON),
     prompt="""\
 你是一位函数组合专家。你会得到一个问题和一组可能的函数。根据问题，你需要进行一个或多个函数/工具调用以实现目的。
 如果没有一个函数可以使用，请直接使用自然语言回复用户。
@@ -190,7 +190,7 @@ HUNYUAN = Family(
 NEMOTRON = Family(
     name="nemotron",
     about="a JSON list within `<TOOLCALL>` tags: Nemotron Nano v2, Llama-Nemotron Super",
-    openers=(*openers.NEMOTRON, *reading.BARE_JSON),
+    openers=(*json_openers.NEMOTRON, *reading.BARE_JSON),
     prompt="""\
 You can use the following tools to assist the user if required:
 <AVAILABLE_TOOLS>[{tools}]</AVAILABLE_TOOLS>

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..model import Tool, ToolCall, ToolResult
-from . import openers, prompting, reading
+from . import json_openers, openers, prompting, reading, tag_openers
 from .family import Family, WriteCalls, definition, function
 from .json_writing import short_id
 from .prompting import arguments_json
@@ -219,7 +219,7 @@ def _introduced(tool: Tool) -> str:
 FUNCTIONARY_V31 = Family(
     name="functionary_v31",
     about="`<function=f>`, JSON and `</function>`: Functionary v3.1",
-    openers=(*openers.FUNCTIONARY_V31, *reading.ANY_JSON),
+    openers=(*json_openers.FUNCTIONARY_V31, *reading.ANY_JSON),
     prompt="""\
 You have access to the following functions:
 
@@ -301,7 +301,7 @@ def _mirothinker(_number: int, call: ToolCall) -> str:
 MIROTHINKER = Family(
     name="mirothinker",
     about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
-    openers=(*openers.MIROTHINKER, *reading.ANY_JSON),
+    openers=(*tag_openers.MIROTHINKER, *reading.ANY_JSON),
     prompt=f"""\
 # Tools
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..model import ToolCall
-from . import openers, reading
+from . import reading, tag_openers
 from .family import Family, definition
 from .reading_back import comes_back
 from .results import tagged
@@ -29,7 +29,7 @@ _Value = dict[str, msgspec.Raw]
 _object = msgspec.json.Decoder(_Value).decode
 _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _string = msgspec.json.Decoder(str).decode
-_openers = (*openers.MINIMAX_M3, *reading.ANY_JSON)
+_openers = (*tag_openers.MINIMAX_M3, *reading.ANY_JSON)
 
 
 def _element(name: str, raw: bytes, depth: int) -> str:

@@ -13,18 +13,18 @@ They differ in the tags, in line breaks and in the prompt. What they cannot writ
 
 from __future__ import annotations
 
-from . import openers, reading
+from . import reading, tag_openers
 from .family import Family, function
 from .results import tagged
 from .tag_writing import Tags, TagWriter
 
-_glm = (*openers.GLM, *reading.ANY_JSON)
-_minicpm5 = (*openers.MINICPM5, *reading.ANY_JSON)
-_hy_v3 = (*openers.HY_V3, *reading.ANY_JSON)
-_solar_open2 = (*openers.SOLAR_OPEN2, *reading.ANY_JSON)
-_k2_horizon = (*openers.K2_HORIZON, *reading.ANY_JSON)
-_qwen3_coder = (*openers.QWEN3_CODER, *reading.ANY_JSON)
-_seed_oss = (*openers.SEED_OSS, *reading.ANY_JSON)
+_glm = (*tag_openers.GLM, *reading.ANY_JSON)
+_minicpm5 = (*tag_openers.MINICPM5, *reading.ANY_JSON)
+_hy_v3 = (*tag_openers.HY_V3, *reading.ANY_JSON)
+_solar_open2 = (*tag_openers.SOLAR_OPEN2, *reading.ANY_JSON)
+_k2_horizon = (*tag_openers.K2_HORIZON, *reading.ANY_JSON)
+_qwen3_coder = (*tag_openers.QWEN3_CODER, *reading.ANY_JSON)
+_seed_oss = (*tag_openers.SEED_OSS, *reading.ANY_JSON)
 
 _KEY = r"(?![\"'])[^>\n]{1,256}"  # quotes around it are markup
 _FUNCTION = Tags(

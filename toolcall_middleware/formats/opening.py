@@ -1,0 +1,72 @@
+"""How the begin of a family's calls is written down: a marker, and the reader of what follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..parsing.fork import Branch, Fork, Nothing
+from ..parsing.grammar import Opener, Where, beginnings
+from ..parsing.json_calls import JsonCalls
+from ..parsing.json_syntax import JsonCallSyntax
+from ..parsing.named import NamedCalls, NamedSyntax
+from ..parsing.pythonic import PythonicCalls, PythonicSyntax
+from ..parsing.sink import Body, Sink
+from ..parsing.tag_syntax import TaggedSyntax
+from ..parsing.tagged import TaggedCalls
+
+Make = Callable[[Sink], Body]
+
+
+def opener(
+    marker: str, make: Make, *, where: Where = Where.ANYWHERE, consume: bool = True, special: bool = False
+) -> Opener:
+    """A marker behind which what `make` makes reads. consume: false where it is part of a call."""
+    return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special)
+
+
+def json_calls(**syntax: object) -> Make:
+    """A reader of JSON call objects; `syntax` is JsonCallSyntax's."""
+    made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: JsonCalls(sink, made)
+
+
+def tagged(syntax: TaggedSyntax) -> Make:
+    """A reader of calls in tags."""
+    return lambda sink: TaggedCalls(sink, syntax)
+
+
+def named(**syntax: object) -> Make:
+    """A reader of a name and then JSON; `syntax` is NamedSyntax's."""
+    made = NamedSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: NamedCalls(sink, made)
+
+
+def pythonic(**syntax: object) -> Make:
+    """A reader of calls in Python; `syntax` is PythonicSyntax's."""
+    made = PythonicSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: PythonicCalls(sink, made)
+
+
+def markup(marker: str) -> Opener:
+    """A marker that belongs to no call and is no text."""
+    return Opener(marker=marker, body=lambda sink, _: Nothing(sink))
+
+
+def bare_call(*parts: str) -> Opener:
+    """An object that begins with `parts`, in either kind of quotes, where calls need no marker."""
+    atoms = [re.escape(part).replace('"', "[\"']") for part in ("{", *parts)]
+    return Opener(
+        pattern=r"[ \t\r\n]{0,32}".join(atoms),
+        partial=beginnings("{", *parts).replace('"', "[\"']"),
+        consume=False,
+        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True)),
+        not_behind=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
+    )
+
+
+def fork(*branches: tuple[str, Make], undecided: str = "") -> Make:
+    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them."""
+    compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
+    waits = re.compile(undecided)
+    return lambda sink: Fork(sink, compiled, waits)
