@@ -152,7 +152,14 @@ def test_the_client_gets_a_call_from_the_proxy(tmp_path: Path) -> None:
 
 def test_every_command_is_known_here() -> None:
     for line in SHELL:
-        assert any(check in line for check in (*RUN, "vllm serve", *CHECKED, "demo", "pytest")), line
+        assert any(check in line for check in (*RUN, "vllm serve", *CHECKED, "demo", "pytest", "pip install .")), line
+
+
+def test_the_extras_that_are_named_exist() -> None:
+    about = TEXT.split("Extras, as in", 1)[1].split("\n\n", 1)[0]
+    named = set(re.findall(r"`([a-z]+)`", about))
+    extras = tomllib.loads((readme.ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert named == set(extras) - {"test"}
 
 
 def test_the_file_of_upstreams_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
