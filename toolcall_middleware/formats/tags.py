@@ -164,10 +164,12 @@ K2_HORIZON = TaggedSyntax(
 MIROTHINKER = TaggedSyntax(
     call=re.compile(
         r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
-        r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\n]{1,256}?)[ \t\r\n]{0,64}</tool_name>[ \t\r\n]{0,64}<arguments>"
+        r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\s](?:[^<\n]{0,254}[^<\s])?)[ \t\r\n]{0,64}</tool_name>"
+        r"[ \t\r\n]{0,64}<arguments>"
     ),
     call_heads=("<server_name>", "<tool_name>"),
-    call_part=re.compile(r"<(?:server|tool)_name>[^<]{0,384}(?:</?[a-z_]{0,16}>?[^<]{0,384}){0,4}"),
+    # Each part takes all that it can: nothing is tried twice.
+    call_part=re.compile(r"<(?:server|tool)_name>[^<]{0,384}+(?:</?+[a-z_]{0,16}+>?+[^<]{0,384}+){0,4}+"),
     parameter=re.compile(r"(?!)"),
     parameter_heads=(),
     value_close="</arguments>",
