@@ -15,6 +15,7 @@ from .report import Table
 _OFFERING = material.request([material.write_file_tool()])
 _PIECE = 40
 _SHOWN = 10
+_DOUBTFUL = 2.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,16 @@ def run(*, smoke: bool) -> Table:
     prose = (material.PROSE * (2 * size // len(material.PROSE) + 1))[: 2 * size]
     rows = []
     for case in cases:
-        once, twice, plain = measure.best([_time(case.text(size)), _time(case.text(2 * size)), _time(prose)], repeats)
+        works = [_time(case.text(size)), _time(case.text(2 * size)), _time(prose)]
+        once, twice, plain = measure.best(works, repeats)
+        if not smoke and twice > _DOUBTFUL * once:
+            # An interruption, or a fault? It hits the longer of the two more often: more tries tell.
+            once, twice, plain = measure.best(works, 5 * repeats)
         rows.append((twice / plain, twice / once, case.name, twice / (2 * size)))
     rows.sort(reverse=True)
     table = Table("Hostile output, auto", ("ns a character", "x prose; x time for x 2"))
     for factor, growth, name, seconds in rows[:_SHOWN]:
         table.add(name, f"{seconds * 1e9:.0f}", f"{factor:.1f}; {growth:.1f}", "<= 40; 2.4")
-    table.add(f"the most growth of {len(rows)} kinds", "", f"{max(row[1] for row in rows):.1f}", "<= 2.4")
+    _, growth, name, _ = max(rows, key=lambda row: row[1])
+    table.add(f"the most growth of {len(rows)} kinds: {name}", "", f"{growth:.1f}", "<= 2.4")
     return table
