@@ -54,6 +54,7 @@ _MARKUP = (
     ("'", r"tool_calls[\"']"),
     ("◁", "/?think▷"),  # Kimi
     ("functools", r"\["),  # Phi 4
+    ("Action:", r"\s{0,8}(?:```|\[\s{0,32}\{)"),  # Command R
     (r">>>(?<![^\n]>>>)", r"[A-Za-z_]"),  # Functionary: a recipient at the start of a line
     (r">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
 )
