@@ -116,6 +116,15 @@ def living() -> Counter[str]:
     return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, OURS))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _only_what_is_new() -> Iterator[None]:
+    """What other tests have left is not looked through again and again: that took minutes of a whole run."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.parametrize("name", CASES)
 async def test_a_request_is_freed(name: str) -> None:
     inner, body, kind = CASES[name]
