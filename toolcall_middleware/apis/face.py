@@ -1,0 +1,80 @@
+"""The seam to a client that speaks another API than chat completions: one request and its answer, without I/O.
+
+A host turns the client's request into a chat completion, lets the exchange answer it as it answers any other, and gives
+what leaves (whole answer, stream or error, all in OpenAI's form) to the same object, which writes it as the client's API
+has it. Guards, formats and limits therefore hold on each face, and no face knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import ToolCallError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """A client's request as a chat completion.
+
+    body: the JSON of a chat completion. stream: whether the client asked for events. settings: options that this
+    request needs to be answered on its face (`{"reasoning_field": "reasoning"}`), weaker than what an operator set by
+    hand. dropped_tools: names of tools that nobody here can run and that are not offered to the model.
+    """
+
+    body: bytes
+    stream: bool
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    dropped_tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceReply:
+    """A whole answer for the client: status, headers that are added to (and win over) those of the chat answer, body."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Face(Protocol):
+    """One request and its answer. First `request`, then either `whole` or `error`, or `feed`s and `finish`."""
+
+    @property
+    def api(self) -> str:
+        """`messages` or `responses`, as the header `x-toolcall` names it."""
+        ...
+
+    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> ChatRequest:
+        """The client's request (header names in lower case) as a chat completion.
+
+        Raises ToolCallError for what the API forbids or what cannot be served without state.
+        """
+        ...
+
+    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
+        """A collected chat answer of any status (completion, or error in OpenAI's envelope) as the client's API has it."""
+        ...
+
+    def error(self, error: ToolCallError, /) -> FaceReply:
+        """An error of our own, before anything has left."""
+        ...
+
+    def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers that are added to a streamed answer."""
+        ...
+
+    def feed(self, data: bytes, /) -> bytes:
+        """The next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
+        ...
+
+    def finish(self, *, cut: bool) -> bytes:
+        """The chat stream is over (`cut`: it broke off): the events that are missing, so that the answer ends as its API
+        demands. A stream that lacks its end gets the API's error event.
+        """
+        ...
+
+    def keepalive(self) -> bytes:
+        """An event that tells a waiting client that the answer is still being made; empty before the stream's begin."""
+        ...

@@ -1,0 +1,1 @@
+"""OpenAI's Responses API as a client speaks it, without state."""
