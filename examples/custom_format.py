@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolcall_middleware.formats import prompting, reading, results
+from toolcall_middleware.formats import reading
 from toolcall_middleware.formats.base import Constraint, ParserOptions, StreamParser
+from toolcall_middleware.formats.prompt import escaping, tool_results
 from toolcall_middleware.model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 
 
@@ -25,22 +26,22 @@ class Guillemets:
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The prompt block: which tools there are and how to call one. The same tools must give the same text."""
-        listed = "\n".join(prompting.as_data(prompting.dump(prompting.describe(tool))) for tool in tools)
+        listed = "\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools)
         several = "" if parallel else " Make at most one call in an answer."
-        example = self.render_calls([prompting.example(tools[0])]) if tools else ""
+        example = self.render_calls([escaping.example(tools[0])]) if tools else ""
         return f"You can call these tools:\n{listed}\n\nA call looks like this: {example}{several}" if tools else ""
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """What `tool_choice` adds."""
-        return prompting.choice_text(tools, choice, noun="tool", answer="the call between <<call>> and <<end>>")
+        return escaping.choice_text(tools, choice, noun="tool", answer="the call between <<call>> and <<end>>")
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """The model's own calls, for the history."""
-        return "\n".join(f"<<call>> {prompting.call_json(call)} <<end>>" for call in calls)
+        return "\n".join(f"<<call>> {escaping.call_json(call)} <<end>>" for call in calls)
 
     def render_results(self, of: Sequence[ToolResult]) -> str:
         """What the tools gave back, as text that cannot be mistaken for markup."""
-        return results.named(of)
+        return tool_results.named(of)
 
     def parser(self, tools: ToolSet | None, options: ParserOptions, /) -> StreamParser:
         """A new parser. A syntax that is not JSON takes an opener with a reader of its own (see parsing/sink.py)."""

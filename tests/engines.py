@@ -16,7 +16,7 @@ from typing import Any
 
 from toolcall_middleware.exchange import Exchange, Plan, Reply
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 DATA = Path(__file__).parent / "backends_data"
 PROSE = "I would rather talk about the weather in general."

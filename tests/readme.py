@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware, cli, create_proxy, errors
+from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware, create_proxy, errors
+from toolcall_middleware.cli import commands as cli
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -195,7 +196,7 @@ async def _no_app(_scope: Any, _receive: Any, _send: Any) -> None:
 
 def unused_options() -> list[str]:
     """Options whose name occurs nowhere in the package but where options are read."""
-    used = _strings(skip={"options.py", "settings.py", "stages/overrides.py"})
+    used = _strings(skip={"settings/options.py", "settings/settings.py", "request/overrides.py"})
     return [name for name in OPTIONS if name not in used]
 
 

@@ -14,10 +14,10 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.reading import STOPS
 from toolcall_middleware.model import ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from .formats import goldens
-from .stages.streams import DONE, chunk, event, role
+from .response.streams import DONE, chunk, event, role
 from .stream_rules import Choice, check_stream, check_whole
 
 PARIS = '{"city": "Paris"}'

@@ -15,7 +15,7 @@ import pytest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from .stream_rules import Answered, check_stream, check_whole
 

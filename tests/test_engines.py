@@ -14,7 +14,7 @@ import pytest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from . import engines
 from .engines import ARGUMENTS, NAMES, PROSE, Answered, Engine, ask, kind_of, recorded

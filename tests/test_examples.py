@@ -20,7 +20,7 @@ import pytest
 
 import toolcall_middleware
 from toolcall_middleware import Settings, ToolCallMiddleware
-from toolcall_middleware.demo.scripted import ScriptedModel
+from toolcall_middleware.cli.demo.scripted import ScriptedModel
 
 from .fakes import serve
 

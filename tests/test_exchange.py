@@ -14,9 +14,9 @@ import pytest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
-from .stages.streams import DONE, chunk, event, role, says, stream
+from .response.streams import DONE, chunk, event, role, says, stream
 from .stream_rules import Answered, check_error, check_stream, check_whole, same_answer
 
 DATA = Path(__file__).parent / "backends_data"

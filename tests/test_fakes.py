@@ -8,17 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .fakes import (
-    Answer,
-    Quirks,
-    Refusal,
-    Script,
-    TextBackend,
-    complaint,
-    obedient_model,
-    serve,
-    write_calls,
-)
+from .fakes import Answer, Quirks, Refusal, Script, TextBackend, complaint, obedient_model, serve, write_calls
 from .stream_rules import check_stream, check_whole
 
 HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello."}]}

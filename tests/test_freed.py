@@ -16,20 +16,20 @@ import pytest
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.hosts.proxy import Forwarder
-from toolcall_middleware.hosts.responder import Responder
+from toolcall_middleware.hosts.middleware.responder import Responder
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.parsing.lane import Lane
-from toolcall_middleware.parsing.scanner import Scanner
 from toolcall_middleware.parsing.sink import Sink
-from toolcall_middleware.stages.alike import Known
-from toolcall_middleware.stages.answer import ChoiceAnswer
-from toolcall_middleware.stages.rewrite import StreamRewriter
+from toolcall_middleware.parsing.text.lane import Lane
+from toolcall_middleware.parsing.text.scanner import Scanner
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.fast_path import Known
+from toolcall_middleware.response.stream import StreamRewriter
 
 from .fakes import TextBackend
 from .hosts.asgi_client import BLOCK, SSE_TYPE, App, Backend, Client, ask, middleware
-from .hosts.test_any_await import STREAM, Yielding
-from .hosts.test_any_byte import WHOLE, Dies, EngineDiedError
+from .hosts.proxy.test_any_await import STREAM, Yielding
+from .hosts.proxy.test_any_byte import WHOLE, Dies, EngineDiedError
 
 TIMES = 60
 # What may grow for other reasons: counters, free lists, what the interpreter remembers of code that has run.

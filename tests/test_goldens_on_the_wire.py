@@ -10,7 +10,7 @@ import pytest
 
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from .formats import goldens
 from .formats.goldens import Case

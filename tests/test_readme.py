@@ -25,8 +25,8 @@ import pytest
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
 from toolcall_middleware.errors import _STATUS
-from toolcall_middleware.hosts.proxy import Forwarder
-from toolcall_middleware.hosts.upstreams import read_upstreams
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 from toolcall_middleware.settings import OPTIONS, Settings
 
 from . import readme

@@ -14,7 +14,7 @@ from tests.stream_rules import check_stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 CALLS = (
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris", "at": {"x": [1, 2]}}}\n</tool_call>',

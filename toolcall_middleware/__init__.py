@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from .errors import FormatError, SettingsError, ToolCallError
-from .hosts.asgi import ToolCallMiddleware
+from .hosts.middleware.asgi import ToolCallMiddleware
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .hosts.assembly import create_proxy
+    from .hosts.proxy.app import create_proxy
 
 __all__ = ["FormatError", "Settings", "SettingsError", "ToolCallError", "ToolCallMiddleware", "create_proxy"]
 __version__ = "0.1.0"
@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # httpx is only needed by the proxy: the middleware must not pay for its import.
     if name == "create_proxy":
-        from .hosts.assembly import create_proxy
+        from .hosts.proxy.app import create_proxy
 
         return create_proxy
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

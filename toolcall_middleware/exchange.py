@@ -11,7 +11,8 @@
     tally                          a host that made it with `defer` counts it, then `counted()` or `counted_in(reply)`
 
 `on_request`, `feed`, `finish` and `whole` raise ToolCallError as long as nothing has left.
-A host runs this for each request (hosts/responder.py); a test can with plain bytes. How a request is put to the backend
+A host runs this for each request (hosts/middleware/responder.py); a test can with plain bytes.
+How a request is put to the backend
 is asked.py's for one with tools, tapped.py's for one that only asks for usage; here the answers are read.
 """
 
@@ -21,20 +22,20 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from .errors import ToolCallError
+from .request.overrides import without_overrides
+from .request.parse import UsageOnly, read_request
+from .request.policy import check_request
+from .response.extension_field import Extension
+from .response.plan import Plan, Reply, plan_by_start, plan_of
+from .response.release_gate import hold_for
+from .response.stream import StreamRewriter
+from .response.whole import as_stream, no_completion, rewrite_whole
 from .settings import Settings
-from .stages.asked import Asked
-from .stages.constrain import Memory
-from .stages.extension import Extension
-from .stages.guard import check_request
-from .stages.hold import hold_for
-from .stages.overrides import without_overrides
-from .stages.plan import Plan, Reply, plan_by_start, plan_of
-from .stages.results import result_warnings
-from .stages.rewrite import StreamRewriter
-from .stages.tally import Tally
-from .stages.tapped import Tapped
-from .stages.validate import UsageOnly, read_request
-from .stages.whole import as_stream, no_completion, rewrite_whole
+from .upstream.attempt import Asked
+from .upstream.constraints import Memory
+from .upstream.tool_results import result_warnings
+from .upstream.usage_only import Tapped
+from .usage.pending_count import Tally
 from .wire import openai
 from .wire.sse import DONE
 

@@ -10,7 +10,7 @@ from typing import Any
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from .report import Table
 

@@ -20,13 +20,13 @@ from typing import Any
 import httpx
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.demo import local
-from toolcall_middleware.demo.checks import schema_check
-from toolcall_middleware.demo.received import read
+from toolcall_middleware.cli.demo import local
+from toolcall_middleware.cli.demo.checks import schema_check
+from toolcall_middleware.cli.demo.received import read
 from toolcall_middleware.exchange import Exchange
-from toolcall_middleware.hosts.proxy import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from .questions import QUESTIONS, TOOLS
 from .report import README, Row, Table, machine, write

@@ -23,7 +23,7 @@ from anthropic.types import (
 )
 from anthropic.types.raw_message_delta_event import Delta
 
-from ..wire import anthropic_api as api
+from ..apis.messages import anthropic_api as api
 
 if TYPE_CHECKING:
     import pydantic

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.translator import Translator
-from toolcall_middleware.wire.anthropic import AnthropicTranslation
+from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
 from ..fakes import Script, TextBackend
 from .anthropic_face import AnthropicFace

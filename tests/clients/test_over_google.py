@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.translator import Translator
-from toolcall_middleware.wire.google import GoogleTranslation
-from toolcall_middleware.wire.translation import TranslatedRequest
+from toolcall_middleware.apis.google.translation import GoogleTranslation
+from toolcall_middleware.apis.upstream import TranslatedRequest
+from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
 from ..google_face import GeminiFace
 from .common import matrix_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.schemas import call_list_schema, calls_schema, either_schema
+from toolcall_middleware.json_schema.compact import call_list_schema, calls_schema, either_schema
 from toolcall_middleware.model import ChoiceMode, Tool, ToolChoice, ToolSet
 from toolcall_middleware.parsing.events import CallStart
 

@@ -9,9 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from toolcall_middleware.formats import prompting, registry
+from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 
 from ..parsing.streams import calls_in, read
@@ -64,7 +65,7 @@ def test_the_block_presents_every_tool_and_depends_on_nothing_else(name: str) ->
 def test_the_block_shows_a_call_that_its_own_parser_reads(name: str) -> None:
     fmt = registry.get(name)
     block = fmt.render_tools([WEATHER], parallel=True)
-    example = fmt.render_calls([prompting.example(WEATHER)])
+    example = fmt.render_calls([escaping.example(WEATHER)])
     shows_ours = example in block
     # Else the family's own words show a call of no tool that is there.
     assert shows_ours or re.search(

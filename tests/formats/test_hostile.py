@@ -5,7 +5,6 @@ an exception, without a name that is not offered, with valid JSON in every compl
 from __future__ import annotations
 
 import json
-import pkgutil
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,14 +13,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from toolcall_middleware import parsing
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing import code_marks, scan_state
-from toolcall_middleware.parsing.grammar import Grammar, compile_grammar
+from toolcall_middleware.parsing.text import markdown_code, scanner_state
+from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
-from ..parsing.meter import CountedPattern, Meter
+from ..parsing.meter import PARSING, CountedPattern, Meter
 from ..parsing.streams import calls_in, cut_at, read
 from .test_neutralise import MARKERS
 
@@ -101,9 +99,6 @@ def test_deep_nesting_that_is_closed_wrongly_is_read(text: str) -> None:
         assert call.name == "f"
 
 
-ROOM = [f"{parsing.__name__}.{module.name}" for module in pkgutil.iter_modules(parsing.__path__)]
-
-
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("step", [5, 0], ids=["in pieces", "whole"])
 @pytest.mark.parametrize("before", ["", "a ", "<tool_call>", "<function=f>", "[f(s='", "call:f{s:"])
@@ -127,9 +122,9 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
         return replace(compiled, **patterns)
 
     with monkeypatch.context() as patch:
-        meter.watch(patch, *ROOM)
-        patch.setattr(scan_state, "compile_grammar", counted)
-        patch.setattr(code_marks, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
+        meter.watch(patch, *PARSING)
+        patch.setattr(scanner_state, "compile_grammar", counted)
+        patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
         text = before + unit * max(1, size // len(unit))
         reader = registry.get("auto").parser(TOOLS, ParserOptions())
         for at in range(0, len(text), step or len(text)):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.prompting import NEUTRALISED_NOTE, as_data, attribute, neutralise, restore
+from toolcall_middleware.formats.prompt.escaping import NEUTRALISED_NOTE, as_data, attribute, neutralise, restore
 
 # What the families write around calls, results, turns and reasoning. None may be left in a tool result.
 MARKERS = """

@@ -11,7 +11,7 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.reading import ENDS
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallEnd, Event, Malformed, Reasoning, Text
-from toolcall_middleware.stages.answer import AnswerPolicy, ChoiceAnswer, Content
+from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer, Content
 
 from ..parsing.streams import random_cuts
 from . import goldens

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from toolcall_middleware import FormatError, Settings, ToolCallMiddleware
-from toolcall_middleware.demo.scripted import ScriptedModel
+from toolcall_middleware.cli.demo.scripted import ScriptedModel
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.auto import Auto
 

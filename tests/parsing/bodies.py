@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event
-from toolcall_middleware.parsing.grammar import Grammar, Opener
-from toolcall_middleware.parsing.scanner import Scanner
 from toolcall_middleware.parsing.sink import Body, Sink
+from toolcall_middleware.parsing.text.grammar import Grammar, Opener
+from toolcall_middleware.parsing.text.scanner import Scanner
 
 from .streams import Call, calls_in, cut_at, read, text_in
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from typing import Any, SupportsIndex
 
 import pytest
+
+from toolcall_middleware import parsing
+
+# Every module that reads a model's text.
+PARSING = [
+    *(module.name for module in pkgutil.walk_packages(parsing.__path__, f"{parsing.__name__}.") if not module.ispkg),
+    "toolcall_middleware.json_schema.types",
+]
 
 
 class Meter:

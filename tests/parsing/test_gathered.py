@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from toolcall_middleware.parsing.gathered import Gathered
+from toolcall_middleware.parsing.text_buffer import Gathered
 
 
 def test_text_comes_back_once_and_whole() -> None:

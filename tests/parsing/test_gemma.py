@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.gemma import GemmaCalls, GemmaSyntax
+from toolcall_middleware.parsing.calls.gemma_calls import GemmaCalls, GemmaSyntax
 
 from .bodies import Reader, hostile, opener, started
-from .meter import Meter
+from .meter import PARSING, Meter
 from .streams import calls_in
 
 Q = '<|"|>'
@@ -208,10 +208,7 @@ def test_work_grows_with_the_text_and_no_faster(
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            room = "toolcall_middleware.parsing."
-            meter.watch(
-                patch, room + "scanner", room + "code_marks", room + "notation", room + "literals", room + "gemma"
-            )
+            meter.watch(patch, *PARSING)
             text = "<|tool_call>call:f{" + begin + unit * (size // len(unit))
             scanner = CALLS.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage, Thought
 from toolcall_middleware.parsing.events import Event, Reasoning, Text
-from toolcall_middleware.parsing.grammar import Opener, Where
-from toolcall_middleware.parsing.harmony import HarmonyMessage, Thought
+from toolcall_middleware.parsing.text.grammar import Opener, Where
 
 from .bodies import Reader, hostile, started
-from .meter import Meter
+from .meter import PARSING, Meter
 from .streams import calls_in, text_in, thought_in
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -256,8 +256,7 @@ def test_work_grows_with_the_text_and_no_faster(
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "code_marks", room + "harmony")
+            meter.watch(patch, *PARSING)
             text = begin + unit * (size // len(unit))
             scanner = MESSAGES.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.json_stream import JsonReader
+from toolcall_middleware.parsing.values.json_reader import JsonReader
 
 
 class Slow(JsonReader):

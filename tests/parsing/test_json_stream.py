@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.json_stream import JsonReader
+from toolcall_middleware.parsing.values.json_reader import JsonReader
 
-from .meter import Meter
+from .meter import PARSING, Meter
 from .streams import cut_at, one_cut
 
 
@@ -339,7 +339,7 @@ def test_a_long_string_in_pieces_costs_linear_work(unit: str, monkeypatch: pytes
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            meter.watch(patch, "toolcall_middleware.parsing.json_stream", "toolcall_middleware.parsing.json_words")
+            meter.watch(patch, *PARSING)
             reader = JsonReader()
             out: list[str] = []
             text = '{"a": "' + unit * (size // len(unit)) + '"}'

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.literals import Arguments
-from toolcall_middleware.parsing.notation import Notation
+from toolcall_middleware.parsing.values.literal_reader import Arguments
+from toolcall_middleware.parsing.values.notation import Notation
 
 MARK = '<|"|>'
 PYTHON = Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=("</calls>",), listed=True)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.nested_tags import NestedCalls
+from toolcall_middleware.parsing.calls.nested_xml_calls import NestedCalls
 
 from .bodies import Reader, hostile, opener
-from .meter import Meter
+from .meter import PARSING, Meter
 from .streams import calls_in
 
 M = "]<]minimax[>["
@@ -101,8 +101,7 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, begin: str, monkeypat
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "nested_tags")
+            meter.watch(patch, *PARSING)
             text = tags(f'<tool_call><invoke name="f">{begin}') + unit * (size // len(unit))
             scanner = CALLS.fresh()
             for at in range(0, len(text), 4):

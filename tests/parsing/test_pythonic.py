@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.grammar import Opener as GrammarOpener
-from toolcall_middleware.parsing.grammar import Where
-from toolcall_middleware.parsing.pythonic import PythonicCalls, PythonicSyntax
+from toolcall_middleware.parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from toolcall_middleware.parsing.text.grammar import Opener as GrammarOpener
+from toolcall_middleware.parsing.text.grammar import Where
 
 from .bodies import Reader, hostile, opener, started
-from .meter import Meter
+from .meter import PARSING, Meter
 from .streams import calls_in
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -262,10 +262,7 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            room = "toolcall_middleware.parsing."
-            meter.watch(
-                patch, room + "scanner", room + "code_marks", room + "notation", room + "literals", room + "pythonic"
-            )
+            meter.watch(patch, *PARSING)
             text = "<calls>[f(s='" + unit * (size // len(unit))
             scanner = LIST.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -10,14 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from toolcall_middleware.parsing import code_marks, scan_state
+from toolcall_middleware.parsing.calls.json_calls import JsonCalls
+from toolcall_middleware.parsing.calls.json_syntax import JsonCallSyntax
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
-from toolcall_middleware.parsing.grammar import Grammar, Opener, Where, compile_grammar
-from toolcall_middleware.parsing.json_calls import JsonCalls
-from toolcall_middleware.parsing.json_syntax import JsonCallSyntax
-from toolcall_middleware.parsing.scanner import Scanner
+from toolcall_middleware.parsing.text import markdown_code, scanner_state
+from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, compile_grammar
+from toolcall_middleware.parsing.text.scanner import Scanner
 
-from .meter import CountedPattern, Meter
+from .meter import PARSING, CountedPattern, Meter
 from .streams import calls_in, cut_at, merged, one_cut, random_cuts, read, shown_in, text_in, thought_in
 
 BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
@@ -600,9 +600,6 @@ UNITS = [
 ]  # fmt: skip
 
 
-READERS = ("scanner", "code_marks", "json_calls", "call_object", "string_arguments", "json_stream", "json_words")
-
-
 @pytest.mark.parametrize("step", [5, 0], ids=["in pieces", "whole"])
 @pytest.mark.parametrize("before", ["", "a ", CALL, "`", '<tool_call>{"name": "f", "arguments": {"a": "'])
 def test_work_grows_with_the_text_and_no_faster(before: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,15 +611,14 @@ def test_work_grows_with_the_text_and_no_faster(before: str, step: int, monkeypa
 def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.MonkeyPatch) -> int:
     meter = Meter()
     with monkeypatch.context() as patch:
-        room = "toolcall_middleware.parsing."
-        meter.watch(patch, *(room + name for name in READERS))
+        meter.watch(patch, *PARSING)
         compiled = compile_grammar(GRAMMAR)
         names = ("first", "first_at_start", "partial")
         counted: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
         counted["prose"] = structs.replace(compiled.prose, special=counted["first"].search)
         counted["whole"] = {char: CountedPattern(one, meter) for char, one in compiled.whole.items()}
-        patch.setattr(scan_state, "compile_grammar", lambda _: replace(compiled, **counted))
-        patch.setattr(code_marks, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
+        patch.setattr(scanner_state, "compile_grammar", lambda _: replace(compiled, **counted))
+        patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
         text = before + unit * (size // len(unit))
         reader = fresh()
         for at in range(0, len(text), step or len(text)):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.stops import StopFinder
+from toolcall_middleware.parsing.stop_strings import StopFinder
 
 from .streams import cut_at, one_cut
 

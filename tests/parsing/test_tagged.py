@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats import tags
-from toolcall_middleware.parsing.tag_syntax import TaggedSyntax
-from toolcall_middleware.parsing.tagged import TaggedCalls
+from toolcall_middleware.parsing.calls.xml_calls import TaggedCalls
+from toolcall_middleware.parsing.calls.xml_syntax import TaggedSyntax
 
 from .bodies import Reader, hostile, opener, started
-from .meter import Meter
+from .meter import PARSING, Meter
 from .streams import calls_in
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -259,8 +259,7 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
     def work(size: int) -> int:
         meter = Meter()
         with monkeypatch.context() as patch:
-            room = "toolcall_middleware.parsing."
-            meter.watch(patch, room + "scanner", room + "code_marks", room + "json_stream", room + "json_words")
+            meter.watch(patch, *PARSING)
             text = "<tool_call><function=f><parameter=s>\n" + unit * (size // len(unit))
             scanner = FUNCTION.fresh()
             for at in range(0, len(text), step or len(text)):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats import openers, tags
-from toolcall_middleware.parsing.grammar import Grammar, compile_grammar
-from toolcall_middleware.parsing.tag_ends import tag_ends
+from toolcall_middleware.parsing.calls.xml_value_end import tag_ends
+from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 from toolcall_middleware.parsing.trie import Trie
 
 WORDS = st.lists(st.text("ab<|", min_size=1, max_size=5), min_size=1, max_size=6)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.stages.answer import AnswerPolicy, ChoiceAnswer, Verbatim
-from toolcall_middleware.stages.usage import UsageMeter
-from toolcall_middleware.stages.whole import as_stream, rewrite_whole
+from toolcall_middleware.apis.google.translation import GoogleTranslation
+from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer, Verbatim
+from toolcall_middleware.response.whole import as_stream, rewrite_whole
+from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
-from toolcall_middleware.wire.anthropic import AnthropicTranslation
-from toolcall_middleware.wire.google import GoogleTranslation
 
 # As engines and libraries spell it; with half an emoji it cannot be written in the quickest way either.
 ODD = '{"a": NaN, "b": [-Infinity, Infinity, 1e999, "NaN"], "c": "\\ud83d"}'

@@ -1,8 +1,8 @@
 """The seam to a client that speaks another API than chat completions: one request and its answer, without I/O.
 
-A host turns the client's request into a chat completion, lets the exchange answer it as it answers any other, and gives
-what leaves (whole answer, stream or error, all in OpenAI's form) to the same object, which writes it as the client's API
-has it. Guards, formats and limits therefore hold on each face, and no face knows them.
+A host turns the client's request into a chat completion and lets the exchange answer it as it answers any other. What
+leaves (whole answer, stream or error, all in OpenAI's form) goes to the same object, which writes it as the client's
+API has it. Guards, formats and limits therefore hold on each face, and no face knows them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaceReply:
-    """A whole answer for the client: status, headers that are added to (and win over) those of the chat answer, body."""
+    """A whole answer for the client. Its headers are added to those of the chat answer, and win over them."""
 
     status: int
     body: bytes
@@ -54,7 +54,7 @@ class Face(Protocol):
         ...
 
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
-        """A collected chat answer of any status (completion, or error in OpenAI's envelope) as the client's API has it."""
+        """A collected chat answer of any status (completion, or error in OpenAI's envelope), for the client."""
         ...
 
     def error(self, error: ToolCallError, /) -> FaceReply:
@@ -70,8 +70,9 @@ class Face(Protocol):
         ...
 
     def finish(self, *, cut: bool) -> bytes:
-        """The chat stream is over (`cut`: it broke off): the events that are missing, so that the answer ends as its API
-        demands. A stream that lacks its end gets the API's error event.
+        """The chat stream is over (`cut`: it broke off): the events that are missing for the end that the API demands.
+
+        A stream that lacks its end gets the API's error event.
         """
         ...
 

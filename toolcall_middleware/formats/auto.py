@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
-from ..parsing.grammar import Opener
+from ..parsing.text.grammar import Opener
 from . import models, openers, reading, registry
 from .base import Constraint, ParserOptions, StreamParser, ToolFormat
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..json_schema.compact import compact_schema
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
-from ..parsing.grammar import Opener
-from . import prompting, reading
+from ..parsing.text.grammar import Opener
+from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
-from .results import Write as WriteResults
-from .results import named
-from .schemas import compact_schema
+from .prompt import escaping
+from .prompt.tool_results import Write as WriteResults
+from .prompt.tool_results import named
 
 WriteCalls = Callable[[Sequence[ToolCall]], str | None]
 """The calls of one turn in the family's syntax; None where it has no way to write them."""
@@ -23,7 +24,7 @@ ONE = "Make at most one function call in an answer."
 
 def definition(tool: Tool) -> str:
     """`{"name": …, "description": …, "parameters": …}`, spaced as chat templates do."""
-    return prompting.as_data(prompting.dump_spaced(prompting.describe(tool)))
+    return escaping.as_data(escaping.dump_spaced(escaping.describe(tool)))
 
 
 def function(tool: Tool) -> str:
@@ -71,25 +72,25 @@ class Family:
             return ""
         # Not str.format: the layouts are full of braces, and the tools' texts may hold the other placeholder.
         parts = {"tools": self.between.join(map(self.tool, tools)), "example": self._example(tools[0])}
-        block = prompting.fill(self.prompt, parts)
+        block = escaping.fill(self.prompt, parts)
         return block if parallel else block + self.one
 
     def _example(self, tool: Tool) -> str:
         if "{example}" not in self.prompt:
             return ""
-        call = prompting.example(tool)
+        call = escaping.example(tool)
         return self.write([call]) or self.write([ToolCall(tool.name, "{}")]) or ""
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
-        return prompting.choice_text(tools, choice, noun=self.noun, answer=self.answer)
+        return escaping.choice_text(tools, choice, noun=self.noun, answer=self.answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """The calls of one turn in the family's own syntax."""
         if not calls:
             return ""
         written = self.write(calls)
-        return prompting.fenced_calls(calls) if written is None else written
+        return escaping.fenced_calls(calls) if written is None else written
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         """The results of one turn, neutralised."""
@@ -103,7 +104,7 @@ class Family:
         """The calls of the tools that may be called now, one by one, where the syntax allows it."""
         if self.constrain is not None:
             return self.constrain(tools, choice)
-        tags = tuple(filter(None, map(self._tag, prompting.callable_tools(tools, choice)))) if self.trigger else ()
+        tags = tuple(filter(None, map(self._tag, escaping.callable_tools(tools, choice)))) if self.trigger else ()
         return Constraint("tool_calls", tags=tags) if tags else None
 
     def _tag(self, tool: Tool) -> Tag | None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..json_schema.compact import calls_schema
+from ..json_schema.examples import sample_arguments
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
-from . import prompting, reading
+from . import reading
 from .base import Constraint
-from .results import named
-from .samples import sample_arguments
-from .schemas import calls_schema
+from .prompt import escaping
+from .prompt.tool_results import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,21 +54,21 @@ class FencedJson:
         if not tools:
             return ""
         first = tools[0]
-        example = ToolCall(first.name, prompting.dump_spaced(sample_arguments(first.parameters)))
+        example = ToolCall(first.name, escaping.dump_spaced(sample_arguments(first.parameters)))
         return _TOOLS.format(
-            tools="\n".join(prompting.as_data(prompting.dump(prompting.describe(tool))) for tool in tools),
-            example=prompting.as_data(self.render_calls([example])),
+            tools="\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools),
+            example=escaping.as_data(self.render_calls([example])),
             several=_SEVERAL if parallel else _ONE,
         )
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
         answer = 'the JSON code block that holds "tool_calls"'
-        return prompting.choice_text(tools, choice, noun="tool", answer=answer)
+        return escaping.choice_text(tools, choice, noun="tool", answer=answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """All calls in one block; arguments verbatim."""
-        return prompting.fenced_calls(calls) if calls else ""
+        return escaping.fenced_calls(calls) if calls else ""
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         """`<tool_result name="f">`, the neutralised text and `</tool_result>`, for each result."""
@@ -79,7 +80,7 @@ class FencedJson:
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """The JSON that a required or named call must be; None where text is an answer too."""
-        callable_now = prompting.callable_tools(tools, choice)
+        callable_now = escaping.callable_tools(tools, choice)
         if not choice.must_call or not callable_now:
             return None
         return Constraint("tool_calls", calls_schema(callable_now, parallel=choice.parallel))

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from ..model import Tool, ToolCall, ToolResult
-from ..parsing.grammar import Opener
-from . import openers, prompting, reading
+from ..parsing.text.grammar import Opener
+from . import openers, reading
 from .family import Family
-from .reading_back import comes_back
-from .results import said
+from .prompt import escaping
+from .prompt.tool_results import said
+from .syntax.round_trip import comes_back
 
 _NAME = re.compile(r"[^\s{}<>\[\]\"'`,:]{1,256}")
 _KEY = re.compile(r"[A-Za-z_][\w\-.]{0,255}")
@@ -75,13 +76,13 @@ class _Writer:
         return key if _KEY.fullmatch(key) else self.string(key)
 
     def string(self, text: str) -> str:
-        return prompting.dump_spaced(text) if self.mark in text else f"{self.mark}{text}{self.mark}"
+        return escaping.dump_spaced(text) if self.mark in text else f"{self.mark}{text}{self.mark}"
 
     # -- the prompt ----------------------------------------------------------------------------------------------
 
     def declaration(self, tool: Tool) -> str:
         """`declaration:f{description:…,parameters:{…}}`. Its texts are neutralised: they have no escapes either."""
-        described = prompting.describe(tool)
+        described = escaping.describe(tool)
         parts = [f"description:{self.shown(described['description'])}"] if "description" in described else []
         parts.append(f"parameters:{self.schema(described['parameters'], 0)}")
         return f"declaration:{tool.name}{{{','.join(parts)}}}"
@@ -109,17 +110,17 @@ class _Writer:
         return f"{{{','.join(entries)}}}"
 
     def shown_key(self, key: str) -> str:
-        return key if _KEY.fullmatch(key) and not prompting.has_markup(key) else self.shown(key)
+        return key if _KEY.fullmatch(key) and not escaping.has_markup(key) else self.shown(key)
 
     def shown(self, value: Any) -> str:
         """Any value for a prompt; what cannot be written in the notation (too deep) stands as JSON in a string."""
         if isinstance(value, str):
-            return f"{self.mark}{prompting.neutralise(value)}{self.mark}"
+            return f"{self.mark}{escaping.neutralise(value)}{self.mark}"
         if isinstance(value, list):
-            return f"[{','.join(map(self.shown, value))}]" if len(value) < 1000 else self.shown(prompting.dump(value))
+            return f"[{','.join(map(self.shown, value))}]" if len(value) < 1000 else self.shown(escaping.dump(value))
         if isinstance(value, Mapping):
-            return self.shown(prompting.dump(value))
-        return prompting.dump(value)
+            return self.shown(escaping.dump(value))
+        return escaping.dump(value)
 
     def response(self, result: ToolResult) -> str:
         """`response:f{value:…}`."""
@@ -132,7 +133,7 @@ def _results(writer: _Writer, opening: str, closing: str) -> Callable[[Sequence[
         if not results:
             return ""
         blocks = "".join(f"{opening}{writer.response(result)}{closing}" for result in results)
-        return prompting.with_note([blocks], results)
+        return escaping.with_note([blocks], results)
 
     return write
 

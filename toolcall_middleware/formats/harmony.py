@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from ..model import ToolCall
 from . import openers, reading
 from .family import Family
-from .prompting import arguments_json
-from .typescript import declared
+from .prompt.escaping import arguments_json
+from .prompt.tools_typescript import declared
 
 _NAME = re.compile(r"[^\s<]{1,256}")
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from ..model import Tool
 from . import openers, reading, tag_openers
 from .family import Family, definition, function
-from .results import tagged
-from .tag_writing import Tags, TagWriter
-from .typescript import declared
+from .prompt.tool_results import tagged
+from .prompt.tools_typescript import declared
+from .syntax.xml import Tags, TagWriter
 
 _deepseek_v32 = (*tag_openers.DEEPSEEK_V32, *reading.ANY_JSON)
 _kimi_k3 = (*tag_openers.KIMI_K3, *reading.ANY_JSON)

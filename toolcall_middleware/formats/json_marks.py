@@ -11,24 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..json_schema import compact
 from ..model import Tool, ToolChoice, ToolResult
-from . import json_openers, openers, prompting, reading, schemas
+from . import json_openers, openers, reading
 from .base import Constraint
 from .family import Family, function
-from .json_writing import (
-    each,
-    keyed,
-    listed,
-    named_tool,
-    numbered,
-    parameters,
-    short_id,
-    unmarked,
-    with_args,
-    with_id,
-)
-from .results import as_json, json_each, said
-from .typescript import declared
+from .prompt import escaping
+from .prompt.tool_results import as_json, json_each, said
+from .prompt.tools_typescript import declared
+from .syntax.json import each, keyed, listed, named_tool, numbered, parameters, short_id, unmarked, with_args, with_id
 
 # https://huggingface.co/ibm-granite/granite-3.1-8b-instruct, whose tools stand in a turn of their own.
 GRANITE = Family(
@@ -135,7 +126,7 @@ def _mistral_results(results: Sequence[ToolResult]) -> str:
         f'[TOOL_RESULTS] {{"content": {as_json(result)}, "call_id": "{short_id(result.id)}"}}[/TOOL_RESULTS]'
         for result in results
     )
-    return prompting.with_note(blocks, results)
+    return escaping.with_note(blocks, results)
 
 
 # The list of tools and the calls are as https://huggingface.co/mistralai/Mistral-7B-Instruct-v0.3 has them; the words
@@ -172,13 +163,13 @@ def _cohere_results(results: Sequence[ToolResult]) -> str:
     {{
         "tool_call_id": "{number}",
         "results": {{
-            "0": {prompting.dump_spaced(said(result))}
+            "0": {escaping.dump_spaced(said(result))}
         }},
         "is_error": {"true" if result.is_error else "null"}
     }}"""
         for number, result in enumerate(results)
     )
-    return prompting.with_note([f"<|START_TOOL_RESULT|>[\n{entries}\n]<|END_TOOL_RESULT|>"], results)
+    return escaping.with_note([f"<|START_TOOL_RESULT|>[\n{entries}\n]<|END_TOOL_RESULT|>"], results)
 
 
 # https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024: its template for tools, shortened (it says at length when
@@ -318,23 +309,23 @@ The results come in the next message, each between <tool_result> and </tool_resu
 
 
 def _indented(tool: Tool) -> str:
-    whole = {"type": "function", "function": prompting.describe(tool)}
-    return prompting.as_data(prompting.dump_indented(whole, indent=4))
+    whole = {"type": "function", "function": escaping.describe(tool)}
+    return escaping.as_data(escaping.dump_indented(whole, indent=4))
 
 
 def _one_object(tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
     """One call: several, with `; ` between them, are no JSON."""
-    callable_now = prompting.callable_tools(tools, choice)
+    callable_now = escaping.callable_tools(tools, choice)
     if not choice.must_call or not callable_now:
         return None
-    return Constraint("tool_call", schemas.call_schema(callable_now, arguments="parameters"))
+    return Constraint("tool_call", compact.call_schema(callable_now, arguments="parameters"))
 
 
 def _list_of_objects(tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
-    callable_now = prompting.callable_tools(tools, choice)
+    callable_now = escaping.callable_tools(tools, choice)
     if not choice.must_call or not callable_now:
         return None
-    return Constraint("tool_calls", schemas.call_list_schema(callable_now, parallel=choice.parallel))
+    return Constraint("tool_calls", compact.call_list_schema(callable_now, parallel=choice.parallel))
 
 
 # https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/

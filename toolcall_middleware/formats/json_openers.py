@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import string
 
-from ..parsing.grammar import Opener, Where, beginnings
-from ..parsing.harmony import Thought
-from ..parsing.json_calls import JsonCalls
-from ..parsing.json_syntax import JsonCallSyntax
+from ..parsing.calls.harmony_messages import Thought
+from ..parsing.calls.json_calls import JsonCalls
+from ..parsing.calls.json_syntax import JsonCallSyntax
+from ..parsing.text.grammar import Opener, Where, beginnings
 from .opening import bare_call, fork, json_calls, markup, named, opener, pythonic
 
 hermes = json_calls(close=("</tool_call>",))

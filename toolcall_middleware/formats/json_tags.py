@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model import Tool
-from . import json_openers, prompting, reading, tag_openers
+from . import json_openers, reading, tag_openers
 from .family import Family, function
-from .json_writing import each, listed
-from .results import json_list, tagged
+from .prompt import escaping
+from .prompt.tool_results import json_list, tagged
+from .syntax.json import each, listed
 
 _TOOL_RESPONSE = tagged("<tool_response>\n", "\n</tool_response>")
 _TAGS = "the call within <tool_call></tool_call> tags"
@@ -100,9 +101,9 @@ To call a tool, answer with its name and arguments within <tool_call></tool_call
 
 
 def _longcat_tool(tool: Tool) -> str:
-    described = prompting.describe(tool)
-    schema = prompting.as_data(prompting.dump_indented(described["parameters"], indent=2))
-    text = prompting.neutralise(tool.description)
+    described = escaping.describe(tool)
+    schema = escaping.as_data(escaping.dump_indented(described["parameters"], indent=2))
+    text = escaping.neutralise(tool.description)
     return f"#### Tool name: {tool.name}\n\nDescription: {text}\n\nInputSchema: \n{schema}"
 
 

@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..model import Tool, ToolCall, ToolResult
-from . import json_openers, openers, prompting, reading, tag_openers
+from . import json_openers, openers, reading, tag_openers
 from .family import Family, WriteCalls, definition, function
-from .json_writing import short_id
-from .prompting import arguments_json
-from .results import said, tagged
-from .typescript import declared
+from .prompt import escaping
+from .prompt.escaping import arguments_json
+from .prompt.tool_results import said, tagged
+from .prompt.tools_typescript import declared
+from .syntax.json import short_id
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 One = Callable[[int, ToolCall], str | None]
@@ -36,7 +37,7 @@ def _written(one: One, *, opening: str = "", closing: str = "", between: str = "
 def _mistral_results(results: Sequence[ToolResult]) -> str:
     """`[TOOL_RESULTS]id[TOOL_CONTENT]…[/TOOL_RESULTS]` for each."""
     blocks = (f"[TOOL_RESULTS]{short_id(result.id)}[TOOL_CONTENT]{said(result)}[/TOOL_RESULTS]" for result in results)
-    return prompting.with_note(blocks, results)
+    return escaping.with_note(blocks, results)
 
 
 # https://github.com/mistralai/mistral-common (InstructTokenizerV11 and V13: tools, calls and results)
@@ -210,7 +211,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
 
 
 def _introduced(tool: Tool) -> str:
-    what = prompting.neutralise(" ".join(tool.description.split()))
+    what = escaping.neutralise(" ".join(tool.description.split()))
     return f"Use the function '{tool.name}' to '{what}'\n{definition(tool)}"
 
 

@@ -17,8 +17,8 @@ import msgspec
 from ..model import ToolCall
 from . import reading, tag_openers
 from .family import Family, definition
-from .reading_back import comes_back
-from .results import tagged
+from .prompt.tool_results import tagged
+from .syntax.round_trip import comes_back
 
 _MARK = "]<]minimax[>["
 _OPENING, _CLOSING = f"{_MARK}<tool_call>\n", f"\n{_MARK}</tool_call>"

@@ -9,14 +9,14 @@ import re
 import string
 from collections.abc import Callable
 
-from ..parsing.fork import Nothing, Refused
-from ..parsing.gemma import GemmaCalls, GemmaSyntax
-from ..parsing.grammar import Context, Opener, Where, beginnings
-from ..parsing.harmony import HarmonyMessage, Thought
-from ..parsing.json_calls import JsonCalls
-from ..parsing.json_syntax import JsonCallSyntax
-from ..parsing.named import NamedCalls, NamedSyntax
+from ..parsing.calls.fork import Nothing, Refused
+from ..parsing.calls.gemma_calls import GemmaCalls, GemmaSyntax
+from ..parsing.calls.harmony_messages import HarmonyMessage, Thought
+from ..parsing.calls.json_calls import JsonCalls
+from ..parsing.calls.json_syntax import JsonCallSyntax
+from ..parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ..parsing.sink import Body, Sink
+from ..parsing.text.grammar import Context, Opener, Where, beginnings
 from . import json_openers, reading, tag_openers, tags
 from .opening import fork, json_calls, markup, named, opener, pythonic, tagged
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..parsing.fork import Branch, Fork, Nothing
-from ..parsing.grammar import Opener, Where, beginnings
-from ..parsing.json_calls import JsonCalls
-from ..parsing.json_syntax import JsonCallSyntax
-from ..parsing.named import NamedCalls, NamedSyntax
-from ..parsing.pythonic import PythonicCalls, PythonicSyntax
+from ..parsing.calls.fork import Branch, Fork, Nothing
+from ..parsing.calls.json_calls import JsonCalls
+from ..parsing.calls.json_syntax import JsonCallSyntax
+from ..parsing.calls.named_calls import NamedCalls, NamedSyntax
+from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ..parsing.calls.xml_calls import TaggedCalls
+from ..parsing.calls.xml_syntax import TaggedSyntax
 from ..parsing.sink import Body, Sink
-from ..parsing.tag_syntax import TaggedSyntax
-from ..parsing.tagged import TaggedCalls
+from ..parsing.text.grammar import Opener, Where, beginnings
 
 Make = Callable[[Sink], Body]
 

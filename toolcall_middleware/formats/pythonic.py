@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..model import Tool, ToolCall
-from ..parsing.grammar import Opener
+from ..parsing.text.grammar import Opener
 from . import openers, reading
 from .family import Family
-from .prompting import as_data, describe, dump_indented
-from .reading_back import comes_back
-from .results import tagged
+from .prompt.escaping import as_data, describe, dump_indented
+from .prompt.tool_results import tagged
+from .syntax.round_trip import comes_back
 
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]{0,255}")
 _KEY = re.compile(r"[A-Za-z_]\w{0,255}")

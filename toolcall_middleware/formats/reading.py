@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..model import ToolSet
-from ..parsing.grammar import Grammar, Opener, Where, beginnings
-from ..parsing.json_calls import JsonCalls
-from ..parsing.json_syntax import JsonCallSyntax
-from ..parsing.scanner import Scanner
+from ..parsing.calls.json_calls import JsonCalls
+from ..parsing.calls.json_syntax import JsonCallSyntax
+from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
+from ..parsing.text.scanner import Scanner
 from .base import ParserOptions, StreamParser
 
 # How models write down what they think: opening and closing tag.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from ..parsing.grammar import Opener, beginnings
-from ..parsing.harmony import Thought
-from ..parsing.nested_tags import NestedCalls
+from ..parsing.calls.harmony_messages import Thought
+from ..parsing.calls.nested_xml_calls import NestedCalls
+from ..parsing.text.grammar import Opener, beginnings
 from . import tags
 from .json_openers import hermes, jamba
 from .opening import fork, json_calls, markup, opener, tagged

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from . import reading, tag_openers
 from .family import Family, function
-from .results import tagged
-from .tag_writing import Tags, TagWriter
+from .prompt.tool_results import tagged
+from .syntax.xml import Tags, TagWriter
 
 _glm = (*tag_openers.GLM, *reading.ANY_JSON)
 _minicpm5 = (*tag_openers.MINICPM5, *reading.ANY_JSON)

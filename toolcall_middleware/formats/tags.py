@@ -1,4 +1,4 @@
-"""How the families that write calls as tags lay them out, as data for the reader in parsing/tagged.py.
+"""How the families that write calls as tags lay them out, as data for the reader in parsing/calls/xml_calls.py.
 
 Sources: the families' chat templates, and what their models are reported to write instead.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ..parsing.tag_syntax import TaggedSyntax
+from ..parsing.calls.xml_syntax import TaggedSyntax
 from . import reading
 
 _TAILS = (*reading.ENDS, *reading.STOPS)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
-from .gathered import Gathered
-from .lane import Lane
+from .text.lane import Lane
+from .text_buffer import Gathered
 
 
 class Body(Protocol):

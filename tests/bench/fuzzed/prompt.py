@@ -9,7 +9,7 @@ from typing import Any
 from tests.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from .dice import Dice
 from .texts import FORMATS, TOOLS, text_of

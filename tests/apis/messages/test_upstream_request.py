@@ -1,0 +1,617 @@
+"""Requests for Anthropic: the SDK's own types and the API's rules hold for all that we build."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+from toolcall_middleware.apis.messages.upstream_models import Thinking, abilities
+from toolcall_middleware.errors import ToolCallError
+
+from .anthropic_api import blocks_of, check_request
+
+OLD, NEW = "claude-sonnet-4-5", "claude-opus-4-8"
+HELLO = {"role": "user", "content": "hello"}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+CLOSED = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+def sent(*messages: dict[str, Any], model: str = OLD, **fields: Any) -> dict[str, Any]:
+    body = {"model": model, "messages": list(messages) or [HELLO], **fields}
+    request = AnthropicTranslation(default_max_tokens=8192).request(json.dumps(body).encode())
+    assert (request.method, request.path, request.query) == ("POST", "/v1/messages", b"")
+    built: dict[str, Any] = json.loads(request.body)
+    check_request(built)
+    return built
+
+
+def refused(*messages: dict[str, Any], **fields: Any) -> ToolCallError:
+    with pytest.raises(ToolCallError) as caught:
+        sent(*messages, **fields)
+    return caught.value
+
+
+def asks(*calls: tuple[str, str, str], content: Any = None, **fields: Any) -> dict[str, Any]:
+    items = [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for call_id, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": content, "tool_calls": items, **fields}
+
+
+def gives(call_id: str, content: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **fields}
+
+
+# -- messages ------------------------------------------------------------------------------------------------------
+
+
+def test_the_least_request_gets_a_length() -> None:
+    assert sent() == {"model": OLD, "messages": [HELLO], "max_tokens": 8192}
+
+
+def test_system_and_developer_messages_become_the_system_text_wherever_they_stand() -> None:
+    built = sent(
+        {"role": "system", "content": "One."},
+        HELLO,
+        {"role": "developer", "content": [{"type": "text", "text": "Two."}]},
+    )
+    assert built["system"] == "One.\n\nTwo."
+    assert built["messages"] == [HELLO]
+
+
+def test_a_system_message_alone_is_what_the_user_says() -> None:
+    built = sent({"role": "system", "content": "Tell a joke."}, {"role": "user", "content": ""})
+    assert "system" not in built
+    assert built["messages"] == [{"role": "user", "content": "Tell a joke."}]
+
+
+def test_marks_for_the_providers_cache_are_kept() -> None:
+    mark = {"type": "ephemeral"}
+    built = sent(
+        {"role": "system", "content": [{"type": "text", "text": "Long.", "cache_control": mark}]},
+        {"role": "user", "content": [{"type": "text", "text": "hello", "cache_control": mark}]},
+        tools=[{**WEATHER, "cache_control": mark}],
+    )
+    assert built["system"] == [{"type": "text", "text": "Long.", "cache_control": mark}]
+    assert built["messages"][0]["content"] == [{"type": "text", "text": "hello", "cache_control": mark}]
+    assert built["tools"][0]["cache_control"] == mark
+
+
+def test_a_call_and_its_result_are_blocks() -> None:
+    built = sent(
+        HELLO,
+        asks(("call_1", "weather", '{"city": "Paris", "days": 2.50}'), content="Let me look."),
+        gives("call_1", "Sunny."),
+        {"role": "user", "content": "Thanks."},
+        tools=[WEATHER],
+    )
+    assert built["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Let me look."},
+                {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Paris", "days": 2.5}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "call_1", "content": "Sunny."},
+                {"type": "text", "text": "Thanks."},
+            ],
+        },
+    ]
+
+
+def test_arguments_keep_their_spelling() -> None:
+    arguments = '{"n": 1.50, "big": 123456789012345678901234567890, "e": "\\u00e9", "x": 1e2}'
+    body = {"model": OLD, "messages": [HELLO, asks(("a", "weather", arguments)), gives("a", "x")], "tools": [WEATHER]}
+    request = AnthropicTranslation(default_max_tokens=1).request(json.dumps(body).encode())
+    assert arguments.encode() in request.body
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ("", {}),
+        ("  ", {}),
+        ("{}", {}),
+        ('{"city": "Par', {"arguments": '{"city": "Par'}),
+        ("[1]", {"arguments": [1]}),
+        ("NaN", {"arguments": "NaN"}),
+        ('{"a": NaN}', {"arguments": '{"a": NaN}'}),
+    ],
+)
+def test_arguments_that_are_no_object_go_into_one(arguments: str, given: dict[str, Any]) -> None:
+    built = sent(HELLO, asks(("a", "weather", arguments)), gives("a", "x"), tools=[WEATHER])
+    assert built["messages"][1]["content"][0]["input"] == given
+
+
+def test_results_stand_in_one_message_in_the_order_of_the_calls_and_before_text() -> None:
+    built = sent(
+        HELLO,
+        asks(("a", "weather", "{}"), ("b", "weather", "{}"), ("c", "weather", "{}")),
+        gives("c", "3"),
+        {"role": "user", "content": "quick!"},
+        gives("a", "1"),
+        gives("b", "2", is_error=True),
+        tools=[WEATHER],
+    )
+    assert len(built["messages"]) == 3
+    assert built["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+        {"type": "tool_result", "tool_use_id": "b", "content": "2", "is_error": True},
+        {"type": "tool_result", "tool_use_id": "c", "content": "3"},
+        {"type": "text", "text": "quick!"},
+    ]
+
+
+def test_a_result_that_comes_late_goes_to_its_call() -> None:
+    built = sent(
+        HELLO,
+        asks(("a", "weather", "{}")),
+        {"role": "user", "content": "wait"},
+        {"role": "assistant", "content": "ok"},
+        gives("a", "1"),
+        tools=[WEATHER],
+    )
+    assert built["messages"][2]["content"][0] == {"type": "tool_result", "tool_use_id": "a", "content": "1"}
+    assert built["messages"][-1] == {"role": "assistant", "content": "ok"}
+
+
+def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+    built = sent(HELLO, asks(("a", "weather", "{}")), {"role": "user", "content": "never mind"}, tools=[WEATHER])
+    result = built["messages"][2]["content"][0]
+    assert result["is_error"] is True
+    assert "No result" in result["content"]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (None, None),
+        ("", None),
+        (" \n", None),
+        ({"temperature": 20}, '{"temperature":20}'),
+        ([1, "two"], '[1,"two"]'),
+        (20, "20"),
+        (False, "false"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": ""}], "a"),
+        ([{"type": "other"}], '[{"type":"other"}]'),
+    ],
+)
+def test_a_result_may_be_any_json(content: Any, shown: str | None) -> None:
+    built = sent(HELLO, asks(("a", "weather", "{}")), gives("a", content), tools=[WEATHER])
+    assert built["messages"][2]["content"][0].get("content") == shown
+
+
+def test_a_result_may_hold_an_image() -> None:
+    content = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": PNG}}]
+    built = sent(HELLO, asks(("a", "weather", "{}")), gives("a", content), tools=[WEATHER])
+    kinds = [block["type"] for block in built["messages"][2]["content"][0]["content"]]
+    assert kinds == ["text", "image"]
+
+
+def test_neighbours_of_one_role_are_one_turn_and_the_user_begins() -> None:
+    built = sent({"role": "assistant", "content": "Hi!"}, {"role": "assistant", "content": "You there?"}, HELLO, HELLO)
+    assert [message["role"] for message in built["messages"]] == ["user", "assistant", "user"]
+    assert [block["text"] for block in blocks_of(built["messages"][1])] == ["Hi!", "You there?"]
+
+
+def test_empty_text_leaves_no_block_and_a_last_answer_no_white_space() -> None:
+    built = sent(
+        HELLO,
+        {"role": "assistant", "content": ""},
+        {"role": "user", "content": [{"type": "text", "text": " "}, {"type": "text", "text": "go"}]},
+        {"role": "assistant", "content": "The answer is  \n"},
+    )
+    assert [blocks_of(message)[-1]["text"] for message in built["messages"]] == ["go", "The answer is"]
+
+
+def test_images_come_as_data_or_by_address() -> None:
+    built = sent(
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": PNG, "detail": "high"}},
+                {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+                {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,AAAA"}},
+                {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA", "filename": "a.pdf"}},
+            ],
+        }
+    )
+    assert [block.get("source") for block in built["messages"][0]["content"]] == [
+        None,
+        {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+        {"type": "url", "url": "https://example.org/a.png"},
+        {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"},
+        {"type": "base64", "media_type": "application/pdf", "data": "AAAA"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "param"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:image/tiff;base64,AAAA"}}, ".image_url.url"),
+        ({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}, ".image_url.url"),
+        ({"type": "image_url"}, ".image_url.url"),
+        ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, ""),
+        ({"type": "file", "file": {"file_id": "file-1"}}, ".file"),
+        ({"type": "text"}, ".text"),
+        ("text", ""),
+    ],
+)
+def test_parts_that_cannot_be_said_are_refused_by_name(part: Any, param: str) -> None:
+    error = refused({"role": "user", "content": [part]})
+    assert (error.status, error.code, error.param) == (400, "invalid_request", f"messages[0].content[0]{param}")
+
+
+@pytest.mark.parametrize(
+    ("messages", "code", "param"),
+    [
+        ([HELLO, gives("b", "1")], "invalid_tool_call_id", "messages[1].tool_call_id"),
+        ([HELLO, asks(("a", "w", "{}")), gives("b", "1")], "invalid_tool_call_id", "messages[2].tool_call_id"),
+        ([gives("a", "1"), asks(("a", "w", "{}"))], "invalid_tool_call_id", "messages[0].tool_call_id"),
+        ([{"role": "function", "name": "w", "content": "1"}], "invalid_request", "messages[0].role"),
+        ([{"role": "user", "content": " "}], "invalid_request", "messages"),
+        ([{"role": "user", "content": 1}], "invalid_request", "messages[0].content"),
+        ([{"role": "assistant", "tool_calls": {}}], "invalid_request", "messages[0].tool_calls"),
+        ([{"role": "assistant", "tool_calls": [{"id": "a"}]}], "invalid_request", "messages[0].tool_calls[0]"),
+        (["hello"], "invalid_request", "messages[0]"),
+    ],
+)
+def test_what_no_api_takes_is_refused_before_sending(messages: list[Any], code: str, param: str) -> None:
+    error = refused(*messages)
+    assert (error.status, error.code, error.param) == (400, code, param)
+
+
+# -- ids -----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_that_the_api_takes_go_as_they_are() -> None:
+    for call_id in ("toolu_01D7FLrfh4GYq7yT1ULFeyMV", "call_abc123", "a-b_c", "0"):
+        built = sent(HELLO, asks((call_id, "weather", "{}")), gives(call_id, "1"), tools=[WEATHER])
+        assert built["messages"][1]["content"][0]["id"] == call_id
+
+
+def test_other_ids_are_derived_the_same_way_each_time() -> None:
+    ids = ["functions.weather:0", "id with space", "é", "x" * 500, "a/b"]
+    messages = [HELLO, asks(*[(call_id, "weather", "{}") for call_id in ids]), *[gives(i, i) for i in reversed(ids)]]
+    first, second = sent(*messages, tools=[WEATHER]), sent(*messages, tools=[WEATHER])
+    assert first == second
+    results = first["messages"][2]["content"]
+    assert [result["content"] for result in results] == ids
+    assert len({result["tool_use_id"] for result in results}) == len(ids)
+
+
+def test_an_id_that_comes_again_is_another_call() -> None:
+    built = sent(
+        HELLO,
+        asks(("call_0", "weather", '{"city": "A"}')),
+        gives("call_0", "first"),
+        asks(("call_0", "weather", '{"city": "B"}'), ("call_0", "weather", '{"city": "C"}')),
+        gives("call_0", "second"),
+        gives("call_0", "third"),
+        tools=[WEATHER],
+    )
+    results = [block["content"] for message in built["messages"][2::2] for block in message["content"]]
+    assert results == ["first", "second", "third"]
+
+
+def test_a_derived_id_never_takes_one_of_the_clients() -> None:
+    built = sent(HELLO, asks(("a b", "weather", "{}")), gives("a b", "1"), tools=[WEATHER])
+    derived = built["messages"][1]["content"][0]["id"]
+    both = sent(
+        HELLO,
+        asks(("a b", "weather", "{}"), (derived, "weather", "{}")),
+        gives(derived, "mine"),
+        gives("a b", "1"),
+        tools=[WEATHER],
+    )
+    calls = both["messages"][1]["content"]
+    assert calls[1]["id"] == derived
+    assert calls[0]["id"] != derived
+
+
+# -- tools ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_is_a_name_a_description_and_a_schema() -> None:
+    assert sent(tools=[WEATHER])["tools"] == [
+        {
+            "name": "weather",
+            "description": "The weather.",
+            "input_schema": WEATHER["function"]["parameters"],  # type: ignore[index]
+        }
+    ]
+    bare = {"type": "function", "function": {"name": "now"}}
+    assert sent(tools=[bare])["tools"] == [{"name": "now", "input_schema": {"type": "object"}}]
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "expected"),
+    [
+        (None, None, None),
+        ("auto", True, None),
+        ("auto", False, {"type": "auto", "disable_parallel_tool_use": True}),
+        ("required", None, {"type": "any"}),
+        ("required", False, {"type": "any", "disable_parallel_tool_use": True}),
+        ("none", False, {"type": "none"}),
+        (
+            {"type": "function", "function": {"name": "weather"}},
+            None,
+            {"type": "tool", "name": "weather", "disable_parallel_tool_use": True},
+        ),
+    ],
+)
+def test_tool_choice(choice: Any, parallel: bool | None, expected: Any) -> None:
+    assert sent(tools=[WEATHER], tool_choice=choice, parallel_tool_calls=parallel).get("tool_choice") == expected
+
+
+def test_allowed_tools_are_those_that_are_sent() -> None:
+    other = {"type": "function", "function": {"name": "mail"}}
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "mail"}}]}
+    built = sent(tools=[WEATHER, other], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert [tool["name"] for tool in built["tools"]] == ["mail"]
+    assert built["tool_choice"] == {"type": "any"}
+
+
+def test_a_model_that_cannot_be_forced_is_asked() -> None:
+    assert "tool_choice" not in sent(tools=[WEATHER], tool_choice="required", model="claude-fable-5-1")
+
+
+@pytest.mark.parametrize(
+    ("model", "choice", "thinking"),
+    [
+        ("claude-opus-4-8", {"type": "any"}, None),
+        ("claude-opus-5", {"type": "any"}, {"type": "disabled"}),
+        ("claude-fable-5", {"type": "any"}, None),
+        ("claude-opus-5-5", None, None),
+        ("claude-mythos-5-2", None, None),
+    ],
+)
+def test_a_forced_call_and_thinking_by_default_do_not_meet(model: str, choice: Any, thinking: Any) -> None:
+    built = sent(tools=[WEATHER], tool_choice="required", model=model)
+    assert built.get("tool_choice") == choice
+    assert built.get("thinking") == thinking
+
+
+def test_tools_of_the_history_are_declared_where_none_are_offered() -> None:
+    built = sent(HELLO, asks(("a", "weather", "{}")), gives("a", "1"))
+    assert built["tools"] == [{"name": "weather", "input_schema": {"type": "object"}}]
+    assert built["tool_choice"] == {"type": "none"}
+
+
+def test_strict_is_sent_where_the_api_can_keep_it() -> None:
+    def tool(schema: Any) -> dict[str, Any]:
+        return {"type": "function", "function": {"name": "w", "strict": True, "parameters": schema}}
+
+    assert sent(tools=[tool(CLOSED)])["tools"][0]["strict"] is True
+    assert "strict" not in sent(tools=[tool(CLOSED)], model="claude-sonnet-4-0")["tools"][0]
+    keywords: list[dict[str, Any]] = [{"additionalProperties": True}, {"patternProperties": {}}, {"minProperties": 1}]
+    for keyword in keywords:
+        assert "strict" not in sent(tools=[tool({**CLOSED, **keyword})])["tools"][0]
+    node = {**CLOSED, "properties": {"next": {"$ref": "#/$defs/node"}}}
+    recurring = {**CLOSED, "properties": {"a": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    assert "strict" not in sent(tools=[tool(recurring)])["tools"][0]
+    outside = {**CLOSED, "properties": {"a": {"$ref": "http://example.org/x"}}}
+    assert "strict" not in sent(tools=[tool(outside)])["tools"][0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "features"),
+    [
+        ({"anyOf": [{"type": "object"}]}, ["anyOf"]),
+        ({"type": "object", "oneOf": [], "allOf": []}, ["oneOf", "allOf"]),
+        ({"type": "string"}, ["type string at the root"]),
+    ],
+)
+def test_a_schema_that_the_api_refuses_is_refused_by_name(schema: Any, features: list[str]) -> None:
+    error = refused(tools=[{"type": "function", "function": {"name": "w", "parameters": schema}}])
+    assert (error.code, error.type, error.status) == ("tool_schema_incompatible", "semantic_error", 400)
+    assert error.param == "tools[0].function.parameters"
+    assert error.extra == {"incompatible_features": features, "tool": "w"}
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [({"max_tokens": 5}, 5), ({"max_completion_tokens": 6}, 6), ({"max_tokens": 5, "max_completion_tokens": 6}, 6)],
+)
+def test_a_length_is_the_clients(fields: dict[str, Any], expected: int) -> None:
+    assert sent(**fields)["max_tokens"] == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "expected"),
+    [
+        (OLD, {"temperature": 0.5}, {"temperature": 0.5}),
+        (OLD, {"temperature": 1.7}, {"temperature": 1}),
+        (OLD, {"temperature": 0, "top_p": 0.5}, {"temperature": 0}),
+        (OLD, {"top_p": 0.5, "top_k": 3}, {"top_p": 0.5, "top_k": 3}),
+        ("claude-3-haiku-20240307", {"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}),
+        (NEW, {"temperature": 0.5, "top_p": 0.5}, {}),
+        ("claude-sonnet-5", {"temperature": 0.5}, {}),
+        ("kimi-k2", {"temperature": 0.5, "top_p": 0.5}, {"temperature": 0.5, "top_p": 0.5}),
+    ],
+)
+def test_sampling_goes_to_the_models_that_take_it(model: str, given: Any, expected: Any) -> None:
+    built = sent(model=model, **given)
+    assert {name: built[name] for name in ("temperature", "top_p", "top_k") if name in built} == expected
+
+
+def test_a_temperature_that_is_lowered_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    sent(temperature=1.5)
+    assert "1.5 is sent as 1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"), [("END", ["END"]), (["a", "\n", ""], ["a"]), ("\n\n", None), ([], None), (None, None)]
+)
+def test_stop_strings_of_white_space_are_left_out(stop: Any, expected: Any) -> None:
+    assert sent(stop=stop).get("stop_sequences") == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "fields", "thinking", "level"),
+    [
+        (OLD, "low", {}, {"type": "enabled", "budget_tokens": 2048}, None),
+        (OLD, "high", {"max_tokens": 4096}, {"type": "enabled", "budget_tokens": 3072}, None),
+        (OLD, "high", {"max_tokens": 1000}, None, None),
+        (OLD, "none", {}, None, None),
+        ("claude-3-5-haiku-latest", "high", {}, None, None),
+        (NEW, "medium", {}, {"type": "adaptive", "display": "summarized"}, "medium"),
+        (NEW, "xhigh", {}, {"type": "adaptive", "display": "summarized"}, "xhigh"),
+        ("claude-opus-4-6", "xhigh", {}, {"type": "adaptive", "display": "summarized"}, "high"),
+        (NEW, "none", {}, {"type": "disabled"}, None),
+        ("claude-mythos-5", "none", {}, None, "low"),
+        ("claude-opus-5", "none", {}, {"type": "disabled"}, None),
+        ("claude-opus-5-5", "none", {}, None, "low"),
+        (NEW, "high", {"tools": [WEATHER], "tool_choice": "required"}, None, None),
+        (OLD, None, {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+         {"type": "enabled", "budget_tokens": 1024}, None),
+    ],
+)  # fmt: skip
+def test_reasoning_effort(model: str, effort: Any, fields: Any, thinking: Any, level: Any) -> None:
+    built = sent(model=model, reasoning_effort=effort, temperature=None, **fields)
+    assert built.get("thinking") == thinking
+    assert built.get("output_config", {}).get("effort") == level
+
+
+def test_thinking_leaves_room_for_the_answer_and_no_sampling() -> None:
+    built = sent(reasoning_effort="high", temperature=0.3)
+    assert built["max_tokens"] == 8192 + 16384
+    assert "temperature" not in built
+
+
+def test_signed_thinking_goes_back_and_its_lack_turns_thinking_off() -> None:
+    detail = {"type": "reasoning.text", "text": "Hm.", "signature": "c2ln", "format": "anthropic-claude-v1", "index": 0}
+    secret = {"type": "reasoning.encrypted", "data": "eA==", "index": 1}
+    loose = {"type": "reasoning.text", "text": "Not signed."}
+    kept = asks(("a", "weather", "{}"), reasoning="Hm.", reasoning_details=[detail, secret, loose])
+    built = sent(HELLO, kept, gives("a", "1"), tools=[WEATHER], reasoning_effort="high")
+    assert built["messages"][1]["content"][:2] == [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "eA=="},
+    ]
+    assert built["thinking"]["type"] == "enabled"
+    blocks = asks(("a", "weather", "{}"), thinking_blocks=built["messages"][1]["content"][:2])
+    assert sent(HELLO, blocks, gives("a", "1"), tools=[WEATHER])["messages"] == built["messages"]
+    lost = sent(HELLO, asks(("a", "weather", "{}")), gives("a", "1"), tools=[WEATHER], reasoning_effort="high")
+    assert "thinking" not in lost
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------
+
+
+def test_a_format_is_constrained_or_asked_for_in_words() -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "city", "schema": CLOSED}}
+    built = sent(response_format=wanted)
+    assert built["output_config"] == {"format": {"type": "json_schema", "schema": CLOSED}}
+    assert "system" not in built
+    assert '"city"' in sent(response_format=wanted, model="claude-sonnet-4-0")["system"]
+    loose = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    assert "JSON Schema" in sent(response_format=loose)["system"]
+    assert "JSON object" in sent(response_format={"type": "json_object"})["system"]
+    assert "system" not in sent(response_format={"type": "text"})
+    both = sent(response_format=wanted, reasoning_effort="low", model=NEW)
+    assert set(both["output_config"]) == {"format", "effort"}
+
+
+def test_user_and_tier_are_named_as_the_api_names_them() -> None:
+    assert sent(user="u1")["metadata"] == {"user_id": "u1"}
+    assert sent(user="u1", safety_identifier="s1")["metadata"] == {"user_id": "s1"}
+    assert sent(service_tier="default")["service_tier"] == "standard_only"
+    assert "service_tier" not in sent(service_tier="flex")
+
+
+def test_unknown_fields_do_not_reach_the_api() -> None:
+    built = sent(skip_special_tokens=False, store=True, seed=1, metadata={"a": "b"}, logit_bias={}, stream=False)
+    assert built.keys() == {"model", "messages", "max_tokens"}
+
+
+def test_stream_is_passed_on() -> None:
+    assert sent(stream=True)["stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"n": [1]}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"model": ""}, "model"),
+        ({"messages": []}, None),
+        ({"messages": "hello"}, None),
+        ({"tools": {"a": 1}}, "tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": [WEATHER], "tool_choice": "maybe"}, "tool_choice"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"stop": 1}, "stop"),
+        ({"reasoning_effort": "huge"}, "reasoning_effort"),
+        ({"reasoning_effort": ["low"]}, "reasoning_effort"),
+    ],
+)
+def test_what_the_api_cannot_do_is_refused_by_name(fields: dict[str, Any], param: str | None) -> None:
+    body = {"model": OLD, "messages": [HELLO], **fields}
+    with pytest.raises(ToolCallError) as caught:
+        AnthropicTranslation(default_max_tokens=1).request(json.dumps(body).encode())
+    assert (caught.value.status, caught.value.param) == (400, param)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(ToolCallError) as caught:
+        AnthropicTranslation(default_max_tokens=1).request(body)
+    assert caught.value.code == "invalid_json"
+
+
+def test_half_an_emoji_becomes_a_question_mark() -> None:
+    body = b'{"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "hi \\ud83d"}]}'
+    request = AnthropicTranslation(default_max_tokens=1).request(body)
+    assert json.loads(request.body)["messages"] == [{"role": "user", "content": "hi ?"}]
+
+
+@pytest.mark.parametrize(
+    ("model", "sampling", "thinking", "structured"),
+    [
+        ("claude-3-haiku-20240307", True, Thinking.NO, False),
+        ("claude-3-7-sonnet-latest", True, Thinking.BUDGET, False),
+        ("claude-sonnet-4-20250514", True, Thinking.BUDGET, False),
+        ("anthropic.claude-opus-4-1-20250805-v1:0", True, Thinking.BUDGET, False),
+        ("claude-haiku-4-5-20251001", True, Thinking.BUDGET, True),
+        ("claude-sonnet-4-6", True, Thinking.ADAPTIVE, True),
+        ("claude-opus-4-7", False, Thinking.ADAPTIVE, True),
+        ("claude-sonnet-5-5", False, Thinking.ADAPTIVE, True),
+        ("claude-mythos-preview", False, Thinking.ADAPTIVE, True),
+        ("deepseek-chat", True, Thinking.BUDGET, False),
+    ],
+)
+def test_what_a_model_takes_is_told_by_its_name(
+    model: str, sampling: bool, thinking: Thinking, structured: bool
+) -> None:
+    able = abilities(model)
+    assert (able.sampling, able.thinking, able.structured) == (sampling, thinking, structured)

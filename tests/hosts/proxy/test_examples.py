@@ -1,0 +1,111 @@
+"""The files of examples/proxy: the upstreams load, and what the unit and the container run are commands that exist."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from toolcall_middleware import Settings
+from toolcall_middleware.cli import commands as cli
+from toolcall_middleware.hosts.proxy.router import Router
+from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
+
+FOLDER = Path(__file__).parent.parent.parent.parent / "examples" / "proxy"
+VARIABLES = ("OPENAI_API_KEY", "MISTRAL_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, f"key-of-{name}")
+
+
+async def test_the_upstreams_load_and_serve_what_they_say() -> None:
+    router = Router(
+        lambda: read_upstreams(str(FOLDER / "upstreams.toml"), Settings()),
+        forward_authorization=True,
+        max_request_bytes=None,
+        max_response_bytes=None,
+    )
+    serves = {
+        "fast": ("local", "Qwen/Qwen2.5-7B-Instruct"),
+        "Qwen/Qwen3-4B": ("local", "Qwen/Qwen3-4B"),
+        "gpt-5.1": ("openai", "gpt-5.1"),
+        "mistral-large": ("mistral", "mistral-large"),
+        "claude-sonnet-4-5": ("anthropic", "claude-sonnet-4-5"),
+        "google/gemini-3": ("google", "gemini-3"),
+        "gemini-3": ("google", "gemini-3"),
+    }
+    for model, (name, own) in serves.items():
+        (upstream,) = [upstream for upstream in router.upstreams if upstream.serves(model)]
+        assert (upstream.name, upstream.model_for(model)) == (name, own)
+    assert [up.weight for up in router.upstreams if up.serves("gpt-oss-120b")] == [3, 1]
+    assert {up.name: up.settings.mode for up in router.upstreams} == {
+        "local": "prompt", "big": "auto", "small": "auto", "openai": "native", "mistral": "native",
+        "anthropic": "native", "google": "native",
+    }  # fmt: skip
+    assert router.reload()
+    await router.aclose()
+
+
+def commands() -> list[list[str]]:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(FOLDER / "toolcall-proxy.service")
+    (container,) = re.findall(r"^CMD (\[.*\])$", (FOLDER / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    return [shlex.split(unit["Service"]["ExecStart"]), json.loads(container)]
+
+
+@pytest.mark.parametrize("command", commands(), ids=["systemd", "container"])
+def test_what_is_run_is_a_command_that_exists(command: list[str]) -> None:
+    assert command[0].rpartition("/")[2] == "toolcall-middleware"
+    args, rest = cli._parser().parse_known_args(command[1:])
+    assert rest == []
+    assert (args.upstreams, args.port, args.timeout_graceful) == ("/etc/toolcall/upstreams.toml", 8080, 60)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_finds_no_fault_in_the_unit(tmp_path: Path) -> None:
+    program = tmp_path / "toolcall-middleware"
+    program.touch(mode=0o755)  # it has to be there
+    text = (FOLDER / "toolcall-proxy.service").read_text("utf-8")
+    unit = tmp_path / "toolcall-proxy.service"
+    unit.write_text(text.replace("/opt/toolcall/bin/toolcall-middleware", str(program)), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    # It reads other units of the machine, too, and has its opinion of them.
+    assert [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line] == []
+
+
+def test_what_the_container_copies_is_all_that_its_installation_needs(tmp_path: Path) -> None:
+    root = FOLDER.parent.parent
+    for line in re.findall(r"^COPY (.+) \S+$", (FOLDER / "Dockerfile").read_text("utf-8"), re.MULTILINE):
+        for name in line.split():
+            if (root / name).is_dir():
+                shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(root / name, tmp_path)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        modules = {name for name in archive.namelist() if name.endswith(".py")}
+    package = root / "toolcall_middleware"
+    assert modules == {str(path.relative_to(root)) for path in package.rglob("*.py")}
+
+
+def test_the_variables_are_settings_or_keys_that_the_upstreams_want() -> None:
+    lines = [line for line in (FOLDER / "proxy.env").read_text("utf-8").splitlines() if line and line[0] != "#"]
+    given = dict(line.split("=", 1) for line in lines)
+    settings = Settings.from_env({name: value for name, value in given.items() if name.startswith("TOOLCALL_")})
+    assert (len(settings.api_keys), settings.access_log) == (2, "json")
+    assert {name for name in given if not name.startswith("TOOLCALL_")} == set(VARIABLES)

@@ -1,0 +1,441 @@
+"""What of a request reaches the upstream: its path, headers, key and body."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from starlette.types import Message
+
+from toolcall_middleware import SettingsError
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+
+from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, read_request, scope_of
+
+
+def forwarder(transport: FakeTransport, url: str = "http://up.example:8000/v1", **options: object) -> Forwarder:
+    return Forwarder(url, timeout=PATIENCE, transport=transport, **options)  # type: ignore[arg-type]
+
+
+# --- addresses
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "target"),
+    [
+        ("http://up/v1", "/v1/chat/completions", "/v1/chat/completions"),
+        ("http://up/v1/", "/v1/chat/completions", "/v1/chat/completions"),
+        ("http://up/v1", "/chat/completions", "/v1/chat/completions"),
+        ("http://up/v1", "/completions", "/v1/completions"),
+        ("http://up/v1", "/embeddings", "/v1/embeddings"),
+        ("http://up/v1", "/models", "/v1/models"),
+        ("http://up/v1", "/models/a%2Fb", "/v1/models/a%2Fb"),
+        ("http://up/v1", "/v1", "/v1"),
+        ("http://up/v1", "/v1/", "/v1/"),
+        ("http://up/v1", "/v12/x", "/v12/x"),
+        ("http://up/v1", "/health", "/health"),
+        ("http://up/v1", "/tokenize", "/tokenize"),
+        ("http://up/v1", "/version", "/version"),
+        ("http://up/v1", "/modelsx", "/modelsx"),
+        ("http://up/v1", "/", "/"),
+        ("http://up", "/v1/chat/completions", "/v1/chat/completions"),
+        ("http://up/", "/chat/completions", "/chat/completions"),
+        ("http://up", "/health", "/health"),
+        ("http://up/api", "/v1/models", "/api/v1/models"),
+        ("http://up/team/v1", "/v1/models", "/team/v1/models"),
+        ("http://up/team/v1", "/models", "/team/v1/models"),
+        ("http://up/team/v1", "/health", "/team/health"),
+    ],
+)
+async def test_a_path_goes_where_a_client_of_the_upstream_would_find_it(base: str, path: str, target: str) -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream, base), scope_of(path))
+    assert upstream.targets == [target.encode()]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        (b"/v1/a%2Fb%20c", b""),
+        (b"/v1//double///slashes", b""),
+        (b"/v1/./dots/../kept", b""),
+        (b"/v1/%e4%bd%a0", b"q=%E4%BD%A0&b=1+2&&c"),
+        (b"/v1/x", b"redirect=http://a/?b=c#d"),
+        (b"/v1/x;p=1,2!$'()*", b'[]={}|"<>`^'),
+    ],
+)
+async def test_path_and_query_keep_their_bytes(path: bytes, query: bytes) -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream), scope_of(path, query=query))
+    assert upstream.targets == [path + (b"?" + query if query else b"")]
+
+
+async def test_the_bytes_of_the_target_are_on_the_wire() -> None:
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async with raw_upstream(talk) as address:
+        await ask(Forwarder(address + "/v1", timeout=PATIENCE), scope_of(b"/v1//a%2F/./..", query=b"x=%41&y"))
+    assert seen == [b"GET /v1//a%2F/./..?x=%41&y HTTP/1.1"]
+
+
+async def test_the_prefix_of_a_mounted_proxy_is_not_sent_on() -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream), scope_of("/llm/v1/models", root_path="/llm"))
+    await ask(forwarder(upstream), scope_of("/llmx/v1", root_path="/llm"))
+    assert upstream.targets == [b"/v1/models", b"/llmx/v1"]
+
+
+async def test_a_server_that_gives_no_raw_path_is_served_too() -> None:
+    upstream = FakeTransport()
+    scope = scope_of("/v1/x")
+    del scope["raw_path"]
+    scope["path"] = "/v1/a b/ü"
+    await ask(forwarder(upstream), scope)
+    assert upstream.targets == [b"/v1/a%20b/%C3%BC"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/../secret", "/v1/%2e%2E/secret", "/..", "/a/./b", "/v1/..%2fsecret", "/v1/..;/x", "/v1/..\\x"]
+)
+async def test_no_path_leaves_the_upstreams_prefix(path: str) -> None:
+    upstream = FakeTransport()
+    answer = await ask(forwarder(upstream, "http://up/team/v1"), scope_of(path))
+    assert (answer.status, upstream.targets) == (400, [])
+    assert json.loads(answer.body)["error"]["code"] == "invalid_request"
+
+
+async def test_dots_in_names_are_no_dot_segments() -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream, "http://up/team/v1"), scope_of("/v1/models/..a/b../.c/d.e"))
+    assert upstream.targets == [b"/team/v1/models/..a/b../.c/d.e"]
+
+
+@pytest.mark.parametrize("path", ["http://elsewhere.example/", "*", "elsewhere.example:443"])
+async def test_a_target_that_is_no_path_is_refused(path: str) -> None:
+    upstream = FakeTransport()
+    answer = await ask(forwarder(upstream), scope_of(path))
+    assert (answer.status, upstream.targets) == (400, [])
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"])
+async def test_every_method_passes(method: str) -> None:
+    methods: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        methods.append(request.method)
+        return httpx.Response(200)
+
+    await ask(forwarder(FakeTransport(answer)), scope_of(method=method))
+    assert methods == [method]
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT"])
+async def test_methods_that_would_show_our_key_or_open_a_tunnel_are_refused(method: str) -> None:
+    upstream = FakeTransport()
+    answer = await ask(forwarder(upstream, key="sk-upstream"), scope_of(method=method))
+    assert (answer.status, upstream.targets) == (405, [])
+
+
+# --- headers
+
+
+async def test_one_connections_own_headers_are_not_sent_on() -> None:
+    upstream = FakeTransport()
+    hop_by_hop = [
+        (b"connection", b"keep-alive, X-Private"),
+        (b"Connection", b"x-also"),
+        (b"keep-alive", b"timeout=5"),
+        (b"proxy-authorization", b"Basic abc"),
+        (b"proxy-connection", b"close"),
+        (b"te", b"trailers"),
+        (b"trailer", b"x-sum"),
+        (b"upgrade", b"h2c"),
+        (b"expect", b"100-continue"),
+        (b"x-private", b"1"),
+        (b"x-also", b"1"),
+    ]
+    await ask(forwarder(upstream), scope_of(headers=[*hop_by_hop, (b"x-kept", b"1")]))
+    assert [name for name, _ in upstream.headers[0]] == [
+        b"host",
+        b"x-kept",
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+        b"x-forwarded-host",
+    ]
+
+
+async def test_other_headers_keep_their_values_order_and_repetition() -> None:
+    upstream = FakeTransport()
+    headers = [
+        (b"accept-encoding", b"identity"),
+        (b"x-a", b"1"),
+        (b"user-agent", b"curl/8"),
+        (b"X-A", b"2"),
+        (b"cookie", b"a=b"),
+        (b"x-odd", b'\xff \t, "q"'),
+        (b"x-empty", b""),
+    ]
+    await ask(forwarder(upstream), scope_of(headers=headers))
+    kept = [pair for pair in upstream.headers[0] if not pair[0].startswith((b"host", b"x-forwarded"))]
+    assert kept == [(name.lower(), value) for name, value in headers]
+
+
+async def test_no_header_is_added_that_the_client_did_not_send() -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream), scope_of())
+    assert {name for name, _ in upstream.headers[0]} == {
+        b"host",
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+        b"x-forwarded-host",
+    }
+
+
+async def test_the_upstream_sees_its_own_host_and_who_asked() -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream), scope_of(headers=[(b"x-forwarded-for", b"198.51.100.1")]))
+    assert upstream.sent(b"host") == [b"up.example:8000"]
+    assert upstream.sent(b"x-forwarded-for") == [b"198.51.100.1, 192.0.2.7"]
+    assert upstream.sent(b"x-forwarded-proto") == [b"http"]
+    assert upstream.sent(b"x-forwarded-host") == [b"proxy.example:8080"]
+
+
+async def test_what_a_proxy_before_us_said_is_kept() -> None:
+    upstream = FakeTransport()
+    said = [(b"x-forwarded-proto", b"https"), (b"x-forwarded-host", b"public.example")]
+    await ask(forwarder(upstream), scope_of(headers=said, client=None))
+    assert upstream.sent(b"x-forwarded-proto") == [b"https"]
+    assert upstream.sent(b"x-forwarded-host") == [b"public.example"]
+    assert upstream.sent(b"x-forwarded-for") == []
+
+
+async def test_a_client_cannot_have_our_own_headers_dropped() -> None:
+    upstream = FakeTransport()
+    named = b"authorization, x-forwarded-for, host, content-length"
+    headers = [(b"connection", named), (b"content-length", b"3")]
+    await ask(forwarder(upstream, key="sk-up"), scope_of(method="POST", headers=headers), b"abc")
+    names = {name for name, _ in upstream.headers[0]}
+    assert names >= {b"authorization", b"x-forwarded-for", b"host", b"content-length"}
+
+
+@pytest.mark.parametrize("value", [b"a\r\nx-evil: 1", b"a\nb", b"a\rb", b"a\0b"])
+async def test_a_line_end_in_a_header_is_refused(value: bytes) -> None:
+    upstream = FakeTransport()
+    answer = await ask(forwarder(upstream), scope_of(headers=[(b"x-a", value)]))
+    assert (answer.status, upstream.targets) == (400, [])
+
+
+# --- keys
+
+
+async def test_the_clients_authorization_goes_on_where_we_have_none() -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream), scope_of(headers=[(b"Authorization", b"Bearer sk-client")]))
+    assert upstream.sent(b"authorization") == [b"Bearer sk-client"]
+
+
+async def test_our_key_replaces_the_clients() -> None:
+    upstream = FakeTransport()
+    theirs = [(b"authorization", b"Bearer sk-client"), (b"AUTHORIZATION", b"Bearer sk-other")]
+    await ask(forwarder(upstream, key="sk-upstream"), scope_of(headers=theirs))
+    assert upstream.sent(b"authorization") == [b"Bearer sk-upstream"]
+
+
+async def test_a_login_in_the_address_becomes_basic_authorization_and_is_shown_nowhere() -> None:
+    upstream = FakeTransport()
+    app = forwarder(upstream, "http://me:p%40ss@up.example/v1")
+    await ask(app, scope_of(headers=[(b"authorization", b"Bearer sk-client")]))
+    assert upstream.sent(b"authorization") == [b"Basic bWU6cEBzcw=="]
+    assert upstream.sent(b"host") == [b"up.example"]
+    assert "p%40ss" not in repr(app)
+    assert "p@ss" not in app.address
+
+
+async def test_a_key_of_this_proxy_is_not_the_upstreams_business() -> None:
+    upstream = FakeTransport()
+    app = forwarder(upstream, forward_authorization=False)
+    await ask(app, scope_of(headers=[(b"authorization", b"Bearer sk-proxy")]))
+    assert upstream.sent(b"authorization") == []
+
+
+def test_the_key_is_in_no_repr() -> None:
+    assert "sk-upstream" not in repr(forwarder(FakeTransport(), key="sk-upstream"))
+
+
+def test_an_address_that_cannot_be_asked_is_a_settings_error() -> None:
+    with pytest.raises(SettingsError, match="upstream_url"):
+        Forwarder("http://999.1.1.1/v1", timeout=1)
+
+
+# --- the body
+
+
+@pytest.mark.parametrize(
+    ("headers", "pieces", "framing"),
+    [
+        ([(b"content-length", b"3")], [b"abc"], [(b"content-length", b"3")]),
+        ([(b"content-length", b"3")], [b"ab", b"c"], [(b"content-length", b"3")]),
+        ([(b"content-length", b"3"), (b"content-length", b"3")], [b"abc"], [(b"content-length", b"3")]),
+        ([(b"transfer-encoding", b"chunked")], [b"ab", b"c"], [(b"transfer-encoding", b"chunked")]),
+        ([(b"transfer-encoding", b"chunked"), (b"content-length", b"9")], [b"abc"], [(b"content-length", b"3")]),
+        (
+            [(b"transfer-encoding", b"chunked"), (b"content-length", b"9")],
+            [b"ab", b"c"],
+            [(b"transfer-encoding", b"chunked")],
+        ),
+        ([(b"transfer-encoding", b"gzip, chunked")], [b"a", b"b"], [(b"transfer-encoding", b"chunked")]),
+        ([], [b"ab", b"c"], [(b"transfer-encoding", b"chunked")]),
+        ([], [b"abc"], [(b"content-length", b"3")]),
+        ([(b"content-length", b"0")], [b""], [(b"content-length", b"0")]),
+        ([], [b""], []),
+    ],
+)
+async def test_the_length_of_a_body_is_told_once(
+    headers: list[tuple[bytes, bytes]], pieces: list[bytes], framing: list[tuple[bytes, bytes]]
+) -> None:
+    upstream = FakeTransport()
+    await ask(forwarder(upstream), scope_of(method="POST", headers=headers), *pieces)
+    told = [pair for pair in upstream.headers[0] if pair[0] in {b"content-length", b"transfer-encoding"}]
+    assert told == framing
+    assert upstream.bodies == [b"".join(pieces)]
+
+
+@pytest.mark.parametrize(
+    "lengths", [[b"3", b"4"], [b"-3"], [b"3, 3"], [b"+3"], [b"0x3"], [b""], [b"9" * 5000], ["٣".encode()]]
+)
+async def test_a_doubtful_length_is_refused(lengths: list[bytes]) -> None:
+    upstream = FakeTransport()
+    headers = [(b"content-length", length) for length in lengths]
+    answer = await ask(forwarder(upstream), scope_of(method="POST", headers=headers), b"abc")
+    assert (answer.status, upstream.targets) == (400, [])
+
+
+@pytest.mark.parametrize("length", [b"2", b"4"])
+async def test_a_body_that_does_not_fit_its_length_is_never_sent_as_if_it_did(length: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_upstream(talk) as address:
+        app = Forwarder(address, timeout=PATIENCE)
+        answer = await ask(app, scope_of(method="POST", headers=[(b"content-length", length)]), b"abc")
+    assert answer.status == 400
+
+
+async def test_a_bad_header_is_not_quoted() -> None:
+    async with raw_upstream(lambda _reader, _writer: asyncio.sleep(0)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE, key="sk-secret\n"), scope_of())
+    assert answer.status == 400
+    assert b"sk-secret" not in answer.body
+
+
+async def test_a_body_is_streamed_to_the_upstream_as_it_comes() -> None:
+    """The client sends its second piece only after the upstream has seen the first."""
+    first_seen = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"one\r\n")
+        first_seen.set()
+        await reader.readuntil(b"two\r\n")
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nboth")
+
+    async def pieces() -> object:
+        yield b"one"
+        await first_seen.wait()
+        yield b"two"
+
+    async with raw_upstream(talk) as address, proxying(address) as client:
+        answer = await client.post("/upload", content=pieces())  # type: ignore[arg-type]
+    assert answer.text == "both"
+
+
+async def test_a_client_that_leaves_during_its_upload_takes_the_upstream_request_with_it() -> None:
+    cut = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        rest = await reader.read()
+        assert not rest.endswith(b"0\r\n\r\n")
+        cut.set()
+
+    messages: list[Message] = [
+        {"type": "http.request", "body": b"half", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async with raw_upstream(talk) as address, asyncio.timeout(PATIENCE):
+        await Forwarder(address, timeout=PATIENCE)(scope_of(method="POST"), receive, send)
+        await cut.wait()
+    assert sent == []
+
+
+async def test_an_early_answer_reaches_the_client_while_it_still_uploads() -> None:
+    class Hasty(FakeTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(413, content=b"big")
+
+    answer = await ask(forwarder(Hasty()), scope_of(method="POST"), b"one", b"two", b"three")
+    assert (answer.status, answer.body, answer.complete) == (413, b"big", True)
+
+
+async def test_connections_to_the_upstream_are_used_again() -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                await read_request(reader)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with raw_upstream(talk) as address, proxying(address) as client:
+        for _ in range(3):
+            assert (await client.post("/v1/x", content=b"abc")).text == "ok"
+    assert connections == 1
+
+
+async def test_a_client_that_leaves_during_an_early_answer_is_noticed() -> None:
+    """Its upload is not read any more by then."""
+
+    class Endless(httpx.AsyncByteStream):
+        closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"x"
+            await asyncio.Event().wait()
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    class Hasty(FakeTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, stream=stream)
+
+    stream = Endless()
+    piece = {"type": "http.request", "body": b"x", "more_body": True}
+    messages: list[Message] = [piece, piece, piece, {"type": "http.disconnect"}]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        """The client takes everything."""
+
+    async with asyncio.timeout(PATIENCE):
+        await forwarder(Hasty())(scope_of(method="POST"), receive, send)
+    assert stream.closed

@@ -1,0 +1,601 @@
+"""What of an answer reaches the client, how fast, and what happens when either side breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from toolcall_middleware import ToolCallError
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+
+from .proxy_servers import (
+    PATIENCE,
+    FakeTransport,
+    Uvicorn,
+    ask,
+    chunk,
+    client_of,
+    proxying,
+    raw_upstream,
+    read_request,
+    says,
+    scope_of,
+    serving,
+)
+
+SSE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+async def no_task_is_left_behind() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    yield
+    async with asyncio.timeout(PATIENCE):
+        while left := asyncio.all_tasks() - before - {asyncio.current_task()}:
+            await asyncio.wait(left)
+
+
+def error_of(body: bytes) -> dict[str, Any]:
+    error = json.loads(body)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return dict(error)
+
+
+# --- the answer itself
+
+
+async def test_status_headers_and_bytes_come_through_unchanged() -> None:
+    packed = gzip.compress(b"hello " * 100)
+    head = (
+        b"HTTP/1.1 418 Odd\r\nContent-Type: text/x\r\ncontent-encoding: gzip\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n"
+        b"x-request-id: r-1\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    )
+    async with raw_upstream(says(head, packed)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert answer.status == 418
+    assert answer.headers == [
+        (b"content-type", b"text/x"),
+        (b"content-encoding", b"gzip"),
+        (b"set-cookie", b"a=1"),
+        (b"set-cookie", b"b=2"),
+        (b"x-request-id", b"r-1"),
+        (b"content-length", b"%d" % len(packed)),
+    ]
+    assert (answer.body, answer.complete) == (packed, True)
+
+
+async def test_a_cookie_of_one_client_is_not_sent_for_another() -> None:
+    upstream = FakeTransport(lambda _: httpx.Response(200, headers={"set-cookie": "session=mine"}))
+    app = Forwarder("http://up.example", timeout=PATIENCE, transport=upstream)
+    await ask(app, scope_of())
+    await ask(app, scope_of())
+    assert upstream.sent(b"cookie") == []
+
+
+async def test_redirects_are_the_clients_to_follow() -> None:
+    upstream = FakeTransport(lambda _: httpx.Response(307, headers={"location": "http://[bad"}))
+    answer = await ask(Forwarder("http://up.example", timeout=PATIENCE, transport=upstream), scope_of())
+    assert (answer.status, answer.headers) == (307, [(b"location", b"http://[bad")])
+    assert len(upstream.targets) == 1
+
+
+async def test_the_upstreams_connection_headers_stay_there() -> None:
+    head = (
+        b"HTTP/1.1 200 OK\r\nconnection: close, x-private\r\nkeep-alive: timeout=1\r\nx-private: 1\r\n"
+        b"proxy-authenticate: Basic\r\nupgrade: h2c\r\ntrailer: x-sum\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+        b"transfer-encoding: chunked\r\ncontent-length: 99\r\nx-kept: 1\r\n\r\n"
+    )
+    async with raw_upstream(says(head, chunk(b"abc"), b"0\r\nx-sum: 1\r\n\r\n")) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert answer.headers == [(b"x-kept", b"1")]
+    assert (answer.body, answer.complete) == (b"abc", True)
+
+
+async def test_an_answer_that_ends_with_its_connection_is_whole() -> None:
+    async with raw_upstream(says(b"HTTP/1.0 200 OK\r\n\r\nold but gold")) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert (answer.body, answer.complete, answer.headers) == (b"old but gold", True, [])
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_answers_without_a_body_pass(status: bytes) -> None:
+    async with (
+        raw_upstream(says(b"HTTP/1.1 " + status + b"\r\netag: x\r\n\r\n")) as address,
+        proxying(address) as client,
+    ):
+        answer = await client.get("/v1/x")
+    assert (answer.status_code, answer.headers["etag"], answer.content) == (int(status[:3]), "x", b"")
+
+
+async def test_the_answer_to_head_keeps_its_length() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 42\r\n\r\n"
+    async with raw_upstream(says(head)) as address, proxying(address) as client:
+        answer = await client.head("/v1/x")
+    assert (answer.headers["content-length"], answer.content) == ("42", b"")
+
+
+async def test_five_hundred_headers_pass() -> None:
+    lines = b"".join(b"x-%d: %s\r\n" % (number, b"v" * 50) for number in range(500))
+    async with raw_upstream(says(b"HTTP/1.1 200 OK\r\n", lines, b"content-length: 0\r\n\r\n")) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert len(answer.headers) == 501
+
+
+async def test_an_informational_answer_is_not_the_answer() -> None:
+    async with raw_upstream(
+        says(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+    ) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert (answer.status, answer.body) == (200, b"ok")
+
+
+# --- streaming
+
+
+async def test_each_piece_reaches_the_client_before_the_next_is_written() -> None:
+    """Over real servers on both sides; the upstream waits for the client to have read each event."""
+    read = asyncio.Semaphore(0)
+
+    async def upstream(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+            return
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for number in range(3):
+            await send({"type": "http.response.body", "body": b"data: %d\n\n" % number, "more_body": True})
+            await read.acquire()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    events = []
+    async with (
+        serving(upstream) as address,
+        proxying(address) as client,
+        client.stream("POST", "/v1/chat/completions", content=b"{}") as answer,
+    ):
+        async for event in answer.aiter_raw():
+            events.append(event)
+            read.release()
+    assert events == [b"data: 0\n\n", b"data: 1\n\n", b"data: 2\n\n"]
+
+
+async def lifespan(receive: Receive, send: Send) -> None:
+    for event in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{event}.complete"})
+
+
+def endless(gone: asyncio.Event) -> Any:
+    """An upstream that writes one event and then waits until its client is gone."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+            return
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+
+    return app
+
+
+async def test_when_the_client_leaves_the_upstream_is_told_at_once() -> None:
+    gone = asyncio.Event()
+    async with serving(endless(gone)) as address, proxying(address) as client:
+        async with client.stream("POST", "/v1/chat/completions", content=b"{}") as answer:
+            await anext(answer.aiter_raw())
+        async with asyncio.timeout(PATIENCE):
+            await gone.wait()
+
+
+async def test_when_the_client_leaves_before_the_answer_the_upstream_is_told() -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        asked.set()
+        assert await reader.read() == b""
+        gone.set()
+
+    async with raw_upstream(talk) as address:
+        left = asyncio.Event()
+        messages: list[Message] = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+        async def receive() -> Message:
+            if messages:
+                return messages.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            raise AssertionError(message)
+
+        task = asyncio.create_task(Forwarder(address, timeout=PATIENCE)(scope_of(method="POST"), receive, send))
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+            left.set()
+            await gone.wait()
+            await task
+
+
+async def test_when_send_fails_the_upstream_is_told() -> None:
+    gone = asyncio.Event()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            raise OSError("the client has gone")
+
+    async def receive() -> Message:
+        if asked:
+            await asyncio.Event().wait()
+        asked.append(True)
+        return {"type": "http.request"}
+
+    asked: list[bool] = []
+    async with serving(endless(gone)) as address, asyncio.timeout(PATIENCE):
+        await Forwarder(address, timeout=PATIENCE)(scope_of(), receive, send)
+        await gone.wait()
+
+
+async def test_cancelling_the_app_closes_the_upstream_connection() -> None:
+    """What a server does when its grace period is over."""
+    gone, started = asyncio.Event(), asyncio.Event()
+
+    async def send(message: Message) -> None:
+        started.set()
+
+    async def receive() -> Message:
+        if asked:
+            await asyncio.Event().wait()
+        asked.append(True)
+        return {"type": "http.request"}
+
+    asked: list[bool] = []
+    async with serving(endless(gone)) as address, asyncio.timeout(PATIENCE):
+        task = asyncio.create_task(Forwarder(address, timeout=PATIENCE)(scope_of(), receive, send))
+        await started.wait()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        await gone.wait()
+
+
+async def test_an_exception_of_the_app_around_us_comes_out_as_it_is() -> None:
+    """A middleware may end an answer by raising from `send`."""
+
+    async def send(message: Message) -> None:
+        raise LookupError("enough")
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    upstream = FakeTransport()
+    with pytest.raises(LookupError, match="enough"):
+        await Forwarder("http://up.example", timeout=PATIENCE, transport=upstream)(scope_of(), receive, send)
+
+
+async def test_a_graceful_shutdown_lets_a_running_stream_finish() -> None:
+    go_on = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(SSE_HEAD + chunk(b"data: 1\n\n"))
+        await go_on.wait()
+        writer.write(chunk(b"data: [DONE]\n\n") + chunk(b""))
+
+    async with raw_upstream(talk) as address:
+        proxy = Uvicorn(Forwarder(address, timeout=PATIENCE), timeout_graceful_shutdown=int(PATIENCE))
+        front = await proxy.begin()
+        async with client_of(front) as client, client.stream("GET", "/v1/x") as answer:
+            pieces = answer.aiter_raw()
+            assert await anext(pieces) == b"data: 1\n\n"
+            stopping = asyncio.create_task(proxy.shutdown())
+            await asyncio.sleep(0)
+            with pytest.raises(httpx.ConnectError):
+                await client.get("/healthz")
+            assert not stopping.done()
+            go_on.set()
+            assert [piece async for piece in pieces] == [b"data: [DONE]\n\n"]
+        await stopping
+
+
+# --- failures before the answer
+
+
+async def refusing_port() -> int:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        return int(closed.getsockname()[1])
+
+
+async def test_an_upstream_that_is_down_is_a_502_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
+    port = await refusing_port()
+    app = Forwarder(f"http://me:hunter2@127.0.0.1:{port}/v1", timeout=PATIENCE)
+    with caplog.at_level(logging.DEBUG):
+        answer = await ask(app, scope_of(method="POST"), b"{}")
+    assert answer.status == 502
+    assert (b"content-type", b"application/json") in answer.headers
+    assert error_of(answer.body) == {
+        "message": f"The upstream http://127.0.0.1:{port}/v1 cannot be reached: Connection refused.",
+        "type": "upstream_error",
+        "param": None,
+        "code": "upstream_error",
+    }
+    assert f"http://127.0.0.1:{port}/v1 cannot be reached" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (ConnectionRefusedError(111, "Connect call failed ('10.0.0.1', 1)"), "Connection refused"),
+        (ExceptionGroup("all", [ConnectionRefusedError(111, "x"), OSError(101, "y")]), "Connection refused"),
+        (OSError(113, "No route to host"), "No route to host"),
+        (None, "All connection attempts failed"),
+    ],
+)
+async def test_the_reason_is_told_in_the_systems_words(cause: Exception | None, words: str) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("All connection attempts failed") from cause
+
+    app = Forwarder("http://up.example", timeout=PATIENCE, transport=FakeTransport(refuse))
+    answer = await ask(app, scope_of())
+    assert error_of(answer.body)["message"] == f"The upstream http://up.example cannot be reached: {words}."
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "words"),
+    [
+        (httpx.ConnectTimeout(""), 504, "upstream_timeout", "accepted no connection for 7 s"),
+        (httpx.WriteTimeout(""), 504, "upstream_timeout", "took nothing of the request for 7 s"),
+        (httpx.ReadTimeout(""), 504, "upstream_timeout", "sent nothing for 7 s"),
+        (httpx.ReadError(""), 502, "upstream_error", "closed the connection without an answer"),
+        (httpx.ProxyError("407 Proxy Authentication Required"), 502, "upstream_error", "407 Proxy Authentication"),
+        (httpx.RemoteProtocolError("sk-echo"), 502, "upstream_error", "did not answer with valid HTTP"),
+    ],
+)
+async def test_each_failure_has_its_code(error: httpx.TransportError, status: int, code: str, words: str) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    app = Forwarder("http://up.example", timeout=7, transport=FakeTransport(fail))
+    answer = await ask(app, scope_of())
+    told = error_of(answer.body)
+    assert (answer.status, told["code"], told["type"]) == (status, code, code.replace("timeout", "error"))
+    assert words in told["message"]
+    assert "sk-echo" not in told["message"]
+
+
+async def test_an_upstream_that_stalls_is_a_504() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_upstream(talk) as address:
+        answer = await ask(Forwarder(address, timeout=0.1), scope_of())
+    assert (answer.status, error_of(answer.body)["code"]) == (504, "upstream_timeout")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 banana\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        b"HTTP/1.1 700 Odd\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"a" * 200_000 + b"\r\n\r\n",
+        b"\x00\xff" * 50_000,
+        b"",
+    ],
+)
+async def test_an_upstream_that_does_not_speak_http_is_a_502(garbage: bytes) -> None:
+    async with raw_upstream(says(garbage)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert (answer.status, error_of(answer.body)["code"]) == (502, "upstream_error")
+
+
+# --- failures in the middle of the answer
+
+
+@pytest.mark.parametrize(
+    ("written", "before"),
+    [
+        (chunk(b"data: 1\n\n"), b"data: 1\n\n"),
+        (chunk(b"data: 1\r\n\r\n"), b"data: 1\r\n\r\n"),
+        (chunk(b"data: 1\n") + chunk(b"\n"), b"data: 1\n\n"),
+        (chunk(b'data: {"a'), b""),
+        (chunk(b'data: {"a": 1}'), b'data: {"a": 1}\n\n'),
+        (chunk(b"data: 1\n"), b"data: 1\n\n"),
+        (chunk(b"data: 1\n\n") + b"ff\r\ndata: 2", b"data: 1\n\n"),
+        (chunk(b"data: 1\n\n") + b"garbage\r\n", b"data: 1\n\n"),
+        (b"", b""),
+    ],
+)
+async def test_an_event_stream_that_is_cut_ends_with_an_error_event(written: bytes, before: bytes) -> None:
+    async with raw_upstream(says(SSE_HEAD, written)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert answer.complete
+    assert answer.body.startswith(before)
+    event, done, rest = answer.body[len(before) :].split(b"\n\n")
+    assert (done, rest) == (b"data: [DONE]", b"")
+    error = error_of(event.removeprefix(b"data: "))
+    assert (error["code"], error["message"]) == ("upstream_error", f"The upstream {address} broke off its answer.")
+
+
+@pytest.mark.parametrize(
+    ("written", "after"),
+    [
+        (b"data: 1\n\n", None),
+        (b"data: 1\n\ndata: [DONE]", None),
+        (b'data: 1\n\ndata: {"a": 1}', None),
+        (b'data: 1\n\ndata: {"a": ', b"data: 1\n\n"),
+    ],
+)
+async def test_where_only_the_connection_ends_a_stream_half_an_event_is_no_end(
+    written: bytes, after: bytes | None
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    async with raw_upstream(says(head, written)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert answer.complete
+    if after is None:
+        assert answer.body == written
+    else:
+        assert answer.body.startswith(after)
+        assert error_of(answer.body[len(after) :].split(b"\n\n")[0].removeprefix(b"data: "))["code"] == "upstream_error"
+
+
+async def test_an_event_stream_that_stalls_ends_with_an_error_event() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(SSE_HEAD + chunk(b"data: 1\n\n"))
+        await reader.read()
+
+    async with raw_upstream(talk) as address:
+        answer = await ask(Forwarder(address, timeout=0.1), scope_of())
+    assert answer.complete
+    assert error_of(answer.body.split(b"\n\n")[1].removeprefix(b"data: "))["code"] == "upstream_timeout"
+
+
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\n"])
+async def test_after_done_an_untidy_end_is_no_error(end: bytes) -> None:
+    pieces = [chunk(b"data: 1\n\n"), *(chunk(bytes([byte])) for byte in end)]
+    async with raw_upstream(says(SSE_HEAD, *pieces)) as address:
+        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert (answer.body, answer.complete) == (b"data: 1\n\n" + end, True)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n64\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n64\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100\r\n\r\n",
+        SSE_HEAD[:-2] + b"content-encoding: br\r\n\r\n9\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-streams\r\ntransfer-encoding: chunked\r\n\r\n64\r\n",
+    ],
+)
+async def test_any_other_answer_that_is_cut_is_raised(head: bytes) -> None:
+    async with raw_upstream(says(head, b"half")) as address:
+        with pytest.raises(ToolCallError, match="broke off"):
+            await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+
+
+@pytest.mark.parametrize("length", [b"content-length: 100\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n64\r\n"])
+async def test_an_answer_that_was_cut_never_looks_complete_to_a_client(length: bytes) -> None:
+    async with (
+        raw_upstream(says(b"HTTP/1.1 200 OK\r\n" + length + b'{"half": ')) as address,
+        proxying(address) as client,
+        client.stream("GET", "/v1/x") as answer,
+    ):
+        with pytest.raises(httpx.RemoteProtocolError):
+            _ = [part async for part in answer.aiter_raw()]
+
+
+async def test_the_app_around_us_learns_why_an_answer_broke_off() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
+    async with raw_upstream(says(head, b"half")) as address:
+        with pytest.raises(ToolCallError) as raised:
+            await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert (raised.value.code, raised.value.status) == ("upstream_error", 502)
+    assert isinstance(raised.value.__cause__, httpx.RemoteProtocolError)
+
+
+# --- other scopes
+
+
+async def test_a_websocket_is_closed_politely() -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await Forwarder("http://up.example", timeout=PATIENCE)({"type": "websocket"}, receive, send)
+    assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1011)]
+
+
+async def test_the_lifespan_opens_and_closes_the_pool() -> None:
+    upstream = FakeTransport()
+    events = ["lifespan.startup", "lifespan.shutdown"]
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        assert not upstream.closed
+        return {"type": events.pop(0)}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    await Forwarder("http://up.example", timeout=PATIENCE, transport=upstream)({"type": "lifespan"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert upstream.closed
+
+
+async def test_an_unknown_scope_is_not_passed_over() -> None:
+    async def never(*_: object) -> Any:
+        raise AssertionError
+
+    with pytest.raises(RuntimeError, match="gopher"):
+        await Forwarder("http://up.example", timeout=PATIENCE)({"type": "gopher"}, never, never)
+
+
+# -- connections that are kept open ------------------------------------------------------------------------------------
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize("reset", [True, False])
+async def test_a_connection_that_was_closed_while_idle_is_not_the_clients_matter(*, reset: bool) -> None:
+    seen: list[int] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(seen)
+        seen.append(0)
+        while True:
+            await read_request(reader)
+            seen[number] += 1
+            if number == 0 and seen[0] == 2:
+                # As if it had been closed before this request came: nothing of an answer is written.
+                if reset:
+                    writer.transport.abort()
+                return
+            writer.write(ANSWER)
+            await writer.drain()
+
+    async with raw_upstream(talk) as url, proxying(url) as client:
+        first = await client.post("/v1/x", content=b"{}")
+        second = await client.post("/v1/x", content=b"{}")
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert seen == [2, 1]
+
+
+async def test_a_new_connection_that_is_closed_is_not_tried_again() -> None:
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        seen.append(await read_request(reader))
+
+    async with raw_upstream(talk) as url, proxying(url) as client:
+        answer = await client.post("/v1/x", content=b"{}")
+    assert answer.status_code == 502
+    assert len(seen) == 1

@@ -1,0 +1,260 @@
+"""What a stranger tries on the proxy and the middleware to have tools pass unseen, or to be served another's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from toolcall_middleware import Settings, ToolCallMiddleware
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
+
+from ...fakes import TextBackend
+from ...stream_rules import check_error
+from ..asgi_client import CALL, JSON_TYPE, TOOL, Client, Headers, ask, middleware
+from .proxy_servers import PATIENCE, FakeTransport, client_of, raw_upstream, read_request, scope_of, serving
+from .proxy_servers import ask as ask_proxy
+from .test_smuggling import HTTPS, head, send
+
+CODED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "GZip": gzip.compress,
+    "deflate": zlib.compress,
+}
+
+
+def guarded(**settings: Any) -> tuple[ToolCallMiddleware, TextBackend]:
+    """A middleware that admits no tool but `other`, and the app behind it."""
+    backend = TextBackend([f"```json\n{CALL}\n```"])
+    return middleware(backend, allowlist="other", allowlist_mode="enforce", **settings), backend
+
+
+def coded_as(coding: str, body: bytes) -> Headers:
+    return [JSON_TYPE, (b"content-length", b"%d" % len(body)), (b"Content-Encoding", coding.encode())]
+
+
+# --- tools that shall not be seen
+
+
+@pytest.mark.parametrize("coding", CODED)
+async def test_tools_in_a_compressed_body_are_seen(coding: str) -> None:
+    body = CODED[coding](ask(stream=False))
+    app, backend = guarded()
+    made = await Client(body, headers=coded_as(coding, body)).run(app)
+    assert (made.status, check_error(made.json)["code"]) == (403, "tool_not_allowed")
+    assert not backend.seen
+    made = await Client(body, headers=coded_as(coding, body)).run(middleware(backend))
+    assert made.json["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_a_compressed_body_without_tools_passes_untouched() -> None:
+    body = gzip.compress(ask(stream=False, tools=()))
+    seen = FakeTransport()
+    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    await Client(body, headers=coded_as("gzip", body)).run(app)
+    assert seen.bodies == [body]
+    assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([b"gzip"], [b"%d" % len(body)])
+
+
+@pytest.mark.parametrize("tools", [True, False])
+async def test_a_compressed_body_that_had_something_for_us_reaches_the_app_in_the_clear(tools: bool) -> None:
+    overrides = {"toolcall": {"format": "hermes"}}
+    body = gzip.compress(ask(stream=False, **overrides, **({} if tools else {"tools": ()})))
+    seen = FakeTransport()
+    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    await Client(body, headers=coded_as("gzip", body)).run(app)
+    assert "toolcall" not in json.loads(seen.bodies[0])
+    assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([], [b"%d" % len(seen.bodies[0])])
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "br", "gzip", "utf-8, br"])
+async def test_a_coding_that_is_only_told_changes_nothing(coding: str) -> None:
+    app, backend = guarded()
+    body = ask(stream=False)
+    assert (await Client(body, headers=coded_as(coding, body)).run(app)).status == 403
+    made = await Client(body, headers=coded_as(coding, body)).run(middleware(backend))
+    assert made.json["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "é"])
+async def test_a_coding_that_cannot_be_undone_is_a_415(coding: str) -> None:
+    app, backend = guarded()
+    made = await Client(b"\x00", headers=coded_as(coding, b"\x00")).run(app)
+    assert (made.status, check_error(made.json)["code"]) == (415, "invalid_request")
+    assert not backend.seen
+
+
+@pytest.mark.parametrize("broken", [b"no gzip", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"more", b""])
+async def test_a_body_that_is_not_what_its_coding_says_is_a_400(broken: bytes) -> None:
+    app, backend = guarded()
+    made = await Client(broken, headers=coded_as("gzip", broken)).run(app)
+    assert (made.status, check_error(made.json)["code"]) == (400, "invalid_json")
+    assert not backend.seen
+
+
+async def test_a_bomb_goes_off_at_the_limit() -> None:
+    bomb = gzip.compress(b" " * (1 << 20))
+    app, backend = guarded(max_request_bytes=1 << 16)
+    made = await Client(bomb, headers=coded_as("gzip", bomb)).run(app)
+    assert (made.status, check_error(made.json)["code"]) == (413, "request_too_large")
+    assert not backend.seen
+
+
+ESCAPED = ask().replace(b'"tools"', b'"\\u0074ools"')
+UNLIKE = {
+    "escaped name": ESCAPED,
+    "escaped name and NaN": ESCAPED[:-1] + b', "x": NaN}',
+    "deep": ESCAPED[:-1] + b', "x": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    **{coding: ask().decode().encode(coding) for coding in ("utf-16", "utf-16-le", "utf-32-be", "utf-8-sig")},
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+async def test_tools_in_json_that_only_others_can_read_are_seen(what: str) -> None:
+    app, backend = guarded()
+    made = await Client(UNLIKE[what]).run(app)
+    assert (made.status, check_error(made.json)["code"]) in {(403, "tool_not_allowed"), (400, "invalid_json")}
+    assert not backend.seen
+
+
+@pytest.mark.parametrize("name", ["Tools", "TOOLS", "tool\u017f", "Functions", "Tool_Choice", "Messages"])
+@pytest.mark.parametrize(
+    "beside", [(), ({"type": "function", "function": {"name": "other"}},)], ids=["alone", "beside"]
+)
+async def test_another_spelling_of_a_field_is_refused_where_there_is_a_policy(name: str, beside: Any) -> None:
+    body = json.dumps({**json.loads(ask(tools=beside)), name: [TOOL]}).encode()
+    app, backend = guarded()
+    made = await Client(body).run(app)
+    assert (made.status, check_error(made.json)["param"]) == (400, name)
+    assert not backend.seen
+    made = await Client(body).run(middleware(backend, rate_limit="9/minute"))
+    assert made.status == 400
+    # Without one nothing is to be guarded, and unknown fields pass.
+    assert (await Client(body).run(middleware(backend))).status == 200
+
+
+async def test_what_holds_no_tools_passes_in_any_json() -> None:
+    for body in (ask(tools=(), stream=False)[:-1] + b', "x": NaN}', b"no json", b"\xff", '{"a": 1}'.encode("utf-16")):
+        seen = FakeTransport()
+        await Client(body).run(middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen)))
+        assert seen.bodies == [body]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions/", "/v1/chat/completions//", "//chat/completions"])
+async def test_a_slash_more_hides_nothing(path: str) -> None:
+    app, backend = guarded()
+    made = await Client(ask(), path=path).run(app)
+    assert (made.status, check_error(made.json)["code"]) == (403, "tool_not_allowed")
+    assert not backend.seen
+
+
+async def test_a_slash_more_hides_nothing_from_a_provider_with_another_api() -> None:
+    settings = Settings(allowlist="other", allowlist_mode="enforce", mode="native")
+    seen = FakeTransport()
+    app = upstream_app(
+        settings,
+        api="anthropic",
+        url="http://up.example",
+        key="k",
+        timeout=PATIENCE,
+        forward_authorization=True,
+        transport=seen,
+    )
+    made = await Client(ask(), path="/v1/chat/completions/").run(ToolCallMiddleware(app, settings=settings))
+    assert (made.status, check_error(made.json)["code"]) == (403, "tool_not_allowed")
+    assert not seen.targets
+
+
+async def test_tokens_are_asked_for_beside_a_path_with_a_slash_more() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    seen = FakeTransport(lambda _request: httpx.Response(200, json=whole))
+    app = middleware(
+        Forwarder("http://up.example/v1", timeout=PATIENCE, transport=seen), tokenizer="upstream", usage="count"
+    )
+    made = await Client(ask(stream=False), path="/v1/chat/completions/").run(app)
+    assert made.json["usage"]["total_tokens"] > 0
+    assert set(seen.targets) == {b"/v1/chat/completions/", b"/tokenize"}
+
+
+@pytest.mark.parametrize("http", HTTPS)
+async def test_a_method_in_lower_case_is_no_way_around_the_middleware(http: str) -> None:
+    seen = FakeTransport()
+    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    body = ask()
+    async with serving(app, http=http) as address:
+        request = head(b"content-length: %d" % len(body), path=b"/v1/chat/completions", method=b"post") + body
+        answer = await send(int(address.rpartition(":")[2]), request)
+    assert answer.startswith(b"HTTP/1.1 405 " if http == "h11" else b"HTTP/1.1 400 ")
+    assert not seen.targets
+
+
+# --- answers that are another's
+
+
+@pytest.mark.parametrize("first", [b"POST", b"GET", b"HEAD"])
+@pytest.mark.parametrize(
+    "more",
+    [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nother", b"x", b"\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"],
+    ids=["an answer", "a byte", "an empty line", "100"],
+)
+async def test_what_an_upstream_sends_behind_its_answer_is_never_the_next_clients(first: bytes, more: bytes) -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            try:
+                await read_request(reader)
+            except asyncio.IncompleteReadError:
+                return
+            body = b"" if connections == 1 and first == b"HEAD" else b"own"
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n" + body + (more if connections == 1 else b""))
+            await writer.drain()
+
+    async with (
+        raw_upstream(talk) as url,
+        serving(Forwarder(url, timeout=PATIENCE)) as proxy,
+        client_of(proxy) as client,
+    ):
+        assert (await client.request(first.decode(), "/v1/x")).status_code == 200
+        answers = [await client.get("/v1/x") for _ in range(3)]
+    assert [(answer.status_code, answer.text) for answer in answers] == [(200, "own")] * 3
+    assert connections == 2
+
+
+@pytest.mark.parametrize("http", HTTPS)
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_a_length_where_no_body_comes_breaks_nothing(
+    http: str, status: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 " + status + b"\r\netag: x\r\ncontent-length: 7\r\n\r\n")
+        await writer.drain()
+
+    async with raw_upstream(talk) as url, serving(Forwarder(url, timeout=PATIENCE), http=http) as proxy:
+        answer = await send(int(proxy.rpartition(":")[2]), head(method=b"GET") + head(method=b"GET"))
+    # Both on one connection: it was not dropped in between.
+    assert answer.count(b"HTTP/1.1 " + status[:3]) == 2
+    assert b"content-length" not in answer.lower()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_the_answer_of_a_provider_is_not_asked_for_in_lower_case() -> None:
+    seen = FakeTransport()
+    app = upstream_app(
+        Settings(), api="anthropic", url=None, key="k", timeout=PATIENCE, forward_authorization=True, transport=seen
+    )
+    answer = await ask_proxy(app, scope_of("/v1/chat/completions", method="post"), ask())
+    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (404, "unknown_url")
+    assert not seen.targets

@@ -1,0 +1,156 @@
+"""The file of upstreams: what it says, and that each mistake names the file, the table and the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolcall_middleware import Settings, SettingsError
+from toolcall_middleware.hosts.proxy.upstreams_file import Rename, Upstream, read_upstreams
+
+WHOLE = """
+[[upstream]]
+name = "local"
+models = ["qwen*", "tiny"]
+url = "http://127.0.0.1:8000/v1/"
+mode = "prompt"
+format = "hermes"
+timeout = 7
+connect_timeout = 2.5
+total_timeout = 60
+connections = 50
+upstream_retries = 0
+retries = 3
+weight = 2
+headers = { X-Team = "blue" }
+rename = { fast = "Qwen/Qwen3-4B", "azure/*" = "deploy-*" }
+validate_arguments = "warn"
+
+[[upstream]]
+url = "https://me:hunter2@up.example/v1"
+key_env = "SOME_KEY"
+"""
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "upstreams.toml"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def read(tmp_path: Path, text: str, **base: object) -> tuple[Upstream, ...]:
+    return read_upstreams(write(tmp_path, text), Settings(**base))
+
+
+def test_all_that_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-from-environment")
+    local, other = read(tmp_path, WHOLE, max_tools=9, upstream_timeout=11)
+    settings = local.settings
+    assert (local.name, local.models, local.weight) == ("local", ("qwen*", "tiny"), 2.0)
+    assert settings.upstream_url == "http://127.0.0.1:8000/v1"
+    assert (settings.format, settings.mode, settings.validate_arguments, settings.retries) == (
+        "hermes",
+        "prompt",
+        "warn",
+        3,
+    )
+    assert (settings.upstream_timeout, settings.upstream_connect_timeout, settings.upstream_total_timeout) == (
+        7,
+        2.5,
+        60,
+    )
+    assert (settings.upstream_connections, settings.upstream_retries) == (50, 0)
+    assert settings.max_tools == 9
+    assert local.headers == ((b"x-team", b"blue"),)
+    assert local.rename == (Rename("fast", "Qwen/Qwen3-4B"), Rename("azure/*", "deploy-*"))
+    assert (other.name, other.models, other.weight) == ("up.example", ("*",), None)
+    assert (other.settings.upstream_key, other.settings.upstream_timeout) == ("sk-from-environment", 11)
+
+
+def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-from-environment")
+    text = WHOLE.replace("blue", "sk-in-header")
+    shown = repr(read(tmp_path, text))
+    assert "local" in shown
+    assert not any(secret in shown for secret in ("sk-from-environment", "sk-in-header", "hunter2"))
+
+
+def test_which_models_go_where_and_under_which_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk")
+    local, other = read(tmp_path, WHOLE)
+    for asked, own in {
+        "qwen3": "qwen3",
+        "tiny": "tiny",
+        "fast": "Qwen/Qwen3-4B",
+        "azure/gpt": "deploy-gpt",
+        "gpt": None,
+        "Qwen3": None,
+        "azure": None,
+    }.items():
+        assert local.serves(asked) is (own is not None), asked
+        if own is not None:
+            assert local.model_for(asked) == own
+    assert other.serves("anything/at:all")
+    assert local.literal_models == ("tiny", "fast")
+    assert list(local.client_names("deploy-7")) == ["azure/7"]
+    assert list(local.client_names("qwen-x")) == ["qwen-x"]
+    assert list(local.client_names("other")) == []
+
+
+def test_a_key_for_one_upstream_is_not_given_to_those_of_the_file(tmp_path: Path) -> None:
+    (upstream,) = read(tmp_path, '[[upstream]]\nurl = "http://up.example"\n', upstream_key="sk-single")
+    assert upstream.settings.upstream_key is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there is no upstream"),
+        ("upstream = 3", "there is no upstream"),
+        ("[[upstreams]]\nurl='http://a'", "upstreams is not a key here; did you mean upstream"),
+        ("[[upstream]", "no TOML"),
+        ("[[upstream]]\nname='a'", r"\[\[upstream\]\] 1 \('a'\): url: it is missing"),
+        (
+            "[[upstream]]\nurl='ftp://a'",
+            r"\[\[upstream\]\] 1: url: 'ftp://a' is not allowed; use an http:// or https://",
+        ),
+        ("[[upstream]]\nurl='http://a'\nmodel=['x']", r"model is not a key here; did you mean models\?"),
+        ("[[upstream]]\nurl='http://a'\nmax_tools=3", "max_tools is not a key here"),
+        ("[[upstream]]\nurl='http://a'\napi='opnai'", "api: 'opnai' is not allowed; use openai"),
+        ("[[upstream]]\nurl='http://a'\nformat='hermess'", r"hermess is not a format; did you mean hermes\?"),
+        ("[[upstream]]\nurl='http://a'\nmode='promt'", "mode: 'promt' is not allowed; use prompt"),
+        ("[[upstream]]\nurl='http://a'\ntimeout=0", "timeout: 0 is not allowed; use seconds"),
+        ("[[upstream]]\nurl='http://a'\nmodels=[]", "models: it is empty"),
+        ("[[upstream]]\nurl='http://a'\nmodels=[3]", "models: .* is not allowed"),
+        ("[[upstream]]\nurl='http://a'\nrename='x'", "rename: 'x' is not allowed"),
+        ("[[upstream]]\nurl='http://a'\n[upstream.rename]\n'a'='b*'", r"rename\.a: 'b\*' is not allowed"),
+        ("[[upstream]]\nurl='http://a'\n[upstream.rename]\n'a**'='b'", r"rename\.a\*\*"),
+        ("[[upstream]]\nurl='http://a'\nheaders={host='x'}", r"headers\.host"),
+        ("[[upstream]]\nurl='http://a'\nheaders={'x-a'=\"sk-1\\nb\"}", r"headers\.x-a: its value is not allowed"),
+        ("[[upstream]]\nurl='http://a'\nweight=-1", "weight: -1 is not allowed"),
+        ("[[upstream]]\nurl='http://a'\nweight=true", "weight: True is not allowed"),
+        ("[[upstream]]\nurl='http://a'\nids='x'", "ids: 'x' is not allowed; use none or mistral"),
+        ("[[upstream]]\nurl='http://a'\nkey='sk 1'", r"key: \(hidden\) is not allowed"),
+        ("[[upstream]]\nurl='http://a'\nkey=''", "key: it is empty"),
+        ("[[upstream]]\nurl='http://a'\nkey='sk-1'\nkey_env='K'", "key_env: there is also `key`"),
+        ("[[upstream]]\nurl='http://a'\nkey_env='SURELY_NOT_SET'", "key_env: the variable SURELY_NOT_SET is not set"),
+        ("[[upstream]]\nurl='http://a'\nname=''", "name: '' is not allowed"),
+        (
+            "[[upstream]]\nurl='http://a'\n[[upstream]]\nurl='http://a'",
+            r"\[\[upstream\]\] 2: name: 'a' is another one's",
+        ),
+    ],
+)
+def test_a_mistake_names_file_table_and_key(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=words) as caught:
+        read(tmp_path, text)
+    assert str(tmp_path / "upstreams.toml") in str(caught.value)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_and_two_ways_at_once_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"nowhere\.toml: No such file"):
+        read_upstreams(str(tmp_path / "nowhere.toml"), Settings())
+    with pytest.raises(SettingsError, match="Both upstream_url and upstreams_file"):
+        read(tmp_path, WHOLE, upstream_url="http://a.example")

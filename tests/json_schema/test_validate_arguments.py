@@ -1,0 +1,226 @@
+"""Arguments against the tool's schema: the same verdict with and without jsonschema-rs, and bounded in time."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcall_middleware.json_schema import validate_arguments
+from toolcall_middleware.json_schema.validate_arguments import ArgumentChecker, checker_for
+from toolcall_middleware.model import Tool, ToolSet
+
+NODE = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "pattern": "^[A-Z]"},
+        "days": {"type": "integer", "minimum": 1},
+        "unit": {"enum": ["c", "f"]},
+        "node": {"$ref": "#/$defs/Node"},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+    "$defs": {"Node": NODE},
+}
+
+
+@pytest.fixture(params=["jsonschema", "jsonschema-rs"])
+def checker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ArgumentChecker:
+    if request.param == "jsonschema":
+        monkeypatch.setattr(validate_arguments, "_quick", lambda _schema: None)
+    else:
+        pytest.importorskip("jsonschema_rs")
+    return ArgumentChecker(ToolSet.of([Tool("f", parameters=SCHEMA)]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ({"city": "Paris"}, None),
+        ({"city": "Paris", "days": 2, "unit": "c", "tags": ["a", "b"], "node": {"next": {"name": "x"}}}, None),
+        ({}, "(root)"),
+        ({"city": 3}, "city"),
+        ({"city": "paris"}, "city"),
+        ({"city": "Paris", "days": 0}, "days"),
+        ({"city": "Paris", "unit": "k"}, "unit"),
+        ({"city": "Paris", "node": {"next": {"name": 3}}}, "node.next.name"),
+        ({"city": "Paris", "tags": ["a", 1]}, "tags[1]"),
+        ({"city": "Paris", "tags": ["a", "a"]}, "tags"),
+        ({"city": "Paris", "more": 1}, "(root)"),
+    ],
+)
+def test_faults_are_named_with_their_place(checker: ArgumentChecker, arguments: Any, path: str | None) -> None:
+    faults = checker.faults("f", json.dumps(arguments))
+    assert [fault.partition(": ")[0] for fault in faults] == ([] if path is None else [path])
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "[1]", "3", '"x"', "{" * 100_000])
+def test_what_is_no_object_is_a_fault(checker: ArgumentChecker, arguments: str) -> None:
+    assert len(checker.faults("f", arguments)) == 1
+
+
+def test_a_tool_that_is_not_offered_is_not_checked(checker: ArgumentChecker) -> None:
+    assert checker.faults("other", "{") == []
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["city", "days", "unit", "tags", "node", "x"]),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers(-3, 3)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "next"]), inner),
+            max_leaves=5,
+        ),
+    )
+)
+def test_the_verdict_is_jsonschemas(arguments: dict[str, Any]) -> None:
+    checker = ArgumentChecker(ToolSet.of([Tool("f", parameters=SCHEMA)]))
+    expected = jsonschema.Draft202012Validator(SCHEMA).is_valid(arguments)
+    assert (checker.faults("f", json.dumps(arguments)) == []) == expected
+
+
+def test_an_evil_pattern_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate_arguments, "_quick", lambda _schema: None)
+    evil = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*\1$"}}}
+    faults = ArgumentChecker(ToolSet.of([Tool("f", parameters=evil)])).faults(
+        "f", json.dumps({"a": "ab " * 4000 + "!"})
+    )
+    assert len(faults) == 1
+
+
+EVIL = r"^(a|a?)+$"
+NESTED = {
+    "type": "object",
+    "$ref": "#/$defs/n",
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["y"]},
+                {"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["z"]},
+            ]
+        }
+    },
+}
+ONE: dict[str, Any] = {"properties": {"a": {}}}
+MANY = [str(number) for number in range(20_000)]
+
+
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def x(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": schema}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        (x({"pattern": EVIL}), {"x": "a" * 40 + "!"}),
+        ({"type": "object", "propertyNames": {"pattern": EVIL}}, {"a" * 40 + "!": 1}),
+        # jsonschema itself runs these two with `re`, for years.
+        ({"type": "object", "patternProperties": {EVIL: {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        ({"type": "object", "patternProperties": {EVIL: {}}, "unevaluatedProperties": False}, {"a" * 40 + "!": 1}),
+        (NESTED, deep(18)),
+        (NESTED, deep(60)),
+        (x({"items": {"enum": [[text] for text in MANY]}}), {"x": [["no"]] * 5000}),
+        (x({"anyOf": [{"prefixItems": [{"type": "integer"}]}] * 50, "unevaluatedItems": False}), {"x": [1] * 15_000}),
+        (
+            {"type": "object", "anyOf": [x({})] * 500, "unevaluatedProperties": False},
+            dict.fromkeys(MANY[:5000], 1),
+        ),
+    ],
+    ids=["pattern", "names", "additional", "unevaluated", "nested", "deep", "enum", "items", "properties"],
+)
+def test_no_check_holds_the_event_loop(checker: ArgumentChecker, schema: dict[str, Any], arguments: Any) -> None:
+    del checker  # chosen for its kind
+    made = ArgumentChecker(ToolSet.of([Tool("f", parameters=schema)]))
+    made.faults("f", "{}")  # compiles
+    text = json.dumps(arguments)
+    gc.disable()  # the heap of the tests is no part of it
+    try:
+        before = time.thread_time()
+        faults = made.faults("f", text)
+        taken = time.thread_time() - before
+    finally:
+        gc.enable()
+    assert taken < 0.05
+    assert len(faults) >= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "fits", "other"),
+    [
+        (1, 1.0, True),
+        (True, True, 1),
+        (None, None, 0),
+        ({"a": [1, 2]}, {"a": [1.0, 2]}, {"a": [2, 1]}),
+        ("é", "é", "e"),
+    ],
+)
+def test_values_are_equal_as_json_is(checker: ArgumentChecker, value: Any, fits: Any, other: Any) -> None:
+    del checker  # chosen for its kind
+    for rule in ({"const": value}, {"enum": ["-", value]}):
+        made = ArgumentChecker(ToolSet.of([Tool("f", parameters=x(rule))]))
+        assert made.faults("f", json.dumps({"x": fits})) == []
+        assert len(made.faults("f", json.dumps({"x": other}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "valid"),
+    [
+        ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"ab": 1}, True),
+        ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"b": 1}, False),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": None}, True),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 2}, False),
+        ({"properties": {"b": {}}, "additionalProperties": True}, {"a": 1}, True),
+        ({"$defs": {"A": ONE}, "$ref": "#/$defs/A", "unevaluatedProperties": False}, {"a": 1}, True),
+        ({"$defs": {"A": ONE}, "$ref": "#/$defs/A", "unevaluatedProperties": False}, {"b": 1}, False),
+    ],
+)
+def test_properties_that_are_not_named(checker: ArgumentChecker, schema: Any, arguments: Any, valid: bool) -> None:
+    del checker  # chosen for its kind
+    made = ArgumentChecker(ToolSet.of([Tool("f", parameters={"type": "object", **schema})]))
+    assert (made.faults("f", json.dumps(arguments)) == []) == valid
+
+
+def test_more_values_than_can_be_checked_are_a_fault(checker: ArgumentChecker) -> None:
+    faults = checker.faults("f", json.dumps({"city": "Paris", "tags": [str(number) for number in range(30_000)]}))
+    assert "too large" in faults[0]
+
+
+def test_nothing_is_fetched(checker: ArgumentChecker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("a reference was fetched")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    schema = {"$schema": "http://127.0.0.1:9/schema", "type": "object", "properties": {"a": {"type": "integer"}}}
+    faults = ArgumentChecker(ToolSet.of([Tool("f", parameters=schema)])).faults("f", '{"a": "x"}')
+    assert [fault.partition(": ")[0] for fault in faults] == ["a"]
+    assert checker.faults("f", "{}")
+
+
+def test_a_tool_list_keeps_its_checker() -> None:
+    tools = ToolSet.of([Tool("f", parameters=SCHEMA)])
+    assert checker_for(b"bytes", tools) is checker_for(b"bytes", ToolSet.of(list(tools.tools)))
+    assert checker_for(b"other", tools) is not checker_for(b"bytes", tools)
+
+
+def test_the_checker_of_an_enormous_list_of_tools_is_not_kept() -> None:
+    tools = ToolSet.of([Tool("f", parameters=SCHEMA)])
+    assert checker_for(b"x" * (1 << 20), tools) is not checker_for(b"x" * (1 << 20), tools)

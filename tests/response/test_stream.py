@@ -1,0 +1,774 @@
+"""A backend's stream becomes the client's: what is not changed keeps its bytes, what is keeps its unknown fields."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer
+from toolcall_middleware.response.release_gate import Hold
+from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.usage.meter import UsageMeter
+
+from ..stream_rules import Answered, check_stream
+from .streams import DONE, HEAD, ScriptParser, chunk, event, pieces, role, says, stream
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+ID = re.compile(rb"call_[a-zA-Z0-9]{24}")
+
+
+def rewriter(*, policy: dict[str, Any] | None = None, include_usage: bool = False, **options: Any) -> StreamRewriter:
+    def make_choice() -> ChoiceAnswer:
+        return ChoiceAnswer(ScriptParser(), AnswerPolicy(**(policy or {})))
+
+    return StreamRewriter(make_choice, UsageMeter(), include_usage=include_usage, **options)
+
+
+def run(body: bytes, *, size: int | None = None, cut: bool = False, **options: Any) -> bytes:
+    """What the client gets of a stream that ends properly."""
+    made = rewriter(**options)
+    step = size or max(len(body), 1)
+    out = b"".join(made.feed(body[at : at + step]) for at in range(0, len(body), step))
+    out += made.finish(cut=cut)
+    return out + made.end()
+
+
+def checked(body: bytes, *, rules: dict[str, Any] | None = None, **options: Any) -> Answered:
+    """The same answer, whichever way the bytes are cut, and one that keeps the rules."""
+    rules = {"include_usage": options.get("include_usage", False), **(rules or {})}
+    out = run(body, **options)
+    for size in (1, 7, 64):
+        assert _same(run(body, size=size, **options), out)
+    return check_stream(out, **rules)
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    return ID.sub(b"ID", one) == ID.sub(b"ID", other)
+
+
+def events_of(body: bytes) -> list[bytes]:
+    return [part + b"\n\n" for part in body.split(b"\n\n")[:-1]]
+
+
+def payloads_of(body: bytes) -> list[Any]:
+    return [json.loads(part[6:]) for part in events_of(body) if part != DONE]
+
+
+FINISH = chunk({}, "stop")
+
+
+# -- what is not changed -------------------------------------------------------------------------------------------
+
+ODD = '"big":123456789012345678901234567890,"f":1.0,"e":1e5,"u":"\\u00fc\\/\\ud83d\\ude00","z":{ "b" : [1 , 2] }'
+
+
+def odd(delta: str, reason: str = "null", choice: str = "") -> bytes:
+    """A chunk with an unknown field on each level, and odd spellings."""
+    return (
+        f'data:  {{"id":"c-1","object":"chat.completion.chunk","created":1,"model":"m",{ODD},'
+        f'"choices":[{{"index":0,"delta":{delta},{choice}"c":{{{ODD}}},"finish_reason":{reason}}}]}}\n\n'
+    ).encode()
+
+
+def test_a_stream_without_calls_leaves_with_its_own_bytes() -> None:
+    body = b": hello\n\n" + odd('{"role":"assistant","content":""}')
+    body += b"".join(odd(f'{{"content":"{text}","d":1.0}}') for text in ("a", "\\u00fc", "b\\n", "")) + odd(
+        "{}", '"stop"'
+    )
+    assert run(body + DONE) == body + DONE
+    for size in (1, 5, 100):
+        assert run(body + DONE, size=size) == body + DONE
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda body: body.replace(b"\n", b"\r\n"),
+        lambda body: body.replace(b"data: ", b"data:"),
+        lambda body: body.replace(b"data: ", b": ping\n\ndata: "),
+        lambda body: body.replace(b"data: ", b"event: message\nid: 1\ndata: "),
+        lambda body: b"\xef\xbb\xbf" + body,
+    ],
+    ids=["crlf", "no space", "comments", "event names", "bom"],
+)
+def test_the_spelling_of_events_stays(wrap: Callable[[bytes], bytes]) -> None:
+    body = wrap(stream(role(), *says("one", " two"), FINISH, done=False))
+    assert run(body + DONE) == body + DONE
+    assert run(body + DONE, size=3) == body + DONE
+
+
+def test_chunks_that_the_middleware_has_no_opinion_on_pass() -> None:
+    other = [
+        {**HEAD, "choices": [], "prompt_filter_results": [1]},
+        chunk({"role": "assistant", "content": None}),
+        chunk({"reasoning": "hm"}),
+        chunk({"reasoning_content": "hm"}),
+        chunk({"content": None, "refusal": "no"}),
+        chunk({"content": ""}),
+        chunk({"content": [{"type": "text", "text": "part"}]}),
+        chunk({"content": "x", "annotations": []}),
+        {"type": "ping"},
+        {},
+    ]
+    body = stream(*other, "not json", FINISH)
+    assert run(body) == body
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "abort"])
+def test_a_finish_chunk_passes_alone_and_with_text(reason: str) -> None:
+    for last in (chunk({}, reason), chunk({"content": "."}, reason, stop_reason=None)):
+        body = stream(role(), *says("a"), last)
+        assert run(body) == body
+
+
+# -- calls ---------------------------------------------------------------------------------------------------------
+
+
+def test_calls_become_deltas() -> None:
+    body = stream(role(), *says("Hi [f", '|{"a": ', "1}] and ", "[g|{}", "]", "."), FINISH)
+    answer = checked(body)
+    assert answer.only.content == "Hi  and ."
+    assert answer.only.named_calls == [("f", '{"a": 1}'), ("g", "{}")]
+    assert answer.only.finish_reason == "tool_calls"
+    assert [part for part in answer.only.calls[0].fragments if part] == ['{"a": ', "1}"]
+
+
+def test_several_tokens_in_one_event_become_several_chunks() -> None:
+    answer = checked(stream(chunk({"role": "assistant", "content": "a[f|{}][g|{}]b"}, "stop")))
+    assert (answer.only.content, len(answer.only.calls)) == ("ab", 2)
+
+
+def test_several_events_in_one_message_are_read_one_by_one() -> None:
+    body = stream(role(), *says("a", "[f|{}]", "b"), FINISH)
+    made = rewriter()
+    assert check_stream(made.feed(body) + made.finish() + made.end()).only.content == "ab"
+
+
+def test_a_call_closes_and_another_opens_in_one_delta() -> None:
+    answer = checked(stream(role(), *says("[f|{", "}][g|{", "}]"), FINISH))
+    assert answer.only.named_calls == [("f", "{}"), ("g", "{}")]
+
+
+def test_text_that_was_held_back_leaves_at_the_end() -> None:
+    for body in (stream(role(), *says("a[f"), FINISH), stream(role(), chunk({"content": "a[f"}, "stop"))):
+        answer = checked(body)
+        assert (answer.only.content, answer.only.finish_reason) == ("a[f", "stop")
+
+
+def test_a_call_that_length_cuts_off_is_told_as_such() -> None:
+    answer = checked(stream(role(), *says("[f|{", '"a'), chunk({}, "length")))
+    assert (answer.only.finish_reason, answer.only.calls[0].arguments) == ("length", '{"a')
+
+
+def test_the_finish_reason_of_the_backend_is_corrected() -> None:
+    assert checked(stream(role(), *says("x"), chunk({}, "tool_calls"))).only.finish_reason == "stop"
+    assert checked(stream(role(), *says("[f|{}]"), chunk({}, "stop"))).only.finish_reason == "tool_calls"
+
+
+def test_deprecated_calls_leave_as_function_call() -> None:
+    body = stream(role(), *says("Hi ", '[f|{"a"', ": 1}]"), FINISH)
+    answer = checked(body, policy={"legacy": True, "max_calls": 1}, legacy=True, rules={"legacy": True})
+    assert answer.only.named_calls == [("f", '{"a": 1}')]
+    assert answer.only.finish_reason == "function_call"
+
+
+def test_custom_calls_leave_as_custom() -> None:
+    out = run(stream(role(), *says('[run|{"input": "ls"}]'), FINISH), policy={"custom": frozenset({"run"})})
+    calls = [call for part in payloads_of(out) for call in part["choices"][0]["delta"].get("tool_calls", [])]
+    assert calls[0].pop("id").startswith("call_")
+    assert calls == [
+        {"index": 0, "type": "custom", "custom": {"name": "run", "input": ""}},
+        {"index": 0, "custom": {"input": "ls"}},
+    ]
+
+
+@pytest.mark.parametrize("field", [None, "reasoning", "reasoning_content"])
+def test_reasoning_goes_where_it_is_wanted(field: str | None) -> None:
+    body = stream(role(), *says("(h", "m)", "x"), FINISH)
+    answer = checked(body, policy={"reasoning_field": field}, reasoning_field=field)
+    assert (answer.only.content, answer.only.reasoning) == (("(hm)x", "") if field is None else ("x", "hm"))
+    assert field is None or any(field in part["choices"][0]["delta"] for part in answer.chunks)
+
+
+# -- what rides along ----------------------------------------------------------------------------------------------
+
+
+def test_unknown_fields_of_changed_chunks_keep_their_bytes() -> None:
+    body = odd('{"role":"assistant","content":"a[f|{}]b","d":1e5}', choice='"logprobs":{"content":[1.0]},')
+    out = events_of(run(body + odd('{"content":"c"}', '"length"', '"stop_reason":1.0,') + DONE))
+    assert all(ODD.encode() in part for part in out[:-1])
+    first, *middle, finish, done = out
+    assert b'"d":1e5' in first
+    assert b'"logprobs":{"content":[1.0]}' in first
+    assert f'"c":{{{ODD}}}'.encode() in first
+    assert not any(b"logprobs" in part or b'"d"' in part for part in middle)
+    assert b'"stop_reason":1.0' in finish
+    assert done == DONE
+
+
+def test_logprobs_and_token_ids_leave_once_and_with_their_text() -> None:
+    def token(text: str, reason: str | None = None) -> dict[str, Any]:
+        return chunk({"content": text}, reason, logprobs={"content": [{"token": text}]}, token_ids=[len(text)])
+
+    texts = ["Hi ", "[f", "|", "{", "}]", "[g|{}]x", "y"]
+    answer = checked(stream(role(), *(token(text) for text in texts), token("z", "stop")))
+    assert [entry["token"] for entry in answer.only.logprobs] == [*texts, "z"]
+    ids = [part["choices"][0].get("token_ids") for part in answer.chunks]
+    assert [one for one in ids if one is not None] == [[len(text)] for text in [*texts, "z"]]
+
+
+def test_text_held_back_to_the_end_repeats_no_logprobs() -> None:
+    held = chunk({"content": "a[f"}, logprobs={"content": [{"token": "a[f"}]})
+    answer = checked(stream(role(), held, done=True))
+    assert (answer.only.content, len(answer.only.logprobs)) == ("a[f", 1)
+
+
+def test_new_fields_of_a_chunk_leave_although_its_text_is_held_back() -> None:
+    body = stream(
+        role(), *says("[f|{"), {**chunk({"content": ""}), "x": 1}, {**says("}")[0], "y": 2}, *says("]"), FINISH
+    )
+    assert [part.get("x") or part.get("y") for part in payloads_of(run(body))].count(1) == 1
+    held = stream(role(), {**says("[f")[0], "timings": {"n": 1}}, *says("|{}]"), FINISH)
+    assert [part["timings"] for part in payloads_of(run(held)) if "timings" in part] == [{"n": 1}]
+
+
+def test_fields_that_each_chunk_has_are_no_reason_for_empty_chunks() -> None:
+    body = stream(*({**one, "provider": "p"} for one in (role(), *says("[", "f", "|{}]"), FINISH)))
+    out = payloads_of(run(body))
+    assert all(part["provider"] == "p" for part in out)
+    assert len(out) == 4
+
+
+def test_null_fields_of_deltas_are_no_reason_for_empty_chunks() -> None:
+    nulls = {"role": None, "reasoning_content": None, "tool_calls": None}
+    out = run(stream(role(), *(chunk({**nulls, "content": text}) for text in "a[f|{}]"), FINISH))
+    assert check_stream(out).only.named_calls == [("f", "{}")]
+    # Role, text, opening, two fragments, finish.
+    assert len(payloads_of(out)) == 6
+
+
+def test_a_field_beside_held_text_leaves_at_once() -> None:
+    answer = checked(stream(role(), chunk({"content": "[f", "reasoning": "hm"}), *says("|{}]"), FINISH))
+    assert (answer.only.reasoning, answer.only.named_calls) == ("hm", [("f", "{}")])
+
+
+def test_half_an_emoji_survives() -> None:
+    body = stream(role(), done=False)
+    for text in ("\\ud83d", "\\ude00", '[f|{\\"a\\": \\"', "\\ud83d", '\\"}]'):
+        body += odd(f'{{"content":"{text}"}}').replace(b"c-1", b"chatcmpl-1")
+    answer = checked(body + stream(FINISH))
+    assert answer.only.content == "\ud83d\ude00"
+    assert answer.only.calls[0].arguments == '{"a": "\ud83d"}'
+
+
+INFINITE = {"content": [{"token": "NaN", "logprob": float("-inf"), "top_logprobs": [float("nan"), float("inf")]}]}
+
+
+def test_logprobs_that_are_no_json_do_not_hide_a_call() -> None:
+    answer = checked(stream(role(), chunk({"content": "[f|{}]"}, logprobs=INFINITE), FINISH))
+    assert answer.only.named_calls == [("f", "{}")]
+    assert answer.only.logprobs == [{"token": "NaN", "logprob": None, "top_logprobs": [None, None]}]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_what_leaves_is_json_where_the_backend_has_written_none(count: int) -> None:
+    """Not those alone that are changed: JavaScript's clients end at a NaN."""
+    chunks = [chunk({"content": f"NaN {at}, "}, logprobs=INFINITE) for at in range(count)]
+    answer = checked(stream(role(), *chunks, FINISH))
+    assert answer.only.content == "".join(f"NaN {at}, " for at in range(count))
+    assert [entry["logprob"] for entry in answer.only.logprobs] == [None] * count
+
+
+def test_json_that_only_speaks_of_nan_keeps_its_bytes() -> None:
+    body = stream(role(), chunk({"content": "NaN or Infinity"}, logprobs={"content": [{"token": "NaN"}]}), FINISH)
+    assert run(body) == body
+
+
+# -- roles ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [{}, {"role": None}], ids=["absent", "null"])
+@pytest.mark.parametrize("text", ["x", "[f|{}]", "[f"])
+def test_the_first_delta_has_a_role_even_if_the_backend_sends_none(first: dict[str, Any], text: str) -> None:
+    answer = checked(stream(chunk({**first, "content": text}), *says("y"), FINISH))
+    assert answer.only.role == "assistant"
+
+
+def test_the_role_is_there_where_only_the_finish_comes() -> None:
+    assert checked(stream(FINISH)).only.role == "assistant"
+    assert checked(stream(chunk({"reasoning": "hm"}), FINISH)).only.role == "assistant"
+
+
+def test_a_role_in_every_delta_is_not_repeated_in_calls() -> None:
+    deltas = [{"role": "assistant", "content": text} for text in ("a", "[f|", "{}", "]")]
+    answer = checked(stream(*map(chunk, deltas), FINISH), rules={"role_once": False})
+    assert answer.only.named_calls == [("f", "{}")]
+    roles = ["role" in part["choices"][0]["delta"] for part in answer.chunks]
+    assert roles == [True, False, False, False]
+
+
+# -- endings -------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_finish_reason_is_added() -> None:
+    assert checked(stream(role(), *says("x"))).only.finish_reason == "stop"
+    assert checked(stream(role(), *says("[f|{}]"))).only.finish_reason == "tool_calls"
+
+
+def test_an_empty_finish_reason_is_none() -> None:
+    deltas = [chunk({"role": "assistant", "content": text}, "") for text in ("a", "b")]
+    assert run(stream(*deltas, FINISH)) == stream(*deltas, FINISH)
+    calls = [chunk({"role": "assistant", "content": text}, "") for text in ("[f|{}", "]")]
+    assert payloads_of(run(stream(*calls, FINISH)))[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_missing_done_is_added_and_a_second_one_is_not() -> None:
+    body = stream(role(), *says("x"), FINISH, done=False)
+    assert run(body) == run(body + DONE) == run(body + DONE + DONE) == body + DONE
+
+
+def test_an_event_without_its_blank_line_counts() -> None:
+    body = stream(role(), *says("x"), FINISH, done=False)
+    assert check_stream(run(body[:-1])).only.content == "x"
+    assert check_stream(run(body[:-2])).only.content == "x"
+    assert check_stream(run(body + b"data: [DONE]")).only.content == "x"
+
+
+def test_nothing_comes_after_the_finish_reason() -> None:
+    late = [*says("late"), chunk({}, "length"), chunk({"content": ""})]
+    body = stream(role(), *says("x"), FINISH)
+    assert run(stream(role(), *says("x"), FINISH, *late)) == body
+    assert run(body + stream(*says("late"))) == body
+
+
+def test_a_stream_that_breaks_off_has_no_finish_reason() -> None:
+    made = rewriter()
+    out = made.feed(stream(role(), *says("x[f"), done=False))
+    assert not made.complete
+    out += made.finish(cut=True)
+    assert not made.complete
+    assert b"".join(events_of(out)[:1]) == event(role())
+    assert "".join(part["choices"][0]["delta"].get("content", "") for part in payloads_of(out)) == "x[f"
+    assert all(part["choices"][0]["finish_reason"] is None for part in payloads_of(out))
+
+
+def test_a_stream_that_ends_without_a_word_is_not_complete() -> None:
+    made = rewriter()
+    made.feed(stream(role(), *says("x"), done=False))
+    made.finish()
+    assert not made.complete
+    done = rewriter()
+    done.feed(stream(role(), *says("x"), FINISH, done=False))
+    done.finish()
+    assert done.complete
+
+
+@pytest.mark.parametrize("body", [b"", DONE, b": ping\n\n", stream({**HEAD, "choices": []})])
+def test_a_stream_without_an_answer_is_not_complete(body: bytes) -> None:
+    made = rewriter()
+    made.feed(body)
+    made.finish()
+    assert not made.begun
+    assert not made.complete
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        event({"error": {"message": "boom", "code": 500}}),
+        event({"error": "boom"}),
+        event({"object": "error", "message": "boom", "type": "BadRequestError", "code": 400}),
+        b'event: error\ndata: {"message": "boom"}\n\n',
+        b"event: error\ndata: boom\n\n",
+        event({**HEAD, "choices": [], "error": {"message": "boom"}}),
+    ],
+)
+def test_an_error_event_ends_the_answer(error: bytes) -> None:
+    made = rewriter()
+    out = made.feed(stream(role(), *says("x[f"), done=False) + error + stream(*says("late")))
+    assert made.failed is not None
+    assert made.failed.message == "boom"
+    out += made.finish()
+    assert "".join(part["choices"][0]["delta"].get("content", "") for part in payloads_of(out)) == "x[f"
+    assert b'"stop"' not in out
+    assert b"late" not in out
+
+
+def test_error_null_is_no_error() -> None:
+    body = stream(role(), {**says("x")[0], "error": None}, FINISH)
+    assert run(body) == body
+
+
+def test_a_fault_of_the_model_ends_the_answer_after_what_came_before() -> None:
+    made = rewriter(policy={"malformed": "error", "stream_arguments": False})
+    out = made.feed(stream(role(), *says("a[f|{}]b[g|{~}]c[h|{}]"), FINISH))
+    assert made.failed is not None
+    assert made.failed.code == "malformed_tool_arguments"
+    out += made.finish()
+    assert [part["choices"][0]["finish_reason"] for part in payloads_of(out)] == [None] * len(payloads_of(out))
+    assert "".join(part["choices"][0]["delta"].get("content", "") for part in payloads_of(out)) == "ab"
+
+
+def test_a_fault_at_the_very_end_leaves_no_finish_reason() -> None:
+    for last in (FINISH, "[DONE]"):
+        made = rewriter(policy={"malformed": "error", "stream_arguments": False})
+        out = made.feed(stream(role(), *says("a[f|{"), last)) + made.finish()
+        assert made.failed is not None
+        assert not made.complete
+        assert all(part["choices"][0]["finish_reason"] is None for part in payloads_of(out))
+
+
+def test_an_event_that_never_ends_is_refused() -> None:
+    made = rewriter(max_bytes=1000)
+    made.feed(b"data: " + b"x" * 900)
+    assert made.failed is None
+    made.feed(b"x" * 200)
+    assert made.failed is not None
+    assert made.failed.code == "upstream_error"
+    assert "1000" in made.failed.message
+
+
+# -- several choices -----------------------------------------------------------------------------------------------
+
+
+def test_interleaved_choices_are_read_apart() -> None:
+    turns = zip(says("a[f", "|{}]", "b"), says("[g|", "{", "}]", index=1), strict=True)
+    both = [one for turn in turns for one in turn]
+    roles = [chunk({"role": "assistant"}, index=index) for index in (0, 1)]
+    body = stream(*roles, *both, chunk({}, "stop"), chunk({}, "length", index=1))
+    answer = checked(body, choices=2, rules={"n": 2})
+    assert [choice.named_calls for choice in answer.choices] == [[("f", "{}")], [("g", "{}")]]
+    assert [choice.finish_reason for choice in answer.choices] == ["tool_calls", "length"]
+    assert answer.choices[0].content == "ab"
+
+
+def test_choices_of_one_chunk_pass_together_or_not_at_all() -> None:
+    def both(one: dict[str, Any], other: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        choices = [
+            {"index": 0, "delta": one, "finish_reason": reason},
+            {"index": 1, "delta": other, "finish_reason": reason},
+        ]
+        return {**HEAD, "choices": choices}
+
+    roles = both({"role": "assistant"}, {"role": "assistant"})
+    plain = stream(roles, both({"content": "a"}, {"content": "b"}), both({}, {}, "stop"))
+    assert run(plain, choices=2) == plain
+    mixed = stream(roles, both({"content": "a"}, {"content": "[f|{}]"}), both({}, {}, "stop"))
+    answer = checked(mixed, choices=2, rules={"n": 2})
+    assert (answer.choices[0].content, answer.choices[1].named_calls) == ("a", [("f", "{}")])
+    assert [choice.finish_reason for choice in answer.choices] == ["stop", "tool_calls"]
+
+
+def test_a_choice_without_an_index_is_the_first() -> None:
+    choices = [{"delta": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]
+    assert checked(stream({**HEAD, "choices": choices})).only.content == "x"
+
+
+@pytest.mark.parametrize("delta", [None, [], "x"])
+def test_a_delta_that_is_none_is_left_out(delta: Any) -> None:
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    assert checked(stream(role(), {**HEAD, "choices": [choice]}, *says("x"), FINISH)).only.content == "x"
+
+
+# -- an early end --------------------------------------------------------------------------------------------------
+
+
+def test_generation_is_stopped_when_every_choice_is() -> None:
+    made = rewriter(policy={"max_calls": 1}, choices=2)
+    out = made.feed(stream(role(), *says("[f|{}]more"), done=False))
+    assert not made.stopped
+    out += made.feed(stream(chunk({"role": "assistant"}, index=1), *says("[g|{}", index=1), done=False))
+    assert not made.stopped
+    out += made.feed(stream(*says("]", index=1), done=False))
+    assert made.stopped
+    out += made.finish() + made.end()
+    answer = check_stream(out, n=2)
+    assert [choice.named_calls for choice in answer.choices] == [[("f", "{}")], [("g", "{}")]]
+    assert made.complete
+
+
+def test_generation_is_stopped_when_the_other_choice_has_finished() -> None:
+    made = rewriter(policy={"max_calls": 1}, choices=2)
+    made.feed(stream(role(), *says("[f|{}]"), chunk({"role": "assistant"}, "stop", index=1), done=False))
+    assert made.stopped
+
+
+def test_generation_goes_on_as_long_as_nothing_stops_it() -> None:
+    made = rewriter(choices=1)
+    made.feed(stream(role(), *says("[f|{}]"), FINISH, done=False))
+    assert not made.stopped
+
+
+def test_a_stop_string_ends_the_stream() -> None:
+    made = rewriter(policy={"stop": ("END",)})
+    out = made.feed(stream(role(), *says("one E", "ND two"), done=False))
+    assert made.stopped
+    answer = check_stream(out + made.finish() + made.end())
+    assert (answer.only.content, answer.only.finish_reason) == ("one ", "stop")
+
+
+# -- holding until there is a call -----------------------------------------------------------------------------------
+
+
+def test_nothing_leaves_before_the_call_that_was_asked_for() -> None:
+    made = rewriter(hold=Hold.CALL, policy={"hold_prose": True})
+    assert made.feed(stream(b": ping".decode(), role(), *says("Hi "), done=False)) == b""
+    out = made.feed(stream(*says("[f|{"), done=False))
+    assert out
+    out += made.feed(stream(*says("}]"), FINISH)) + made.finish() + made.end()
+    assert b": ping" in out
+    answer = check_stream(out.replace(b"data: : ping\n\n", b""))
+    assert (answer.only.content, answer.only.named_calls) == ("Hi ", [("f", "{}")])
+
+
+def test_nothing_leaves_when_the_call_does_not_come() -> None:
+    made = rewriter(hold=Hold.CALL, policy={"hold_prose": True})
+    assert made.feed(stream(role(), *says("no"), FINISH)) == b""
+    assert made.finish() == b""
+    assert not made.outcome.satisfied
+    assert made.outcome.text == "no"
+
+
+def test_nothing_leaves_until_each_choice_has_its_call() -> None:
+    made = rewriter(hold=Hold.CALL, choices=2, policy={"hold_prose": True})
+    assert made.feed(stream(role(), *says("[f|{}]"), done=False)) == b""
+    assert made.feed(stream(chunk({"role": "assistant", "content": "x"}, index=1), done=False)) == b""
+    assert made.feed(stream(*says("[g|{}]", index=1), done=False))
+
+
+def test_a_backend_that_gives_one_choice_of_two_is_not_held_for_ever() -> None:
+    made = rewriter(hold=Hold.CALL, choices=2, policy={"hold_prose": True})
+    assert made.feed(stream(role(), *says("[f|{}]"), FINISH)) == b""
+    assert check_stream(made.finish() + made.end()).only.named_calls == [("f", "{}")]
+
+
+def test_what_is_held_is_bounded() -> None:
+    made = rewriter(hold=Hold.CALL, policy={"hold_prose": True}, max_bytes=2000)
+    for _ in range(40):
+        made.feed(event(chunk({"reasoning": "x" * 100})))
+    assert made.failed is not None
+    assert made.failed.code == "upstream_error"
+
+
+# -- usage ---------------------------------------------------------------------------------------------------------
+
+
+def usage_chunk(**more: Any) -> dict[str, Any]:
+    return {**HEAD, "choices": [], "usage": USAGE, **more}
+
+
+TEXT = (role(), *says("x"), FINISH)
+
+
+def test_the_backends_own_usage_chunk_passes_to_who_asked() -> None:
+    body = stream(*TEXT, usage_chunk(odd=1.0))
+    assert run(body, include_usage=True) == body
+    assert run(body) == stream(*TEXT)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stream(usage_chunk(), *TEXT),
+        stream(role(), usage_chunk(), *says("x"), FINISH),
+        stream(*TEXT, usage_chunk(usage={**USAGE, "prompt_tokens": 1, "total_tokens": 5}), usage_chunk()),
+        stream(*TEXT) + stream(usage_chunk()),
+        stream(*TEXT[:-1], {**FINISH, "usage": USAGE}),
+        stream(*({**one, "usage": USAGE} for one in TEXT)),
+        stream(*({**one, "usage": USAGE} for one in TEXT), usage_chunk()),
+        stream({**HEAD, "usage": USAGE}, *TEXT),
+        stream({**HEAD, "choices": None, "usage": USAGE}, *TEXT),
+        stream(*({**one, "usage": None} for one in TEXT), usage_chunk()),
+    ],
+    ids=["first", "early", "twice", "after done", "finish", "each", "each and last", "no choices", "null", "nulls"],
+)
+def test_usage_comes_once_and_last_wherever_the_backend_puts_it(body: bytes) -> None:
+    late = body.startswith(stream(*TEXT))
+    answer = checked(body, include_usage=True)
+    assert answer.usage is not None
+    assert answer.only.content == "x"
+    if not late:
+        assert {name: answer.usage[name] for name in USAGE} == USAGE
+        assert "estimated" not in answer.usage
+    checked(body)
+
+
+def test_usage_that_grows_with_each_chunk_never_leaks() -> None:
+    texts = ["x", "y", "[f|{", "}]", "z"]
+    counted = [{**one, "usage": {**USAGE, "completion_tokens": at}} for at, one in enumerate(says(*texts))]
+    same = [{**one, "usage": USAGE} for one in says(*texts)]
+    for chunks in (counted, same):
+        answer = checked(stream(role(), *chunks, FINISH))
+        assert answer.only.content == "xyz"
+        assert checked(stream(role(), *chunks, FINISH), include_usage=True).usage is not None
+
+
+def test_missing_usage_is_estimated_and_says_so() -> None:
+    answer = checked(stream(*TEXT), include_usage=True)
+    assert answer.usage is not None
+    assert answer.usage["estimated"] is True
+    assert answer.usage["completion_tokens"] == 1
+    assert set(answer.chunks[-1]) == {*HEAD, "choices", "usage"}
+
+
+@pytest.mark.parametrize("usage", [{"completion_tokens": 4}, {**USAGE, "total_tokens": None}, {"x": 1}, 5, []])
+def test_usage_with_gaps_is_filled(usage: Any) -> None:
+    answer = checked(stream(*TEXT, usage_chunk(usage=usage)), include_usage=True)
+    assert answer.usage is not None
+
+
+def test_usage_after_an_error_is_not_sent() -> None:
+    made = rewriter(include_usage=True)
+    out = made.feed(stream(role(), {"error": {"message": "boom"}}, usage_chunk())) + made.finish()
+    assert b"usage" not in out
+
+
+# -- the short way -------------------------------------------------------------------------------------------------
+
+TEXTS = st.sampled_from(["a", "b", "", "é", '"', "\\", "[", "f|", "{", "}", "]", "[f|{}]", "#", "(", ")", "~"])
+DELTA = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": TEXTS | st.none(),
+        "role": st.sampled_from(["assistant", None]),
+        "reasoning": st.sampled_from(["hm", "", None]),
+        "refusal": st.none(),
+    },
+)
+CHOICE = st.fixed_dictionaries(
+    {"index": st.sampled_from([0, 0, 0, 1]), "delta": DELTA | st.builds(lambda text: {"content": text}, TEXTS)},
+    optional={
+        "logprobs": st.none() | st.just({"content": [{"token": "a", "content": "a"}]}),
+        "finish_reason": st.sampled_from([None] * 9 + ["stop"]),
+        "token_ids": st.just([1]),
+    },
+)
+CHUNK = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICE, min_size=1, max_size=2) | st.lists(CHOICE, min_size=1, max_size=1)},
+    optional={
+        "created": st.integers(1, 2),
+        "usage": st.sampled_from([None, None, USAGE, {"completion_tokens": 1}]),
+        "content": st.just("a"),
+        "timings": st.integers(1, 2),
+    },
+)
+CHUNKS = st.lists(CHUNK, min_size=1, max_size=8).flatmap(
+    # Chunks that return are what the short way is for.
+    lambda some: st.lists(st.sampled_from(some), max_size=24).map(lambda more: some + more)
+)
+POLICY = st.sampled_from(
+    [{}, {"max_calls": 1}, {"drop_prose": True}, {"stream_arguments": False}, {"stop": ("ab",)}, {"hold_prose": True}]
+)
+
+
+@settings(deadline=None)
+@given(CHUNKS, POLICY, st.booleans(), st.integers(1, 400))
+def test_the_short_way_says_the_same_as_the_long_one(
+    chunks: list[dict[str, Any]], policy: dict[str, Any], include_usage: bool, size: int
+) -> None:
+    body = stream(*({**HEAD, **one} for one in chunks))
+    options: dict[str, Any] = {"policy": policy, "include_usage": include_usage, "choices": 2}
+
+    class LongWay(StreamRewriter):
+        def _learn(self, *_: Any) -> None:
+            pass
+
+    long_way = LongWay(
+        lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
+        UsageMeter(),
+        include_usage=include_usage,
+        choices=2,
+    )
+    due = long_way.feed(body) + long_way.finish() + long_way.end()
+    assert _same(run(body, **options), due)
+    assert _same(run(body, size=size, **options), due)
+
+
+class ByType(StreamRewriter):
+    """From the first chunk on as if no two were alike."""
+
+    def feed(self, data: bytes) -> bytes:
+        self._unlike, self._untyped = 1 << 30, 0
+        return super().feed(data)
+
+
+class ReadInFull(StreamRewriter):
+    def _learn(self, *_: Any) -> None:
+        pass
+
+
+@settings(deadline=None)
+@given(CHUNKS, POLICY, st.booleans(), st.booleans(), st.integers(1, 400))
+def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
+    chunks: list[dict[str, Any]], policy: dict[str, Any], include_usage: bool, ended: bool, size: int
+) -> None:
+    bodies = [event({**HEAD, **one}) for one in chunks]
+    body = b"".join(bodies)
+
+    def answer(kind: type[StreamRewriter], sent: list[bytes]) -> bytes:
+        made = kind(
+            lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
+            UsageMeter(),
+            include_usage=include_usage,
+            choices=2,
+        )
+        return b"".join(map(made.feed, sent)) + made.finish(cut=not ended) + made.end()
+
+    due = answer(ReadInFull, bodies)
+    assert _same(answer(ByType, bodies), due)
+    assert _same(answer(ByType, [body]), due)
+    assert _same(answer(ByType, [body[at : at + size] for at in range(0, len(body), size)]), due)
+
+
+def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() -> None:
+    sent = [role(), *({**one, "x": x} for one, x in zip(says("a", "b", "[f", "|", "{}"), (1, 2, 2, 1, 1), strict=True))]
+    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    told = [payload.get("x") for one in sent for payload in payloads_of(made.feed(event(one)))]
+    assert told[:5] == [None, 1, 2, 1, 1]
+
+
+def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> None:
+    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    for number, one in enumerate((role(), *says("a", "b"))):
+        made.feed(event({**one, "x": number}))
+    assert payloads_of(made.feed(DONE) + made.finish())[-1] == {**FINISH, "x": 2}
+
+
+def test_the_short_way_is_taken() -> None:
+    made = rewriter()
+    made.feed(stream(role(), *says("a"), done=False))
+    known = made._known
+    assert known is not None
+    made.feed(stream(*says("b", "[f|", "{}]", "c"), done=False))
+    assert made._known is known
+    made.feed(stream({**says("d")[0], "created": 2}, done=False))
+    assert made._known is not None
+    assert made._known is not known
+
+
+def test_work_is_linear_in_the_length_of_the_answer() -> None:
+    def seconds(size: int) -> float:
+        text = "[f|" + "x" * size + "]"
+        body = stream(role(), *says(*pieces(text, range(4, len(text), 4))), FINISH)
+        messages = events_of(body)
+        begin = time.thread_time()
+        made = rewriter()
+        sent = sum(len(made.feed(message)) for message in messages)
+        assert sent > size
+        return time.thread_time() - begin
+
+    seconds(1000)
+    small = min(seconds(10_000) for _ in range(3))
+    large = min(seconds(80_000) for _ in range(2))
+    # What no longer fits a processor's cache costs up to twice as much; work that grows with the square, eight times.
+    assert large < 8 * 3 * small

@@ -1,0 +1,394 @@
+"""The presets end to end, over real HTTP: `gateway` as the OpenAI SDK sees it, `strict` as it stands on the wire."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from toolcall_middleware import Settings, ToolCallMiddleware
+from toolcall_middleware.settings import OPTIONS, PROFILES
+
+from ..fakes import TextBackend, obedient_model, serve, write_calls
+
+CITY = {"type": "string", "description": "Where."}
+SCHEMA = {"type": "object", "properties": {"city": CITY}, "required": ["city"], "additionalProperties": False}
+ASK = [{"role": "user", "content": "The weather in Paris?"}]
+PARIS = ("weather", {"city": "Paris"})
+
+
+def tool(name: str = "weather", **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": name, "description": "The weather.", "parameters": SCHEMA, **fields},
+    }
+
+
+@contextmanager
+def preset(model: Any, **options: Any) -> Iterator[str]:
+    backend = TextBackend(model if callable(model) else [model] * 20, strict=True, chunk_size=256)
+    with serve(ToolCallMiddleware(backend, settings=Settings(**options))) as address:
+        yield address
+
+
+def test_the_presets_are_data() -> None:
+    """Nothing else in the package asks for a profile by its name: what a preset does, its settings do."""
+    for values in PROFILES.values():
+        assert set(values) <= set(OPTIONS)
+    for name, values in PROFILES.items():
+        by_hand = Settings(**values)
+        assert all(
+            getattr(Settings(profile=name), option) == getattr(by_hand, option)
+            for option in OPTIONS
+            if option != "profile"
+        )
+
+
+# --- gateway, by the OpenAI SDK
+
+
+@contextmanager
+def gateway(model: Any, **options: Any) -> Iterator[openai.OpenAI]:
+    with (
+        preset(model, profile="gateway", format="hermes", **options) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="k", max_retries=0) as client,
+    ):
+        yield client
+
+
+def test_gateway_serves_a_whole_turn_with_index_and_warning() -> None:
+    with gateway(obedient_model("hermes", PARIS)) as client:
+        create: Any = client.chat.completions.create
+        first: Any = create(model="m", messages=ASK, tools=[tool()])
+        (call,) = first.choices[0].message.tool_calls
+        assert (call.function.name, json.loads(call.function.arguments)) == PARIS
+        assert call.index == 0
+        assert first._toolcall["warning"] == "tool calls are written by a model: check them before you run them"
+        result = {"role": "tool", "tool_call_id": call.id, "content": "Error: TOOLMARK-0a1b"}
+        history = [*ASK, first.choices[0].message.model_dump(exclude_none=True), result]
+        last: Any = create(model="m", messages=history, tools=[tool()])
+        assert "TOOLMARK-0a1b" in last.choices[0].message.content
+        assert "warning" not in getattr(last, "_toolcall", {})
+
+
+def test_gateway_streams_the_warning_beside_the_finish_reason() -> None:
+    bad = {"role": "tool", "tool_call_id": "call_1", "content": ""}
+    called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    history = [*ASK, {"role": "assistant", "content": None, "tool_calls": [called]}, bad]
+    with gateway(write_calls("hermes", PARIS)) as client:
+        create: Any = client.chat.completions.create
+        stream: Any = create(model="m", messages=history, tools=[tool()], stream=True)
+        chunks = list(stream)
+    noted = [chunk for chunk in chunks if "warning" in getattr(chunk, "_toolcall", {})]
+    assert [chunk.choices[0].finish_reason for chunk in noted] == ["tool_calls"]
+    assert noted[0]._toolcall["warning"] == "the result of 'weather' is empty"
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels - 1):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("fits", "exceeds", "param", "limit"),
+    [
+        (tool(description="d" * 1024), tool(description="d" * 1025), "description", "max_description_length is 1024"),
+        (tool(parameters=nested(5)), tool(parameters=nested(6)), "parameters", "max_schema_depth is 5"),
+    ],
+)
+def test_gateway_limits_what_is_offered(fits: Any, exceeds: Any, param: str, limit: str) -> None:
+    with gateway("Fine.") as client:
+        create: Any = client.chat.completions.create
+        assert create(model="m", messages=ASK, tools=[fits]).choices[0].message.content == "Fine."
+        with pytest.raises(openai.BadRequestError, match=limit) as raised:
+            create(model="m", messages=ASK, tools=[exceeds])
+        assert (raised.value.code, raised.value.param) == ("limit_exceeded", f"tools[0].function.{param}")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_gateway_limits_what_the_model_writes(stream: bool) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        if "many" in body["messages"][-1]["content"]:
+            return write_calls("hermes", *[("weather", {"city": str(number)}) for number in range(21)])
+        return write_calls("hermes", ("weather", {"city": "x" * 65536}))
+
+    def names(created: Any) -> list[str]:
+        if not stream:
+            return [call.function.name for call in created.choices[0].message.tool_calls]
+        deltas = [call for chunk in created for call in chunk.choices[0].delta.tool_calls or ()]
+        return [call.function.name for call in deltas if call.function.name]
+
+    with gateway(answer) as client:
+        create: Any = client.chat.completions.create
+        many = [{"role": "user", "content": "many"}]
+        assert names(create(model="m", messages=many, tools=[tool()], stream=stream)) == ["weather"] * 20
+        with pytest.raises(openai.APIError, match=r"max_arguments_bytes \(65536\)") as raised:
+            names(create(model="m", messages=ASK, tools=[tool()], stream=stream))
+        assert raised.value.code == "limit_exceeded"
+
+
+# --- strict, on the wire
+
+STRICT_TOOL = tool(strict=True)
+
+
+# One for all: a client of its own for each request costs more than the request.
+_web: list[httpx.Client] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _client() -> Iterator[None]:
+    with httpx.Client(timeout=10) as client:
+        _web.append(client)
+        yield
+        _web.clear()
+
+
+def post(address: str, **fields: Any) -> httpx.Response:
+    body = {"model": "m", "messages": ASK, "tools": [STRICT_TOOL], "parallel_tool_calls": False, **fields}
+    sent = {name: value for name, value in body.items() if value is not None}
+    return _web[0].post(f"{address}/v1/chat/completions", json=sent)
+
+
+def deltas(response: httpx.Response) -> list[dict[str, Any]]:
+    """The calls' deltas of a stream, in order."""
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
+    choices = [choice for event in events for choice in event.get("choices", ())]
+    return [call for choice in choices for call in choice["delta"].get("tool_calls", ())]
+
+
+def test_strict_returns_objects_and_takes_results_that_are_json() -> None:
+    with preset(obedient_model("hermes", PARIS), profile="strict", format="hermes") as address:
+        first = post(address)
+        (call,) = first.json()["choices"][0]["message"]["tool_calls"]
+        assert call["function"] == {"name": "weather", "arguments": {"city": "Paris"}}
+        assert re.fullmatch("call_[a-zA-Z0-9]+", call["id"])
+        result = {"role": "tool", "tool_call_id": call["id"], "content": {"mark": "TOOLMARK-0a1b"}, "is_error": True}
+        last = post(address, messages=[*ASK, first.json()["choices"][0]["message"], result])
+        assert "TOOLMARK-0a1b" in last.json()["choices"][0]["message"]["content"]
+
+
+def test_strict_streams_the_object_whole_in_the_last_delta_of_its_call() -> None:
+    calls = [PARIS, ("weather", {"city": "Rome"})]
+    with preset(write_calls("hermes", *calls), profile="strict", format="hermes") as address:
+        made = deltas(post(address, stream=True, tools=[tool()], parallel_tool_calls=None))
+    assert [(delta["index"], delta["function"]["arguments"]) for delta in made] == [
+        (0, ""),
+        (0, {"city": "Paris"}),
+        (1, ""),
+        (1, {"city": "Rome"}),
+    ]
+    assert [delta["function"].get("name") for delta in made] == ["weather", None, "weather", None]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "written",
+    [
+        '<tool_call>{"name": "weather", "arguments": {"city": "Pa</tool_call>',
+        '<tool_call>{"name": "weather", "arguments": {"city": Paris}}</tool_call>',
+        '<tool_call>{"name": "weather", "arguments": {\'city\': None}}</tool_call>',
+    ],
+)
+def test_strict_arguments_that_are_malformed_are_an_error(written: str, stream: bool) -> None:
+    with preset(written, profile="strict", format="hermes") as address:
+        response = post(address, stream=stream)
+    assert '"arguments"' not in response.text.replace('\\"arguments\\"', "")
+    assert '"code":"malformed_tool_arguments"' in response.text
+    if not stream:
+        assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
+
+
+def called(*ids: str) -> dict[str, Any]:
+    calls = [{"id": i, "type": "function", "function": {"name": "weather", "arguments": {"city": "x"}}} for i in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def answered(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "x"}
+
+
+def strict_schema(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
+    change(schema)
+    return tool(strict=True, parameters=schema)
+
+
+def levels(number: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
+    for _ in range(number - 1):
+        inner = {**schema, "description": "d"}
+        schema = {"type": "object", "properties": {"a": inner}, "required": ["a"], "additionalProperties": False}
+    return schema
+
+
+def wide(number: int) -> dict[str, Any]:
+    names = [f"p{i}" for i in range(number)]
+    properties = {name: {"type": "string", "description": "d"} for name in names}
+    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+
+
+FUNCTION = tool()["function"]
+OLD_CALL = {"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": "{}"}}
+IN_ITEMS = {"type": "array", "description": "d", "items": {"type": "object", "properties": {}}}
+UNDESCRIBED = {"type": "object", "properties": {"x": {"anyOf": [{"properties": {"y": {}}}], "description": "d"}}}
+
+# (the part that refuses it, the request, code, param): what compat accepts and strict does not.
+PARTS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("refuse_deprecated", {"tools": None, "functions": [FUNCTION]}, "invalid_request", "functions"),
+    ("refuse_deprecated", {"function_call": "none"}, "invalid_request", "function_call"),
+    (
+        "refuse_deprecated",
+        {"messages": [*ASK, OLD_CALL, {"role": "function", "name": "weather", "content": "x"}]},
+        "invalid_request",
+        "messages[1].function_call",
+    ),
+    ("strict_names", {"tools": [tool("get-weather")]}, "invalid_tool_schema", "tools[0].function.name"),
+    ("strict_names", {"tools": [tool("mcp.weather")]}, "invalid_tool_schema", "tools[0].function.name"),
+    (
+        "require_descriptions",
+        {"tools": [tool(description=" ")]},
+        "invalid_tool_schema",
+        "tools[0].function.description",
+    ),
+    (
+        "require_descriptions",
+        {"tools": [tool(parameters={"type": "object", "properties": {"x": {}}})]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.properties.x",
+    ),
+    (
+        "require_descriptions",
+        {"tools": [tool(parameters=UNDESCRIBED)]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.properties.x.anyOf[0].properties.y",
+    ),
+    ("strict_schemas", {"parallel_tool_calls": None}, "invalid_tool_schema", "parallel_tool_calls"),
+    (
+        "strict_schemas",
+        {"tools": [strict_schema(lambda s: s.pop("additionalProperties"))]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.additionalProperties",
+    ),
+    (
+        "strict_schemas",
+        {"tools": [strict_schema(lambda s: s.update(required=[]))]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.required",
+    ),
+    (
+        "strict_schemas",
+        {"tools": [strict_schema(lambda s: s["properties"].update(city=IN_ITEMS))]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.properties.city.items.additionalProperties",
+    ),
+    (
+        "strict_schemas",
+        {"tools": [tool(strict=True, parameters=levels(6))]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters" + ".properties.a" * 5,
+    ),
+    (
+        "strict_schemas",
+        {"tools": [tool(strict=True, parameters=wide(101))]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters",
+    ),
+    (
+        "strict_ids",
+        {"messages": [*ASK, called("toolu_01A"), answered("toolu_01A")]},
+        "invalid_tool_call_id",
+        "messages[1].tool_calls[0].id",
+    ),
+    (
+        "strict_results",
+        {"messages": [*ASK, called("call_1", "call_2"), answered("call_1"), *ASK]},
+        "invalid_message_order",
+        "messages[1].tool_calls[1].id",
+    ),
+    (
+        "strict_results",
+        {"messages": [*ASK, called("call_1"), answered("call_1"), answered("call_1")]},
+        "invalid_tool_call_id",
+        "messages[3].tool_call_id",
+    ),
+    (
+        "strict_results",
+        {"messages": [*ASK, called("call_1"), *ASK, answered("call_1")]},
+        "invalid_message_order",
+        "messages[1].tool_calls[0].id",
+    ),
+    (
+        "strict_results",
+        {"messages": [*ASK, called("call_1", "call_1"), answered("call_1")]},
+        "invalid_tool_call_id",
+        "messages[1].tool_calls[1].id",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[dict[str, str]]:
+    """The addresses of compat, strict, and of each of its parts alone."""
+    options: dict[str, dict[str, Any]] = {"compat": {}, "strict": {"profile": "strict"}}
+    options |= {part: {part: True} for part, *_ in PARTS}
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    apps = {
+        name: ToolCallMiddleware(TextBackend(lambda _body: "Fine."), settings=Settings(**values))
+        for name, values in options.items()
+    }
+    with serve(Starlette(routes=[Mount(f"/{name}", app) for name, app in apps.items()])) as address:
+        yield {name: f"{address}/{name}" for name in apps}
+
+
+@pytest.mark.parametrize(
+    ("part", "fields", "code", "param"), PARTS, ids=[f"{part}-{number}" for number, (part, *_) in enumerate(PARTS)]
+)
+def test_each_part_of_the_strict_dialect_also_alone(
+    part: str, fields: dict[str, Any], code: str, param: str, doors: dict[str, str]
+) -> None:
+    assert post(doors["compat"], **fields).status_code == 200
+    for door in ("strict", part):
+        response = post(doors[door], **fields)
+        assert response.status_code == 400, response.text
+        error = response.json()["error"]
+        assert (error["code"], error["param"], error["type"]) == (code, param, "invalid_request_error")
+    others = {name for name, *_ in PARTS} - {part}
+    assert [post(doors[other], **fields).status_code for other in sorted(others)] == [200] * len(others)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"messages": [*ASK, called("call_1", "call_2"), answered("call_2"), answered("call_1")]},
+        {"tools": [tool(strict=True, parameters=levels(5))]},
+        {"tools": [tool(strict=True, parameters=wide(100))]},
+        {"tools": [tool("get_weather_2")], "parallel_tool_calls": None},
+        {
+            "tool_choice": {"type": "function", "function": {"name": "weather"}},
+            "parallel_tool_calls": None,
+            "stream": None,
+        },
+        {"functions": None, "function_call": None},
+    ],
+)
+def test_what_strict_accepts(fields: dict[str, Any], doors: dict[str, str]) -> None:
+    response = post(doors["strict"], **fields)
+    assert response.status_code == 200 or response.json()["error"]["code"] == "tool_choice_not_satisfied", response.text
+
+
+def test_the_refusal_of_deprecated_fields_says_what_to_use(doors: dict[str, str]) -> None:
+    message = post(doors["strict"], tools=None, functions=[FUNCTION]).json()["error"]["message"]
+    assert "'tools'" in message
+    assert "'tool_choice'" in message

@@ -1,0 +1,180 @@
+"""What is asked of constrained decoding, and what is remembered of backends that refuse it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.formats import registry
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.upstream.constraints import Asking, Memory, askings, offered_now
+
+from ..request.chats import CLOCK, HELLO, WEATHER, request
+
+NAMED = {"type": "function", "function": {"name": "clock"}}
+ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "weather"}}]},
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def kinds(
+    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: Memory | None = None, **more: Any
+) -> list[str]:
+    return [asking.kind for asking in _askings(choice, constrain, fmt, memory, **more)]
+
+
+def fields(
+    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: Memory | None = None, **more: Any
+) -> dict[str, Any]:
+    """What is asked first."""
+    found = _askings(choice, constrain, fmt, memory, **more)
+    return found[0].fields if found else {}
+
+
+def _askings(choice: Any, constrain: str, fmt: str, memory: Memory | None, **more: Any) -> list[Asking]:
+    chat = request(HELLO, tool_choice=choice, **more)
+    return askings(chat, registry.get(fmt), Settings(constrain=constrain), memory or Memory())
+
+
+def schema_of(asked: dict[str, Any]) -> str:
+    response_format = asked["response_format"]
+    assert response_format["type"] == "json_schema"
+    assert response_format["json_schema"]["strict"] is True
+    return str(response_format["json_schema"]["schema"])
+
+
+def test_a_required_call_is_constrained_to_any_tool() -> None:
+    schema = schema_of(fields("required"))
+    assert "weather" in schema
+    assert "clock" in schema
+
+
+@pytest.mark.parametrize(("choice", "there", "missing"), [(NAMED, "clock", "weather"), (ALLOWED, "weather", "clock")])
+def test_a_narrower_choice_is_constrained_to_its_tools(choice: Any, there: str, missing: str) -> None:
+    schema = schema_of(fields(choice))
+    assert f"'{there}'" in schema
+    assert f"'{missing}'" not in schema
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", None])
+def test_an_answer_that_may_be_text_is_not_constrained(choice: Any) -> None:
+    assert fields(choice) == {}
+
+
+def test_nothing_is_asked_where_it_is_switched_off() -> None:
+    assert fields("required", constrain="off") == {}
+    assert fields("required", constrain="response_format")
+
+
+def test_what_a_model_refused_is_not_asked_again() -> None:
+    memory = Memory()
+    memory.refuse("m", "response_format")
+    assert kinds("required", memory=memory) == ["llama_cpp"]
+    memory.refuse("m", "llama_cpp")
+    assert fields("required", memory=memory) == {}
+    # It is the operator's word against the memory's.
+    assert fields("required", memory=memory, constrain="response_format")
+    assert fields("required", memory=memory, model="other")
+
+
+def test_ways_come_in_order_of_what_they_leave_free() -> None:
+    assert kinds("required") == ["response_format", "llama_cpp"]
+    assert kinds("required", fmt="hermes") == ["structural_tag", "response_format", "llama_cpp"]
+
+
+@pytest.mark.parametrize("kind", ["response_format", "llama_cpp", "structured_outputs", "structural_tag"])
+def test_the_operators_word_is_the_only_way(kind: str) -> None:
+    assert kinds("required", constrain=kind) == [kind]
+
+
+def test_nothing_that_engines_ignore_in_silence_is_asked() -> None:
+    asked = [fields("required", constrain=kind) for kind in ("response_format", "llama_cpp", "structured_outputs")]
+    assert "guided" not in str(asked)
+
+
+def test_structural_tags_are_the_formats_own_syntax() -> None:
+    form = fields("required", fmt="hermes")["response_format"]["format"]
+    assert form["type"] == "triggered_tags"
+    assert form["triggers"] == ["<tool_call>"]
+    assert form["at_least_one"] is True
+    assert "stop_after_first" not in form
+    assert [tag["begin"] for tag in form["tags"]] == [
+        '<tool_call>\n{"name": "weather", "arguments": ',
+        '<tool_call>\n{"name": "clock", "arguments": ',
+    ]
+    assert {tag["end"] for tag in form["tags"]} == {"}\n</tool_call>"}
+    one = fields("required", fmt="hermes", parallel_tool_calls=False)["response_format"]["format"]
+    assert one["stop_after_first"] is True
+
+
+def test_strict_arguments_are_held_where_a_tag_can_trigger_it() -> None:
+    strict = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
+    form = fields("auto", fmt="hermes", tools=(strict,))["response_format"]["format"]
+    assert "at_least_one" not in form
+    assert fields("auto", fmt="hermes") == {}
+    assert fields("auto", fmt="json", tools=(strict,)) == {}
+
+
+def test_the_memory_is_by_model_and_field() -> None:
+    memory = Memory()
+    memory.refuse("a", "x")
+    assert memory.refuses("a", "x")
+    assert not memory.refuses("a", "y")
+    assert not memory.refuses("b", "x")
+
+
+def test_the_memory_fades() -> None:
+    clock = Clock()
+    memory = Memory(clock)
+    memory.refuse("a", "x")
+    clock.now = 500
+    assert memory.refuses("a", "x")
+    memory.refuse("a", "x")
+    clock.now = 1000
+    assert memory.refuses("a", "x")
+    clock.now = 1101
+    assert not memory.refuses("a", "x")
+    assert not memory.refuses("a", "x")
+
+
+def test_the_memory_is_bounded() -> None:
+    memory = Memory()
+    for number in range(2000):
+        memory.refuse(f"model-{number}", "x")
+    assert memory.refuses("model-1999", "x")
+    assert not memory.refuses("model-0", "x")
+    assert sum(memory.refuses(f"model-{number}", "x") for number in range(2000)) <= 512
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ("auto", ["weather", "clock"]),
+        ("required", ["weather", "clock"]),
+        (None, ["weather", "clock"]),
+        (NAMED, ["clock"]),
+        (ALLOWED, ["weather"]),
+        ("none", []),
+    ],
+)
+def test_only_what_may_be_called_now_is_offered(choice: Any, names: list[str]) -> None:
+    offered = offered_now(request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice))
+    assert [tool.name for tool in offered.tools] == names
+
+
+def test_what_is_remembered_of_a_model_is_bounded_in_names_and_in_their_length() -> None:
+    memory = Memory()
+    memory.note("m" * 512, "fact")
+    assert memory.knows("m" * 512, "fact")
+    memory.note("m" * 513, "fact")
+    assert not memory.knows("m" * 513, "fact")

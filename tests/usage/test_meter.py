@@ -1,0 +1,435 @@
+"""Token counts: the backend's own where it gives any, an estimate that says so where it gives none."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.usage.meter import UsageMeter
+from toolcall_middleware.usage.tap import UsageTap
+from toolcall_middleware.usage.tokenizers.base import APPROXIMATE
+from toolcall_middleware.usage.tokenizers.prompt_parts import read_prompt
+from toolcall_middleware.usage.tokenizers.tiktoken_tokenizer import TiktokenTokenizer
+from toolcall_middleware.wire import openai
+
+from ..response.streams import DONE, HEAD, chunk, event, role, says, stream
+from ..stream_rules import check_stream
+from .tiny import encoding
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "How are you today?"}]}).encode()
+
+
+def estimate_prompt(body: bytes) -> int:
+    return APPROXIMATE.count_prompt(read_prompt(body)).tokens
+
+
+def meter(**options: Any) -> UsageMeter:
+    made = UsageMeter(**options)
+    made.sent(BODY)
+    return made
+
+
+# -- estimates -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("", 0, 0),
+        ("x", 1, 1),
+        ("The quick brown fox jumps over the lazy dog.", 8, 14),
+        ("internationalization", 2, 5),
+        ("1234567890", 3, 6),
+        ("你好，世界", 3, 8),
+        ('{"city": "Paris"}', 5, 12),
+        ("    \n\n", 1, 2),
+    ],
+)
+def test_an_estimate_is_of_the_right_size(text: str, least: int, most: int) -> None:
+    assert least <= APPROXIMATE.count(text) <= most
+
+
+@pytest.mark.parametrize(
+    ("content", "least"),
+    [("Hello there", 9), ([{"type": "text", "text": "Hello there"}, {"type": "image_url"}], 264), (None, 7), ("", 7)],
+)
+def test_the_prompt_is_estimated_by_its_messages(content: Any, least: int) -> None:
+    body = {"messages": [{"role": "user", "content": content}], "other": "x" * 1000}
+    assert least <= estimate_prompt(json.dumps(body).encode()) <= least + 3
+
+
+@pytest.mark.parametrize("body", [b"not json", b'{"messages":5}', b'{"messages":[{"content":5}]}', b"\xff" * 20, b""])
+def test_a_prompt_that_cannot_be_read_is_estimated_by_its_length(body: bytes) -> None:
+    assert estimate_prompt(body) <= max(len(body), 1)
+
+
+# -- the meter -----------------------------------------------------------------------------------------------------
+
+
+def test_without_numbers_of_the_backend_all_is_estimated() -> None:
+    counted = meter()
+    counted.wrote("one two")
+    counted.wrote(" three")
+    total = counted.total()
+    assert total is not None
+    assert total["estimated"] is True
+    assert total["completion_tokens"] == 3
+    assert total["prompt_tokens"] == estimate_prompt(BODY)
+    assert total["total_tokens"] == total["prompt_tokens"] + 3
+
+
+def test_numbers_of_the_backend_win_and_keep_their_details() -> None:
+    counted = meter()
+    counted.wrote("one two three four five")
+    given = {**USAGE, "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": None}
+    assert counted.saw(given)
+    assert counted.total() == given
+
+
+def test_the_last_numbers_of_a_try_count() -> None:
+    counted = meter()
+    for tokens in (1, 2, 3):
+        counted.saw({**USAGE, "completion_tokens": tokens, "total_tokens": 3 + tokens})
+    assert counted.total() == {**USAGE, "completion_tokens": 3, "total_tokens": 6}
+
+
+def test_gaps_are_filled() -> None:
+    counted = meter()
+    assert not counted.saw({"completion_tokens": 4})
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens"] == 4
+    assert total["prompt_tokens"] == estimate_prompt(BODY)
+    assert total["total_tokens"] == 4 + total["prompt_tokens"]
+    assert total["estimated"] is True
+    assert not counted.saw({"prompt_tokens": 1, "completion_tokens": 2})
+    assert counted.total() == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+
+
+@pytest.mark.parametrize("usage", [None, 5, [], {}, {"completion_tokens": "4"}, {"completion_tokens": True}])
+def test_what_is_no_usage_is_ignored(usage: Any) -> None:
+    counted = meter()
+    assert not counted.saw(usage)
+    total = counted.total()
+    assert total is not None
+    assert total["estimated"] is True
+
+
+def test_tries_add_up() -> None:
+    counted = meter()
+    counted.saw({**USAGE, "details": {"a": 1, "b": None}, "note": "x"})
+    counted.next_try()
+    assert not counted.saw({**USAGE, "details": {"a": 2, "c": 3}})
+    assert counted.total() == {
+        "prompt_tokens": 6,
+        "completion_tokens": 8,
+        "total_tokens": 14,
+        "details": {"a": 3, "b": None, "c": 3},
+        "note": "x",
+    }
+
+
+def test_a_try_that_was_estimated_says_so_in_the_sum() -> None:
+    counted = meter()
+    counted.wrote("one two")
+    counted.next_try()
+    counted.saw(USAGE)
+    total = counted.total()
+    assert total is not None
+    assert total["estimated"] is True
+    assert total["completion_tokens"] == 2 + 4
+    assert total["total_tokens"] == total["prompt_tokens"] + 6
+
+
+def test_nothing_is_counted_unless_wanted() -> None:
+    counted = meter(count=False)
+    counted.wrote("one two")
+    assert counted.total() is None
+    counted.next_try()
+    counted.saw(USAGE)
+    assert counted.total() == USAGE
+
+
+def test_the_backends_numbers_are_ignored_where_we_are_to_count() -> None:
+    counted = meter(known=False)
+    counted.wrote("one two")
+    assert not counted.saw(USAGE)
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens"] == 2
+
+
+def test_counting_keeps_no_long_text() -> None:
+    counted = meter()
+    tracemalloc.start()
+    for _ in range(500_000):
+        counted.wrote("abcd" + " ")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
+    total = counted.total()
+    assert total is not None
+    assert 450_000 <= total["completion_tokens"] <= 550_000
+
+
+@pytest.mark.parametrize(
+    "zeros",
+    [
+        {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+        {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9},
+        {"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2},
+    ],
+)
+def test_zeros_for_what_was_not_counted_are_not_believed(zeros: dict[str, int]) -> None:
+    counted = meter()
+    counted.wrote("one two")
+    assert not counted.saw(zeros)
+    total = counted.total()
+    assert total is not None
+    assert (total["prompt_tokens"], total["completion_tokens"]) == (zeros["prompt_tokens"] or estimate_prompt(BODY), 2)
+    assert total["total_tokens"] == total["prompt_tokens"] + 2
+    assert total["estimated"] is True
+
+
+def test_an_answer_of_nothing_costs_nothing() -> None:
+    counted = meter()
+    given = {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9}
+    assert counted.saw(given)
+    assert counted.total() == given
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_total_is_always_the_sum(known: bool) -> None:
+    counted = meter(known=known)
+    counted.wrote("one two")
+    assert not counted.saw({**USAGE, "total_tokens": 99})
+    total = counted.total()
+    assert total is not None
+    assert total["total_tokens"] == total["prompt_tokens"] + total["completion_tokens"]
+    only = meter(count=False)
+    only.saw({**USAGE, "total_tokens": 99})
+    assert only.total() == USAGE
+
+
+def test_details_of_the_backend_stay_where_we_count() -> None:
+    counted = meter(known=False)
+    counted.wrote("one two")
+    counted.saw({**USAGE, "prompt_tokens_details": {"cached_tokens": 2}})
+    total = counted.total()
+    assert total is not None
+    assert total["prompt_tokens_details"] == {"cached_tokens": 2}
+    assert total["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "reasoning"),
+    [
+        (["<think>one two</think>", "three"], 8),
+        (["one two</th", "ink>three"], 5),
+        (["<think>one", " two"], 5),
+        (["one two three"], None),
+        (["three </think> <think>"], 4),
+        (["say <think>one</think>"], None),
+    ],
+)
+def test_reasoning_in_the_text_is_told_apart(texts: list[str], reasoning: int | None) -> None:
+    counted = meter()
+    for text in texts:
+        counted.wrote(text)
+    total = counted.total()
+    assert total is not None
+    details = total.get("completion_tokens_details")
+    assert details == (None if reasoning is None else {"reasoning_tokens": reasoning})
+    assert reasoning is None or reasoning <= total["completion_tokens"]
+
+
+def test_what_is_written_beside_the_content_counts() -> None:
+    def beside(**message: Any) -> dict[str, Any]:
+        counted = meter(tokenizer=TiktokenTokenizer(encoding()))
+        fields = openai.read_object(json.dumps({"role": "assistant", "content": None, **message}).encode())
+        assert counted.wrote_beside(fields or {}) == bool(message)
+        total = counted.total()
+        assert total is not None
+        assert total["total_tokens"] == total["prompt_tokens"] + total["completion_tokens"]
+        assert total.get("estimated", False) == ("refusal" not in message and bool(message))
+        return total
+
+    both = beside(reasoning="abc", reasoning_content="abc")
+    assert (both["completion_tokens"], both["completion_tokens_details"]) == (3, {"reasoning_tokens": 3})
+    assert beside(refusal="no")["completion_tokens"] == 2
+    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    assert beside(tool_calls=[call, {"custom": {"name": "g", "input": "abc"}}, 5])["completion_tokens"] == 3 + 4
+    assert beside(function_call={"name": "f", "arguments": "{}"})["completion_tokens"] == 3
+    assert beside()["completion_tokens"] == 0
+
+
+def test_choices_are_counted_each_for_itself() -> None:
+    counted = meter(tokenizer=TiktokenTokenizer(encoding()))
+    for piece in ("He", "ll", "o"):
+        for choice in (0, 1):
+            counted.wrote(piece, choice)
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens"] == 2  # `Hello` is one
+
+
+def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
+    tokenizer = TiktokenTokenizer(encoding())
+    text = "Hello world, this is a sentence of some words. " * 20_000
+    counted = meter(tokenizer=tokenizer)
+    tracemalloc.start()
+    for at in range(0, len(text), 5):
+        counted.wrote(text[at : at + 5])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens"] == tokenizer.count(text)
+    assert "estimated" not in total
+
+
+def test_numbers_of_any_kind_add_up() -> None:
+    counted = meter()
+    counted.saw({**USAGE, "cost": 0.25})
+    counted.next_try()
+    counted.saw({**USAGE, "cost": 0.5})
+    total = counted.total()
+    assert total is not None
+    assert total["cost"] == 0.75
+
+
+# -- the tap -------------------------------------------------------------------------------------------------------
+
+TEXT = (role(), *says("one", " two"), chunk({}, "stop"))
+
+
+def tapped(body: bytes, size: int | None = None, limit: int | None = None) -> bytes:
+    tap = UsageTap(meter(), limit)
+    step = size or max(len(body), 1)
+    return b"".join(tap.feed(body[at : at + step]) for at in range(0, len(body), step)) + tap.finish()
+
+
+def both(body: bytes) -> bytes:
+    """What leaves, whichever way it is cut."""
+    out = tapped(body)
+    assert {tapped(body, size) for size in (1, 2, 7, 50)} == {out}
+    return out
+
+
+def test_one_chunk_is_added_where_the_backend_counts_nothing() -> None:
+    body = stream(*TEXT)
+    out = both(body)
+    assert out.startswith(body.removesuffix(DONE))
+    answer = check_stream(out, include_usage=True)
+    assert answer.usage is not None
+    assert answer.usage["completion_tokens"] == 2
+    assert answer.usage["estimated"] is True
+    assert answer.chunks[-1] == {**HEAD, "choices": [], "usage": answer.usage}
+
+
+@pytest.mark.parametrize("kind", ["logprobs", "choices", "both"])
+def test_chunks_of_which_no_two_are_alike_are_counted_and_leave_as_they_came(kind: str) -> None:
+    def each(number: int, text: str) -> Any:
+        made = chunk({"content": text})
+        if kind != "choices":
+            made["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -number}]}
+        made["choices"][0]["index"] = number % 2 if kind != "logprobs" else 0
+        return made
+
+    texts = [f"word{number} and " for number in range(60)]
+    body = stream(*(each(number, text) for number, text in enumerate(texts)))
+    late = stream(chunk({"content": "", "reasoning": "so many more words " * 9}), chunk({}, "stop"), done=False)
+    out = tapped(body.removesuffix(DONE) + late + DONE, 500)
+    assert out.startswith(body.removesuffix(DONE) + late)
+    told = json.loads(out.removesuffix(DONE).rsplit(b"data: ", 1)[1])["usage"]
+    choices = [texts[::2], texts[1::2]] if kind != "logprobs" else [texts]
+    choices[0].append("so many more words " * 9)
+    assert told["completion_tokens"] == sum(APPROXIMATE.count("".join(own)) for own in choices)
+
+
+def test_no_chunk_is_parsed_that_is_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    real = openai.read_object
+
+    def counting(data: Any) -> Any:
+        parsed.append(data)
+        return real(data)
+
+    monkeypatch.setattr(openai, "read_object", counting)
+    out = tapped(stream(role(), *says(*["word "] * 500), chunk({}, "stop")), 10_000)
+    assert len(parsed) < 30
+    assert check_stream(out, include_usage=True).usage is not None
+
+
+def test_choices_in_turns_are_counted() -> None:
+    texts = [says(text, index=index)[0] for text in ("one", " two", " three") for index in (0, 1, 2)]
+    body = stream(*(chunk({"role": "assistant"}, index=index) for index in range(3)), *texts * 10)
+    body = body.removesuffix(DONE) + stream(*(chunk({}, "stop", index=index) for index in range(3)))
+    out = both(body)
+    usage = check_stream(out, include_usage=True, n=3).usage
+    assert usage is not None
+    assert usage["completion_tokens"] == 90
+
+
+def test_zeros_of_the_backend_are_replaced() -> None:
+    zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    body = stream(*TEXT, {**HEAD, "choices": [], "usage": zeros})
+    answer = check_stream(both(body), include_usage=True)
+    assert answer.usage is not None
+    assert answer.usage["completion_tokens"] == 2
+
+
+def test_reasoning_counts() -> None:
+    answer = check_stream(both(stream(role(), chunk({"reasoning": "one two three"}), *TEXT[1:])), include_usage=True)
+    assert answer.usage is not None
+    assert answer.usage["completion_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stream(*TEXT, {**HEAD, "choices": [], "usage": USAGE}),
+        stream({**HEAD, "choices": [], "usage": USAGE}, *TEXT),
+        stream(*({**one, "usage": USAGE} for one in TEXT)),
+        stream(*TEXT[:-1], {**TEXT[-1], "usage": USAGE}),
+        stream(*TEXT, {"error": {"message": "boom"}}),
+        stream(*TEXT, done=False),
+        stream(*TEXT) + b": bye\n\n" + DONE,
+        stream(),
+        stream("nonsense", "{}", "[]", '{"choices":[]}'),
+        b"data: {",
+        b"",
+    ],
+    ids=["usage", "early", "each", "finish", "error", "no done", "after", "empty", "nonsense", "cut", "nothing"],
+)
+def test_bytes_pass_unchanged_where_nothing_is_to_be_added(body: bytes) -> None:
+    out = both(body)
+    if body.startswith(stream(*TEXT)):
+        assert out.count(b'"usage"') == 1
+        assert out.endswith(DONE + b": bye\n\n" + DONE)
+    else:
+        assert out == body
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_any_spelling_passes(end: bytes) -> None:
+    body = b"\xef\xbb\xbf: hi\n\n" + stream(*TEXT, {**HEAD, "choices": [], "usage": USAGE})
+    body = body.replace(b"\n", end)
+    assert both(body) == body
+
+
+def test_the_word_usage_in_text_is_no_usage() -> None:
+    body = stream(role(), *says('"usage": {"x": 1}', "{'error': 1}", '"error"'), chunk({}, "stop"))
+    assert b'"estimated":true' in both(body)
+    assert b'"estimated":true' in both(stream(*({**one, "usage": None, "error": None} for one in TEXT)))
+
+
+def test_an_event_that_never_ends_passes_without_being_kept() -> None:
+    body = event(role()) + b"data: " + b"x" * 5000 + b"\n\n" + stream(*TEXT)
+    for size in (1, 100, 900):
+        assert tapped(body, size, limit=1000) == body

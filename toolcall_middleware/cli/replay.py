@@ -1,0 +1,260 @@
+"""`toolcall-middleware replay`: a captured answer, read offline as the middleware reads it.
+
+Takes model text, an event stream or a whole answer; says what the client would get, and where in the text each call
+began and ended. It is what a user attaches to a bug report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ToolCallError
+from ..formats import registry
+from ..formats.base import ParserOptions
+from ..model import ToolSet
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..request.parse import read_request
+from ..response.native_calls import NativeCalls
+from ..settings import Settings
+from ..wire import openai
+from ..wire.sse import EventReader
+
+_SHOWN = 60
+_EMPTY = "there is no answer in it"
+
+
+class ReplayError(ValueError):
+    """The file cannot be read as what it should be. The message says which and why."""
+
+
+@dataclass(slots=True)
+class Captured:
+    """One choice as the backend sent it."""
+
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    error: str | None = None
+    """What the backend said instead of the rest."""
+    native: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Read:
+    """One choice as the client would get it. Spans are character offsets into the captured text, end exclusive."""
+
+    index: int
+    content: str = ""
+    reasoning: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    finish_reason: str | None = None
+    stopped_at: int | None = None
+    error: str | None = None
+
+
+def run(args: argparse.Namespace) -> int:
+    """The command. 0 when all was read, 1 when something in it is malformed."""
+    data = sys.stdin.buffer.read() if args.file == "-" else _bytes_of(args.file)
+    tools = _tools(args.tools) if args.tools else None
+    captured = capture(data)
+    read = [replay(choice, index, args.format, tools) for index, choice in sorted(captured.items())]
+    if args.json:
+        print(json.dumps([_as_json(one) for one in read], indent=2))
+    else:
+        for one in read:
+            _print(one, captured[one.index], alone=len(read) == 1)
+    return 1 if any(one.faults or one.error for one in read) else 0
+
+
+def capture(data: bytes) -> dict[int, Captured]:
+    """The choices of an event stream, a whole answer, or a text (then one choice, 0). An error belongs to each of them,
+    or to a choice 0 that holds nothing else.
+    """
+    start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
+        return _from_stream(data)
+    fields = openai.read_object(data) if start.startswith(b"{") else None
+    if fields is not None and "choices" in fields:
+        found: dict[int, Captured] = {}
+        for number, choice in enumerate(_objects(openai.read_value(fields["choices"]))):
+            one = found[number] = Captured(finish_reason=choice.get("finish_reason"))
+            _add(one, choice.get("message"))
+        return found or {0: Captured(error=_EMPTY)}
+    error = None if fields is None else _error(openai.read_value(fields.get("error")))
+    if error is not None:
+        return {0: Captured(error=error)}
+    return {0: Captured(text=data.decode("utf-8", "replace"))}
+
+
+def _from_stream(data: bytes) -> dict[int, Captured]:
+    reader = EventReader()
+    found: dict[int, Captured] = {}
+    error = None
+    for event in [*reader.feed(data), *reader.finish()]:
+        chunk = openai.read_value(event.data) if event.data is not None else None
+        if not isinstance(chunk, dict):
+            continue
+        error = error or _error(chunk.get("error"))
+        for choice in _objects(chunk.get("choices")):
+            index = choice.get("index")
+            one = found.setdefault(index if isinstance(index, int) else 0, Captured())
+            _add(one, choice.get("delta"))
+            one.finish_reason = choice.get("finish_reason") or one.finish_reason
+    if not found:
+        error = error or _EMPTY
+        found[0] = Captured()
+    for one in found.values():
+        one.error = error
+    return found
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _error(value: Any) -> str | None:
+    """The words of an error as OpenAI's API and its likes write it."""
+    message = value.get("message") if isinstance(value, dict) else value
+    return message if isinstance(message, str) and message else None
+
+
+def _add(one: Captured, message: Any) -> None:
+    if not isinstance(message, dict):
+        return
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    one.text += content if isinstance(content, str) else ""
+    for name in ("reasoning", "reasoning_content"):
+        value = message.get(name)
+        one.reasoning += value if isinstance(value, str) else ""
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        one.native.append(calls)
+
+
+def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | None) -> Read:
+    """Read one choice. Without `tools` any name can be called."""
+    options = ParserOptions(keep_raw=True)
+    parser = registry.get(format_name).parser(tools, options)
+    cut = captured.finish_reason in {"length", "content_filter"}
+    read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason, error=captured.error)
+    at = 0
+    for position, char in enumerate(captured.text, 1):
+        at = _apply(read, parser.feed(char), captured.text, at, position)
+    last = parser.finish(cut=cut)
+    if read.calls and last and isinstance(last[-1], Text) and last[-1].text.isspace():
+        last.pop()  # white space behind a call is none of the answer's text
+    _apply(read, last, captured.text, at, len(captured.text))
+    native = NativeCalls(tools or ToolSet())
+    for calls in captured.native:
+        _apply(read, native.feed(calls), "", 0, 0)
+    _apply(read, native.finish(cut=cut), "", 0, 0)
+    if read.calls and not cut and read.error is None:
+        read.finish_reason = "tool_calls"
+    return read
+
+
+def _apply(read: Read, events: list[Event], text: str, at: int, position: int) -> int:
+    """Take up events; returns where the text behind them goes on."""
+    for event in events:
+        match event:
+            case Text(piece):
+                read.content += piece
+                found = text.find(piece, at)
+                at = found + len(piece) if found >= 0 else at
+            case Reasoning(piece, markup, channel):
+                if markup and not channel:
+                    read.content += piece
+                elif channel:
+                    read.reasoning += piece
+                else:
+                    read.content += piece
+            case CallStart(name, call_id):
+                read.calls.append({"name": name, "arguments": "", "id": call_id, "named_at": position})
+            case CallArgs(piece):
+                read.calls[-1]["arguments"] += piece
+            case CallEnd(complete, repaired, written):
+                call = read.calls[-1]
+                raw = written.strip()  # the white space between calls is none of them
+                begin = text.find(raw, at) if raw else -1
+                if begin >= 0:
+                    call["begin"], call["end"] = begin, begin + len(raw)
+                    at = begin + len(raw)
+                call["complete"], call["repaired"] = complete, repaired
+                if not complete:
+                    read.faults.append({"at": position, "what": f"the call of {call['name']} is cut off"})
+                elif repaired:
+                    read.faults.append({"at": begin, "what": f"the arguments of {call['name']} were mended"})
+            case Malformed(raw, reason, _):
+                read.faults.append({"at": text.find(raw, at), "what": reason})
+            case Stop(marker):
+                read.stopped_at = text.find(marker, at)
+    return at
+
+
+def _bytes_of(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ReplayError(f"{name}: {error.strerror}") from None
+
+
+def _tools(name: str) -> ToolSet:
+    """A JSON list of tools, or a request body that holds one."""
+    value = openai.read_value(_bytes_of(name))
+    tools = value.get("tools") if isinstance(value, dict) else value
+    body = openai.encode({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": tools})
+    try:
+        request = read_request(body, Settings())
+    except ToolCallError as error:
+        raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
+    if request is None or not hasattr(request, "tools"):
+        raise ReplayError(f"{name}: no list of tools")
+    return request.tools
+
+
+def _as_json(read: Read) -> dict[str, Any]:
+    return {
+        "index": read.index,
+        "content": read.content or None,
+        "reasoning": read.reasoning or None,
+        "tool_calls": read.calls,
+        "finish_reason": read.finish_reason,
+        "faults": read.faults,
+        "error": read.error,
+        "stopped_at": read.stopped_at,
+    }
+
+
+def _safe(text: str) -> str:
+    """`text` without what a terminal would obey: a model may write codes that move the cursor, colour, or hide text."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+def _print(read: Read, captured: Captured, *, alone: bool) -> None:
+    if not alone:
+        print(f"== choice {read.index}")
+    if read.reasoning:
+        print(f"reasoning: {_safe(read.reasoning)}")
+    print(f"content: {_safe(read.content) or '(none)'}")
+    for number, call in enumerate(read.calls):
+        where = f" at {call['begin']}-{call['end']}" if "begin" in call else ""
+        print(_safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
+    for fault in read.faults:
+        at = max(0, fault["at"])
+        near = captured.text[at : at + _SHOWN].replace("\n", "\\n")
+        print(_safe(f"! {fault['what']} (at {at}: {near})"))
+    if read.stopped_at is not None:
+        print(f"! generation would have been stopped at {read.stopped_at}")
+    if read.error is not None:
+        print(f"! error: {_safe(read.error)}")
+        return
+    reason = str(read.finish_reason or ("tool_calls" if read.calls else "stop"))
+    print(f"finish_reason: {_safe(reason)}")

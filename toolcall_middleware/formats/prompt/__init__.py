@@ -1,0 +1,1 @@
+"""What the formats share when they write a prompt."""

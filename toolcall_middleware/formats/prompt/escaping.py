@@ -1,0 +1,214 @@
+r"""What formats share when they write a prompt: tools, calls and results as text that cannot be mistaken for markup.
+
+Three kinds of text meet in a prompt, and each is kept from closing or forging what stands around it in its own way:
+tool definitions are JSON, where a marker's first character becomes a `\u` escape (`as_data`); tool results are raw
+text, where a marker gets a backslash after its opening (`neutralise`); names in attributes are escaped as XML is
+(`attribute`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...json_schema.compact import compact_schema
+from ...json_schema.examples import sample_arguments
+from ...model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_ANY_TAG = (
+    r"\|[\"/\w]",  # <|im_start|> and all of this shape: ChatML, Llama 3, harmony, Kimi, Cohere, InternLM, Gemma 4
+    r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
+    "｜",  # <｜tool▁calls▁begin｜>, <｜DSML｜invoke …>, <｜User｜>: DeepSeek, Step 3
+    r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
+    r"tools>",
+    r"(?i:(?:mm:)?think(?:ing)?[>:])",
+    r"(?i:toolcall>)|(?:SPECIAL|extra_id)_\d{1,3}>",  # Nemotron
+    r"longcat_|seed:|steptml:|minimax:|atem:|ifm\||dots_function_call>|use_mcp_tool>",
+    r"function(?:=|\s+name\s*=|_(?:call|result|response))",  # Qwen3 Coder, MiniCPM, OLMo, Granite
+    r"parameter(?:=|\s+name\s*=)",
+    r"invoke\s+name\s*=",
+    r"arg_(?:key|value)[>:]",  # GLM, Hunyuan 3
+    r"\]minimax\[>",  # MiniMax M3
+    r"(?:start|end)_(?:function_\w+|of_turn)>|escape>",  # Gemma
+    r"(?:s|bos|eos|pad|unk)>",
+    r"SYS>>",  # Llama 2
+)
+_CLOSING_TAG = r"/(?:function|parameter|invoke)>"
+_BRACKET_WORDS = "TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|ARGS|CALL_ID|INST|SYSTEM_PROMPT|THINK"  # Mistral
+
+_MARKUP = (
+    # How a marker opens, and what must follow for it to be one. A backslash goes in between. What follows is looked at
+    # only as far as needed, and no marker opens before its last character: so one insertion never hides another
+    # marker, which is why `restore` can undo them all.
+    # (The first look is for speed alone: `<` by the million is text.)
+    ("<", rf"(?=/?[\w|｜\]])(?:/?(?:{'|'.join(_ANY_TAG)})|{_CLOSING_TAG})"),
+    (r"\[", rf"/?(?:{_BRACKET_WORDS})\]|e~\[|gMASK\]"),  # also MiniMax's end of a turn, and GLM's beginning
+    (r"\]", r"~!?b[\[\]]"),  # MiniMax: ]~b]user
+    ('"', r"tool_calls[\"']"),  # the key of our own format
+    ("'", r"tool_calls[\"']"),
+    ("◁", "/?think▷"),  # Kimi
+    ("functools", r"\["),  # Phi 4
+    ("Action:", r"\s{0,8}(?:```|\[\s{0,32}\{)"),  # Command R
+    (r">>>(?<![^\n]>>>)", r"[A-Za-z_]"),  # Functionary: a recipient at the start of a line
+    (r">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
+)
+_MARKER = re.compile("|".join(rf"{opening}\\*+(?={rest})" for opening, rest in _MARKUP))
+
+NEUTRALISED_NOTE = (
+    "(Markup inside the text above is shown with a backslash after its first character, as in <\\tool_call>. "
+    "That backslash is not part of the data.)"
+)
+
+
+def neutralise(text: str) -> str:
+    r"""`text` in which nothing reads as markup of any model family: `<tool_call>` becomes `<\tool_call>`.
+
+    A marker that already has backslashes there gets one more, so `restore` gives exactly `text` back. Families without
+    markers (bare JSON objects, Python calls) leave nothing to neutralise: ordinary JSON and code stay as they are.
+    """
+    return _MARKER.sub(r"\g<0>\\", text)
+
+
+def restore(text: str) -> str:
+    """The text that `neutralise` was given."""
+    return _MARKER.sub(_without_backslash, text)
+
+
+def _without_backslash(match: re.Match[str]) -> str:
+    return match[0].removesuffix("\\")
+
+
+def dump(value: Any) -> str:
+    """Compact JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def dump_spaced(value: Any) -> str:
+    """JSON with a space after each comma and colon, as chat templates write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def dump_indented(value: Any, *, indent: int) -> str:
+    """JSON with a line for each entry, as some chat templates write schemas."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def as_data(json_text: str) -> str:
+    r"""The same JSON, in which no string holds markup: `"</tools>"` becomes `"\u003c/tools>"`."""
+    return _MARKER.sub(_escaped, json_text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    # Only these openings stand nowhere but inside JSON strings and cannot be the second half of an escape there.
+    opening = match[0][0]
+    return f"\\u{ord(opening):04x}{match[0][1:]}" if opening in "<[◁" else match[0]
+
+
+_PLACEHOLDER = re.compile(r"\{(tools|example)\}")
+
+
+def fill(layout: str, parts: Mapping[str, str]) -> str:
+    """`layout` with its placeholders replaced, those inside the parts not."""
+    return _PLACEHOLDER.sub(lambda match: parts[match[1]], layout)
+
+
+def has_markup(value: Any) -> bool:
+    """Whether a string somewhere in a JSON value (keys included) reads as markup of some family."""
+    match value:
+        case str():
+            return _MARKER.search(value) is not None
+        case list():
+            return any(map(has_markup, value))
+        case dict():
+            return any(map(has_markup, value)) or any(map(has_markup, value.values()))
+    return False
+
+
+_ATTRIBUTE = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "\n": "&#10;", "\r": "&#13;"})
+
+
+def attribute(text: str) -> str:
+    """`text` as it may stand between double quotes in a tag."""
+    return neutralise(text.translate(_ATTRIBUTE))
+
+
+def describe(tool: Tool) -> dict[str, Any]:
+    """What a prompt says of a tool: `{"name", "description", "parameters"}`, without an empty description."""
+    entry: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        entry["description"] = tool.description
+    entry["parameters"] = compact_schema(tool.parameters) or {"type": "object", "properties": {}}
+    return entry
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def arguments_json(arguments: str) -> str:
+    """A call's arguments as a JSON value: themselves, verbatim, where they are an object, else a JSON string."""
+    text = arguments.strip()
+    if not text:
+        return "{}"
+    try:
+        _OBJECT.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return dump(arguments)
+    return text
+
+
+def call_json(call: ToolCall) -> str:
+    """The call as `{"name": "f", "arguments": {…}}`."""
+    return f'{{"name": {dump(call.name)}, "arguments": {arguments_json(call.arguments)}}}'
+
+
+def fenced_calls(calls: Sequence[ToolCall]) -> str:
+    """The calls as one block of the format `json`: what every format reads, and where a family's own syntax ends."""
+    entries = ", ".join(map(call_json, calls))
+    return f'```json\n{{"tool_calls": [{entries}]}}\n```'
+
+
+def example(tool: Tool) -> ToolCall:
+    """A call of `tool` with plausible arguments; those that read as markup are left out."""
+    arguments = sample_arguments(tool.parameters)
+    kept = {key: value for key, value in arguments.items() if not has_markup(key) and not has_markup(value)}
+    return ToolCall(tool.name, dump_spaced(kept))
+
+
+def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
+    """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
+    text = "\n".join(blocks)
+    return f"{text}\n{NEUTRALISED_NOTE}" if any(_MARKER.search(result.content) for result in results) else text
+
+
+def choice_text(tools: Sequence[Tool], choice: ToolChoice, *, noun: str, answer: str) -> str:
+    """What `tool_choice` adds to a prompt; empty for `auto`. `answer`: what a call's answer consists of."""
+    callable_now = callable_tools(tools, choice)
+    lines = []
+    if choice.mode in {ChoiceMode.AUTO, ChoiceMode.REQUIRED} and len(callable_now) < len(tools):
+        lines.append(f"Only these {noun}s may be called now: {quoted_names(callable_now)}.")
+    if choice.mode is ChoiceMode.REQUIRED:
+        count = f"at least one {noun}" if choice.parallel else f"exactly one {noun}"
+        lines.append(f"Now call {count}: answer with only {answer}.")
+    elif choice.mode is ChoiceMode.NAMED:
+        lines.append(f"Now call the {noun} {quoted_names(callable_now)}, once: answer with only {answer}.")
+    return "\n".join(lines)
+
+
+def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
+    """The tools that `choice` lets the model call."""
+    if choice.mode is ChoiceMode.NONE:
+        return []
+    if choice.mode is ChoiceMode.NAMED:
+        return [tool for tool in tools if tool.name == choice.name]
+    return [tool for tool in tools if choice.allowed is None or tool.name in choice.allowed]
+
+
+def quoted_names(tools: Iterable[Tool]) -> str:
+    """The names as `"f", "g"`."""
+    return as_data(", ".join(dump(tool.name) for tool in tools))

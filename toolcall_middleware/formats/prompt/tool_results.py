@@ -1,0 +1,98 @@
+"""How tool results stand in a prompt: the ways that families share. Each takes the results of one turn, in the order of
+its calls, and gives text in which nothing that a tool said reads as markup.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ...model import ToolResult
+from . import escaping
+
+Write = Callable[[Sequence[ToolResult]], str]
+
+
+def named(results: Sequence[ToolResult]) -> str:
+    """`<tool_result name="f">…</tool_result>`: ours, for families whose results are turns of a role of their own.
+
+    Such a turn cannot be written inside a message; a tag says which function gave what.
+    """
+    return escaping.with_note(map(_named, results), results)
+
+
+def _named(result: ToolResult) -> str:
+    error = ' error="true"' if result.is_error else ""
+    opening = f'<tool_result name="{escaping.attribute(result.name)}"{error}>'
+    return f"{opening}\n{escaping.neutralise(result.content)}\n</tool_result>"
+
+
+def tagged(opening: str, closing: str, *, before: str = "", after: str = "", between: str = "\n") -> Write:
+    """Each result between two tags without a place for a name or an error: an error is said in the text."""
+    common = not escaping.has_markup(closing)
+
+    def shown(result: ToolResult) -> str:
+        return guarded(said(result), closing) if common else said(result)
+
+    def write(results: Sequence[ToolResult]) -> str:
+        if not results:
+            return ""
+        blocks = between.join(f"{opening}{shown(result)}{closing}" for result in results)
+        return escaping.with_note([f"{before}{blocks}{after}"], results)
+
+    return write
+
+
+def said(result: ToolResult) -> str:
+    """The neutralised text; one that tells of an error says so."""
+    error = "The call failed:\n" if result.is_error else ""
+    return error + escaping.neutralise(result.content)
+
+
+def guarded(text: str, closing: str) -> str:
+    r"""`text` that does not hold `closing`, for tags too common to be neutralised everywhere: `</result>` becomes
+    `<\/result>`.
+    """
+    return _guard(closing.strip()).sub(r"\g<0>\\", text)
+
+
+@functools.cache
+def _guard(closing: str) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(closing[0])}\\*+(?={re.escape(closing[1:])})")
+
+
+def as_json(result: ToolResult) -> str:
+    """The text as a JSON value: itself where it is JSON and holds no markup, else as a string."""
+    text = said(result)
+    return text if text == result.content and _is_json(text) else escaping.dump_spaced(text)
+
+
+def json_each(opening: str, closing: str) -> Write:
+    """Each result as a JSON value between two texts, on a line of its own."""
+
+    def write(results: Sequence[ToolResult]) -> str:
+        return escaping.with_note((f"{opening}{as_json(result)}{closing}" for result in results), results)
+
+    return write
+
+
+def json_list(opening: str, closing: str) -> Write:
+    """All results as one JSON list between two tags."""
+
+    def write(results: Sequence[ToolResult]) -> str:
+        if not results:
+            return ""
+        return escaping.with_note([f"{opening}[{', '.join(map(as_json, results))}]{closing}"], results)
+
+    return write
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

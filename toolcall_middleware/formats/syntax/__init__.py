@@ -1,0 +1,1 @@
+"""How calls are written, one file a syntax that families share."""

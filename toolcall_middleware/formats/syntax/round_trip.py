@@ -1,0 +1,45 @@
+"""Whether a call that was written comes back as it was. Readers are built for what models get wrong: a text that is
+right, but looks like a mistake, may be read as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...model import Tool, ToolCall, ToolSet
+from ...parsing.events import CallArgs, CallEnd, CallStart, Event
+from ...parsing.text.grammar import Opener
+from .. import reading
+from ..base import ParserOptions
+
+MAX_READ_BACK = 1 << 16
+"""Characters: longer calls are not tried (reading costs about a microsecond a character)."""
+
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KINDS = {"{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null", '"': "string"}
+
+
+def comes_back(text: str, call: ToolCall, openers: tuple[Opener, ...]) -> bool:
+    """Whether a parser that knows `openers`, and a schema that types the arguments, makes of `text` exactly `call`.
+
+    The call's arguments are a JSON object. A long text is said not to come back.
+    """
+    if len(text) > MAX_READ_BACK:
+        return False
+    arguments = {key: bytes(raw) for key, raw in _RAW.decode(call.arguments.strip() or "{}").items()}
+    types = {key: {"type": _KINDS.get(chr(raw[0]), "number")} for key, raw in arguments.items()}
+    tools = ToolSet.of([Tool(call.name, "", {"type": "object", "properties": types})])
+    parser = reading.scanner(openers, tools, ParserOptions())
+    events = [*parser.feed(text), *parser.finish()]
+    return _one_call(events) == (call.name, {key: msgspec.json.decode(raw) for key, raw in arguments.items()})
+
+
+def _one_call(events: Sequence[Event]) -> tuple[str, object] | None:
+    """The name and the arguments of the call that is all there is; None where there is anything else."""
+    match events:
+        case [CallStart(name), *pieces, CallEnd(complete=True)]:
+            texts = [piece.text for piece in pieces if isinstance(piece, CallArgs)]
+            return (name, msgspec.json.decode("".join(texts))) if len(texts) == len(pieces) else None
+    return None

@@ -1,0 +1,118 @@
+"""Calls written as tags, values as bare text: `<function=f><parameter=x>1</parameter></function>` and its relatives.
+
+A string stands there as it is, anything else as JSON; the reader types it by the tool's schema. Without a schema (and
+but for DSML, which names the type) a string that reads as JSON comes back as what it reads as: the syntax cannot tell.
+
+What the syntax has no way to write is a value that reads as the markup around it (a closing tag that the next tag
+follows, a parameter's tag at the start of a line), and a key with a quote or a line break. What looks like such a value
+is read back; a turn with a call that does not come back is written in JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ...model import ToolCall
+from ...parsing.text.grammar import Opener
+from .. import reading
+from .round_trip import comes_back
+
+_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NAME = re.compile(r"[^\s<>{}\[\]\"'`]{1,256}")
+_STEM = re.compile(r"</?[^\s=>{]+")
+_ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """How a family writes calls. `{name}`, `{number}` (from 1), `{key}`, `{kind}` (`true` for a string) and `{type}`
+    (JSON's name of it) stand in the opening tags.
+
+    opening, closing: around all calls of a turn; between: between two. call, call_end: around one; tail: what follows.
+    parameter, parameter_end: around a value; gap: what follows. key: what a key may consist of. more: other tags that
+    mean something to the reader. lines: a value stands on lines of its own; exact: a line break at its ends is its own
+    (else one at each end is markup). xml: entities mean what they mean in XML.
+    """
+
+    opening: str = ""
+    closing: str = ""
+    between: str = "\n"
+    call: str
+    call_end: str
+    tail: str = ""
+    parameter: str
+    parameter_end: str
+    gap: str = "\n"
+    key: str
+    more: tuple[str, ...] = ()
+    lines: bool = False
+    exact: bool = False
+    xml: bool = False
+
+
+class TagWriter:
+    """Writes the calls of one turn, or None. `openers` are those of the family's parser."""
+
+    def __init__(self, tags: Tags, openers: tuple[Opener, ...]) -> None:
+        self.tags = tags
+        self.openers = openers
+        self.key = re.compile(tags.key)
+        own = (tags.closing, tags.call, tags.call_end, tags.tail, tags.parameter, tags.parameter_end, *tags.more)
+        known = {stem for tag in own for stem in _STEM.findall(tag)} | {*reading.ENDS, *reading.STOPS}
+        self.suspicious = re.compile("|".join(map(re.escape, sorted(known))))
+
+    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
+        tags = self.tags
+        written: list[str] = []
+        for number, call in enumerate(calls, start=1):
+            text = self.call(call, number)
+            if text is None:
+                return None
+            written.append(text)
+        return tags.opening + tags.between.join(written) + tags.closing
+
+    def call(self, call: ToolCall, number: int) -> str | None:
+        tags = self.tags
+        try:
+            arguments = {key: bytes(raw) for key, raw in _ARGUMENTS.decode(call.arguments.strip() or "{}").items()}
+            values = {key: _text(raw) for key, raw in arguments.items()}
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not _NAME.fullmatch(call.name):
+            return None
+        if any(key != key.strip() or not self.key.fullmatch(key) for key in values):
+            return None
+        parts = [tags.call.replace("{number}", str(number)).replace("{name}", call.name)]
+        for key, value in values.items():
+            kind = "true" if arguments[key].startswith(b'"') else "false"
+            opening = tags.parameter.replace("{kind}", kind).replace("{type}", _type(arguments[key]))
+            opening = opening.replace("{key}", key)
+            parts.append(f"{opening}{self.value(value)}{tags.parameter_end}{tags.gap}")
+        written = "".join([*parts, tags.call_end, tags.tail])
+        if not any(map(self.suspicious.search, values.values())):
+            return written
+        return written if comes_back(f"{tags.opening}{written}{tags.closing}", call, self.openers) else None
+
+    def value(self, text: str) -> str:
+        """The value with the line breaks and the entities that its reader takes away again."""
+        tags = self.tags
+        if tags.xml and (_ENTITY.search(text) or self.suspicious.search(text) or "<![CDATA[" in text):
+            text = text.replace("&", "&amp;").replace("<", "&lt;")
+        if tags.exact or not (tags.lines or text.startswith(("\n", "\r\n"))):
+            return text
+        return f"\n{text}\r\n" if text.endswith("\r") else f"\n{text}\n"
+
+
+_TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
+
+
+def _type(raw: bytes) -> str:
+    return _TYPES.get(chr(raw[0]), "number")
+
+
+def _text(raw: bytes) -> str:
+    return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()

@@ -1,0 +1,1 @@
+"""What all hosts share: bodies, headers and messages of ASGI."""

@@ -1,0 +1,50 @@
+"""Bodies that are handed on again or decoded. All of it bounded."""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ...errors import ToolCallError
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+
+class Inflate:
+    """Undoes a content coding that came in spite of `accept-encoding: identity`. Bounded."""
+
+    def __init__(self, coding: str, limit: int | None) -> None:
+        if coding not in {"gzip", "x-gzip", "deflate"}:
+            raise ToolCallError(
+                "upstream_error", f"The backend answered with content-encoding {coding!r} although identity was asked."
+            )
+        self._coding = coding
+        self._limit = limit
+        self._size = 0
+        self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32 if coding != "deflate" else zlib.MAX_WBITS)
+
+    def feed(self, data: bytes) -> bytes:
+        """Decoded bytes. Raises ToolCallError for garbage and for more than the limit."""
+        try:
+            # One byte more than may be, and no flush: a bomb must not go off before it is recognised.
+            out = self._decoder.decompress(data, 0 if self._limit is None else self._limit - self._size + 1)
+        except zlib.error as error:
+            message = f"The backend's {self._coding} body cannot be read: {error}"
+            raise ToolCallError("upstream_error", message) from None
+        self._size += len(out)
+        if self._limit is not None and self._size > self._limit:
+            raise ToolCallError("upstream_error", f"The backend's answer exceeds max_response_bytes ({self._limit}).")
+        return out
+
+
+def replay(messages: list[Message], receive: Receive) -> Receive:
+    """The messages that were taken, then the client's own."""
+    queue = deque(messages)
+
+    async def next_message() -> Message:
+        return queue.popleft() if queue else await receive()
+
+    return next_message

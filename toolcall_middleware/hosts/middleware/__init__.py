@@ -1,0 +1,1 @@
+"""The middleware around an ASGI app."""

@@ -1,0 +1,207 @@
+"""What counting waits for: the backend's own `/tokenize`, asked through the app itself, and long texts in a thread.
+
+Also the usage of whole answers to requests without tools, which pass here as they are where they have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ...settings import Settings
+from ...upstream.constraints import Memory
+from ...usage.pending_count import Tally, meter_for, model_of
+from ...usage.tap import WholeTap
+from ...usage.upstream_tokenizer import Question
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SECONDS = 2.0
+"""For all questions about one answer: its end waits for them."""
+_TRIES = 2
+_PASSING = frozenset({502, 503, 504})
+"""Of a proxy: its upstream may just have closed an old connection, which says nothing of what it can do."""
+_MAX_ANSWER = 16 << 20
+_MAX_WHOLE = 8 << 20
+_DROPPED = frozenset({b"content-length", b"content-type", b"accept-encoding", b"transfer-encoding", b"expect"})
+_log = logging.getLogger("toolcall_middleware")
+
+
+async def wait_for(tally: Tally, app: App, scope: Scope, paths: tuple[str, ...]) -> None:
+    """Count what the tally has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
+    questions = tally.questions()
+    if questions is not None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _SECONDS
+        with contextlib.suppress(StopIteration):
+            question = next(questions)
+            while True:
+                asked = _scope_of(scope, paths, question)
+                answer = None
+                for _ in range(_TRIES):
+                    status, answer = await _ask(app, asked, question.body, end - loop.time())
+                    if answer is not None or status not in _PASSING:
+                        break
+                question = questions.send(answer)
+    await asyncio.to_thread(tally.count)
+
+
+async def _ask(app: App, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
+    """(status, body) of the app's answer; no body when it is no good answer, status 0 when there is none in time."""
+    answer = _Answer(body)
+    try:
+        async with asyncio.timeout(seconds):
+            await app(scope, answer.receive, answer.send)
+    except TimeoutError:
+        return 0, None
+    except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer
+        _log.debug("asking for a count failed", exc_info=True)
+        return 0, None
+    return answer.status, answer.body()
+
+
+class _Answer:
+    """The server's side of a request that we make."""
+
+    def __init__(self, body: bytes) -> None:
+        self._question: bytes | None = body
+        self._over = asyncio.Event()
+        self.status = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    async def receive(self) -> Message:
+        if self._question is not None:
+            question, self._question = self._question, None
+            return {"type": "http.request", "body": question, "more_body": False}
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "http.response.body" and not self._over.is_set():
+            part = message.get("body", b"")
+            self._size += len(part)
+            if self._size <= _MAX_ANSWER:
+                self._parts.append(part)
+            if not message.get("more_body", False):
+                self._over.set()
+
+    def body(self) -> bytes | None:
+        good = self.status == 200 and self._over.is_set() and self._size <= _MAX_ANSWER
+        return b"".join(self._parts) if good else None
+
+
+def _scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
+    """The client's scope with another path: beside `/v1`, where inference servers have what is no API of OpenAI's."""
+    path = scope["path"]
+    given = (path, path.rstrip("/"))
+    path, suffix = next((one, suffix) for suffix in paths for one in given if one.endswith(suffix))
+    path = path.removesuffix(suffix).removesuffix("/v1") + question.path
+    headers = [item for item in scope.get("headers", ()) if item[0].lower() not in _DROPPED]
+    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(question.body)).encode())]
+    headers.append((b"accept-encoding", b"identity"))
+    return {
+        **scope,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+        "extensions": {},
+    }
+
+
+class WholeUsage:
+    """Runs the app for a request without tools. A whole completion without usage gets it; anything else is untouched.
+
+    The messages of such an answer are held until it is complete, and leave as they came where nothing is to be added.
+    """
+
+    def __init__(self, app: App, settings: Settings, memory: Memory, body: bytes) -> None:
+        self._app = app
+        self._settings = settings
+        self._memory = memory
+        self._body = body
+        self._held: list[Message] | None = None
+        self._size = 0
+
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request and its answer."""
+        passing = False
+
+        async def look(message: Message) -> None:
+            nonlocal passing
+            if not passing:
+                if self._hold(message):
+                    if message["type"] == "http.response.body" and not message.get("more_body", False):
+                        passing = True
+                        await self._complete(scope, send)
+                    return
+                passing = True
+                await self._flush(send)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, look)
+        except Exception:
+            # An answer that broke off goes as far as it came, as without us.
+            await self._flush(send)
+            raise
+        await self._flush(send)
+
+    def _hold(self, message: Message) -> bool:
+        """Whether this message is kept: of a successful JSON answer that is not too large."""
+        if message["type"] == "http.response.start":
+            headers = {name.lower(): value for name, value in message.get("headers", ())}
+            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if message["status"] != 200 or kind != b"application/json" or b"content-encoding" in headers:
+                return False
+            self._held = [message]
+            return True
+        if message["type"] != "http.response.body" or self._held is None:
+            return False
+        self._size += len(message.get("body", b""))
+        if self._size > _MAX_WHOLE:
+            return False
+        self._held.append(message)
+        return True
+
+    async def _flush(self, send: Send) -> None:
+        held, self._held = self._held, None
+        for message in held or ():
+            await send(message)
+
+    async def _complete(self, scope: Scope, send: Send) -> None:
+        """The answer is all here."""
+        held = self._held or []
+        data = held[1].get("body", b"") if len(held) == 2 else b"".join(each.get("body", b"") for each in held[1:])
+        settings = self._settings
+        replace = settings.usage == "count"
+        if not replace and not WholeTap.may_lack(data):
+            await self._flush(send)
+            return
+        model = model_of(self._body)
+        meter = meter_for(settings, model, self._memory)
+        meter.sent(self._body)
+        tap = WholeTap(meter, replace=replace)
+        if not tap.lacks(data):
+            await self._flush(send)
+            return
+        if meter.is_due:
+            await wait_for(Tally(meter, model, self._memory), self._app, scope, settings.paths)
+        body = tap.add(data)
+        note = "mode=pass; usage=estimated" if meter.is_estimated else "mode=pass"
+        start = held[0]
+        headers = [item for item in start["headers"] if item[0].lower() not in {b"content-length", b"etag"}]
+        headers += [(b"content-length", str(len(body)).encode()), (b"x-toolcall", note.encode())]
+        self._held = None
+        await send({**start, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})

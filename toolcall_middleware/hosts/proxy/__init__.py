@@ -1,0 +1,1 @@
+"""The reverse proxy: the middleware around a forwarder."""

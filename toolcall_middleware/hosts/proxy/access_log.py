@@ -1,0 +1,200 @@
+"""Request ids in and out, and one line in the log for each request. No prompts, no queries, no keys."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..http.headers import raw_path
+from .request_record import RECORD, Record
+
+logger = logging.getLogger("toolcall_middleware.access")
+
+_ID = b"x-request-id"
+_UPSTREAM_ID = b"x-upstream-request-id"
+# What other systems give out, and nothing that could be more than one word in a log or a header.
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
+_PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
+_MAX_VALUE = 256
+# The model is read for the log alone where nobody else reads it: not from what takes long (some 5 ms).
+_PEEK = 8 << 20
+# Usage stands at the end of an answer. Quotes inside of a string have a backslash, so that no text can look like it.
+_TAIL = 4096
+_USAGE = re.compile(rb'(?<!\\)"usage": ?\{')
+_COUNTS = {
+    name: re.compile(rb'(?<!\\)"%s": ?([0-9]{1,15})\b' % name.encode())
+    for name in ("prompt_tokens", "completion_tokens")
+}
+_CALLS = re.compile(rb"; calls=([0-9]+)")
+
+
+class _Named(msgspec.Struct):
+    model: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+class Access:
+    """Gives each request an id (`x-request-id`: the client's when it is sane) and logs it when it has ended.
+
+    The id goes on to `app` and stands in the answer; an upstream's own id stays there as `x-upstream-request-id`.
+    `style` is `text`, `json` or `off`. `peek`: read the model from the body, because `app` does not tell it.
+    """
+
+    def __init__(self, app: ASGIApp, *, style: str, peek: bool = False) -> None:
+        self._app = app
+        self._style = style
+        self._peek = peek and style != "off"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = [(name.lower(), value) for name, value in scope["headers"]]
+        shown = [value for name, value in headers if name == _ID]
+        own = shown[0] if len(shown) == 1 and _SANE_ID.fullmatch(shown[0]) else b"req_" + secrets.token_hex(16).encode()
+        headers = [pair for pair in headers if pair[0] != _ID]
+        headers.append((_ID, own))
+        record = Record(id=own.decode())
+        answer = _Answer(send, own)
+        begin = time.perf_counter()
+        ended = "error"
+        try:
+            if self._peek and scope["method"] == "POST":
+                receive = _peeking(receive, record)
+            await self._app({**scope, "headers": headers, RECORD: record}, receive, answer.send)
+            ended = "complete" if answer.complete else "gone"
+        finally:
+            if self._style != "off":
+                self._log(scope, record, answer, begin, ended)
+
+    def _log(self, scope: Scope, record: Record, answer: _Answer, begin: float, ended: str) -> None:
+        first = None if answer.first is None else round((answer.first - begin) * 1000, 1)
+        row: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "id": record.id,
+            "client": (scope.get("client") or ("",))[0],
+            "tenant": record.tenant,
+            "method": scope["method"],
+            "path": raw_path(scope).decode("latin-1"),
+            "model": record.model,
+            "upstream": record.upstream,
+            "status": answer.status,
+            "duration_ms": round((time.perf_counter() - begin) * 1000, 1),
+            "first_byte_ms": first,
+            "bytes": answer.size,
+            "calls": answer.calls,
+            **answer.usage(),
+            "end": ended,
+        }
+        row = {name: value[:_MAX_VALUE] if isinstance(value, str) else value for name, value in row.items()}
+        logger.info("%s", json.dumps(row) if self._style == "json" else _as_text(row))
+
+
+class _Answer:
+    """The client's side of `send`: what is told of the answer, in passing."""
+
+    __slots__ = ("_id", "_send", "_tail", "calls", "complete", "first", "size", "status")
+
+    def __init__(self, send: Send, request_id: bytes) -> None:
+        self._send = send
+        self._id = request_id
+        self.status: int | None = None
+        self.size = 0
+        self.first: float | None = None
+        self.calls: int | None = None
+        self.complete = False
+        self._tail: tuple[bytes, ...] = ()
+
+    def usage(self) -> dict[str, int | None]:
+        """The tokens that the answer says it took; None where it does not say."""
+        end = b"".join(self._tail)
+        begins = [found.end() for found in _USAGE.finditer(end)]
+        told = end[begins[-1] :] if begins else b""
+        counts = {name: pattern.search(told) for name, pattern in _COUNTS.items()}
+        return {name: None if found is None else int(found[1]) for name, found in counts.items()}
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            if body:
+                self.size += len(body)
+                self._tail = (*self._tail[-2:], body[-_TAIL:])  # it may stand in two pieces, and [DONE] in a third
+                if self.first is None:
+                    self.first = time.perf_counter()
+            if not message.get("more_body", False):
+                self.complete = True
+        elif message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": self._headers(message)}
+        await self._send(message)
+
+    def _headers(self, start: Message) -> list[tuple[bytes, bytes]]:
+        headers = []
+        for name, value in start.get("headers", ()):
+            if name.lower() == _ID:
+                if value != self._id:
+                    headers.append((_UPSTREAM_ID, value))
+                continue
+            if name == b"x-toolcall" and (found := _CALLS.search(value)):
+                self.calls = int(found[1])
+            headers.append((name, value))
+        headers.append((_ID, self._id))
+        return headers
+
+
+def _as_text(row: dict[str, Any]) -> str:
+    """`time name=value ...`; what is no plain word is written as JSON, and what there is none of is left out."""
+    words = [str(row["time"])]
+    for name, value in row.items():
+        if name != "time" and value is not None:
+            text = str(value)
+            words.append(f"{name}={text if _PLAIN.fullmatch(text) else json.dumps(text)}")
+    return " ".join(words)
+
+
+def _peeking(receive: Receive, record: Record) -> Receive:
+    """`receive`, and the model of a JSON body is noted, in how many pieces it may come."""
+    collected: bytearray | None = bytearray()
+
+    async def peek() -> Message:
+        nonlocal collected
+        message = await receive()
+        if collected is not None and message["type"] == "http.request":
+            collected += message.get("body", b"")
+            if collected and (collected[:1] != b"{" or len(collected) > _PEEK):
+                collected = None
+            elif not message.get("more_body", False):
+                record.model = record.model or _model_in(bytes(collected))
+                collected = None
+        return message
+
+    return peek
+
+
+def _model_in(body: bytes) -> str | None:
+    try:
+        return _named.decode(body).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def write_to_stdout() -> None:
+    """Lets the access log come out on standard output, where nobody has said where it goes."""
+    logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False

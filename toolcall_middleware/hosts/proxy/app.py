@@ -1,0 +1,55 @@
+"""The whole proxy, put together from the settings: signals, log, keys, routes, each upstream behind the middleware."""
+
+from __future__ import annotations
+
+from functools import partial
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp
+
+from ...errors import SettingsError
+from ...settings import Settings
+from .access_log import Access, write_to_stdout
+from .auth import Gate
+from .lifetime import Lifetime
+from .router import Router
+from .upstream.providers import PROVIDERS, with_mode
+from .upstream.upstream import Route
+from .upstreams_file import Upstream, read_upstreams
+
+
+def create_proxy() -> ASGIApp:
+    """The proxy as an ASGI app, configured by `TOOLCALL_*`: `uvicorn --factory toolcall_middleware:create_proxy`.
+
+    Raises SettingsError or FormatError.
+    """
+    settings = Settings.from_env()
+    # What the client shows is else a key of this proxy and nobody else's business.
+    forward_authorization = not settings.api_keys
+    app: Route | Router
+    reload = None
+    if settings.upstreams_file is not None:
+        app = Router(
+            partial(read_upstreams, settings.upstreams_file, settings),
+            forward_authorization=forward_authorization,
+            max_request_bytes=settings.max_request_bytes,
+            max_response_bytes=settings.max_response_bytes,
+            upload_timeout=settings.upload_timeout,
+        )
+        reload = app.reload
+    else:
+        app = Route(_only(with_mode(settings, settings.upstream_api)), forward_authorization=forward_authorization)
+    gate = Gate(app, settings.api_keys)
+    if settings.access_log != "off":
+        write_to_stdout()
+    logged = Access(gate, style=settings.access_log, peek=isinstance(app, Route))
+    return Lifetime(logged, drain=gate.drain, grace=settings.shutdown_grace, reload=reload)
+
+
+def _only(settings: Settings) -> Upstream:
+    """The upstream of the `upstream_*` settings; every model is its own."""
+    api = settings.upstream_api
+    url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
+    if url is None and (api == "openai" or api in PROVIDERS):
+        raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
+    return Upstream(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), settings)

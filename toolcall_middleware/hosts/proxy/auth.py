@@ -1,0 +1,96 @@
+"""What the proxy answers by itself, before any work."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...errors import ToolCallError
+from ..http.headers import raw_path
+from ..middleware.tenants import TENANT_KEY
+from .request_record import record_of
+
+# `NAME=KEY`. A key that ends in base64's own `=` is one without a name.
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63})=(?=.*[^=])(.+)")
+
+
+class Gate:
+    """`GET /healthz` is 200 `{"status": "ok"}`; a client that shows none of `keys` gets 401; the rest goes to `app`.
+
+    A key is shown as `Authorization: Bearer KEY`. Without `keys` everybody passes. Where a key was given as
+    `NAME=KEY`, `app` finds the name in its scope as `toolcall.tenant`.
+
+    After `drain`, `/healthz` is 503 `{"status": "draining"}`, and so is every new request, as an error.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Iterable[str] = ()) -> None:
+        self._app = app
+        self._keys = [_named(key) for key in keys]
+        self._drains = False
+
+    def drain(self) -> None:
+        """Take no new requests: the process is about to end."""
+        self._drains = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] in {"GET", "HEAD"} and raw_path(scope) == b"/healthz":
+            if self._drains:
+                await send_json(send, 503, b'{"status":"draining"}', _LEAVE)
+            else:
+                await send_json(send, 200, b'{"status":"ok"}')
+            return
+        if self._drains:
+            message = "This proxy is about to end and takes no new requests."
+            await send_error(send, ToolCallError("upstream_error", message, status=503, headers=_LEAVE))
+            return
+        tenant = None
+        if self._keys:
+            may_pass, tenant = self._shown(scope)
+            if not may_pass:
+                message = "This proxy wants one of its own keys as `Authorization: Bearer KEY`."
+                refusal = ToolCallError("invalid_api_key", message, headers={"www-authenticate": "Bearer"})
+                await send_error(send, refusal)
+                return
+        if tenant is not None:
+            record_of(scope).tenant = tenant
+            scope = {**scope, TENANT_KEY: tenant}
+        await self._app(scope, receive, send)
+
+    def _shown(self, scope: Scope) -> tuple[bool, str | None]:
+        """(whether a key was shown, whose it is)."""
+        shown = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        if len(shown) != 1:
+            return False, None
+        scheme, _, key = shown[0].partition(b" ")
+        # All of them are compared, so that the time does not tell which one came near.
+        matches = [(hmac.compare_digest(key.strip(), known), name) for name, known in self._keys]
+        names = [name for matches_it, name in matches if matches_it]
+        return (True, names[0]) if names and scheme.lower() == b"bearer" else (False, None)
+
+
+# The connection closes with the answer: the next try comes to another process.
+_LEAVE = {"connection": "close", "retry-after": "1"}
+
+
+def _named(key: str) -> tuple[str | None, bytes]:
+    found = _NAMED.fullmatch(key)
+    return (found[1], found[2].encode()) if found else (None, key.encode())
+
+
+async def send_error(send: Send, error: ToolCallError) -> None:
+    """Answers a request with `error`."""
+    await send_json(send, error.status, error.body(), error.headers)
+
+
+async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+    """Answers a request with a JSON `body`."""
+    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    head += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,134 @@
+"""The models that clients can ask for, from all upstreams, in OpenAI's form."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import Message, Scope
+
+from ...errors import ToolCallError
+from ...wire.openai import read_value
+from ..http.headers import Headers
+from ..middleware.tenants import TENANT_KEY
+from .request_record import RECORD, Record
+from .upstream.upstream import Route
+
+# Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
+_PATIENCE = 5.0
+_FRESH = 15.0
+_FAILED = 5.0
+# Lists by what the client showed, where that goes on to the upstream.
+_MOST_KEPT = 64
+_MAX_BYTES = 8 << 20
+_NOT_ASKED = frozenset({b"content-length", b"content-type", b"transfer-encoding", b"accept-encoding", b"if-none-match"})
+
+
+class UnlistedError(Exception):
+    """An upstream did not tell its models."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """Lists models; keeps what upstreams answered for some seconds."""
+
+    _kept: dict[tuple[int, bytes], tuple[float, list[dict[str, Any]] | None]] = field(default_factory=dict)
+
+    async def models(self, routes: Iterable[Route], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
+        """(entries, whether every upstream told what it has). One entry a client's name; the first upstream's wins."""
+        routes = list(routes)
+        lists = await asyncio.gather(*(self._of(route, scope) for route in routes))
+        entries: dict[str, dict[str, Any]] = {}
+        for route, listed in zip(routes, lists, strict=True):
+            for name, entry in _entries(route, listed or []):
+                entries.setdefault(name, entry)
+        return list(entries.values()), None not in lists
+
+    async def _of(self, route: Route, scope: Scope) -> list[dict[str, Any]] | None:
+        """An upstream's own list; empty where its names are known without, None where it cannot be had."""
+        if not route.upstream.has_globs:
+            return []
+        shown = b""
+        if route.upstream.settings.upstream_key is None:
+            shown = b"\n".join(value for name, value in scope["headers"] if name.lower() == b"authorization")
+        key = (id(route), shown)
+        kept = self._kept.get(key)
+        now = time.monotonic()
+        if kept is not None and now < kept[0]:
+            return kept[1]
+        listed: list[dict[str, Any]] | None
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                listed = await _ask(route, scope)
+        except (TimeoutError, UnlistedError, ToolCallError):
+            listed = None
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = (time.monotonic() + (_FAILED if listed is None else _FRESH), listed)
+        return listed
+
+    def forget(self) -> None:
+        """The upstreams have changed."""
+        self._kept.clear()
+
+
+async def _ask(route: Route, scope: Scope) -> list[dict[str, Any]]:
+    """Raises UnlistedError."""
+    parts: list[bytes] = []
+    status = 0
+    asked = False
+    waiting = asyncio.Event()
+
+    async def receive() -> Message:
+        nonlocal asked
+        if asked:
+            await waiting.wait()
+        asked = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            parts.append(message.get("body", b""))
+            if sum(map(len, parts)) > _MAX_BYTES:
+                raise UnlistedError
+
+    headers: Headers = [pair for pair in scope["headers"] if pair[0].lower() not in _NOT_ASKED]
+    headers.append((b"accept-encoding", b"identity"))
+    own: Scope = {
+        **scope,
+        "method": "GET",
+        "path": "/v1/models",
+        "raw_path": b"/v1/models",
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers,
+        RECORD: Record(others=True),
+        TENANT_KEY: None,
+    }
+    await route(own, receive, send)
+    value = read_value(b"".join(parts))
+    listed = value.get("data") if isinstance(value, dict) else None
+    if status != 200 or not isinstance(listed, list):
+        raise UnlistedError
+    return [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+
+
+def _entries(route: Route, listed: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    upstream = route.upstream
+    own = {entry["id"]: entry for entry in listed}
+    for name in upstream.literal_models:
+        known = own.get(upstream.model_for(name), {})
+        yield name, _entry(name, upstream.name, known)
+    for entry in listed:
+        for name in upstream.client_names(entry["id"]):
+            yield name, _entry(name, upstream.name, entry)
+
+
+def _entry(name: str, owner: str, known: dict[str, Any]) -> dict[str, Any]:
+    return {"object": "model", "created": 0, "owned_by": owner, **known} | {"id": name}

@@ -1,0 +1,1 @@
+"""One upstream: how it is reached, asked and translated."""

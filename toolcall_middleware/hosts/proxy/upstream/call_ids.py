@@ -1,0 +1,52 @@
+"""Call ids in the form of an upstream that takes no other: Mistral's nine letters and digits."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ....apis.foreign_call_ids import IdForm, with_ids
+from ....errors import ToolCallError
+from ...http.messages import is_chat
+from ...http.upload import collect
+from ..auth import send_error
+from .model_alias import with_body
+
+
+class CallIds:
+    """An app before an upstream: the ids in chat completions (POST to `paths`) get `form`. The rest passes."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        form: IdForm,
+        *,
+        paths: tuple[str, ...],
+        max_request_bytes: int | None,
+        upload_timeout: float | None,
+    ) -> None:
+        self._app = app
+        self._form = form
+        self._paths = paths
+        self._max_request_bytes = max_request_bytes
+        self._upload_timeout = upload_timeout
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not is_chat(scope, self._paths):
+            await self._app(scope, receive, send)
+            return
+        try:
+            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
+            if body is None:  # the client went away
+                return
+            body = with_ids(body, self._form)
+        except ToolCallError as error:
+            await send_error(send, error)
+            return
+        message: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+        async def give() -> Message:
+            nonlocal message
+            given, message = message, None
+            return given if given is not None else await receive()
+
+        await self._app(with_body(scope, len(body)), give, send)

@@ -1,0 +1,96 @@
+"""The way to an upstream: why a connection failed, which HTTP proxy stands before it, and how an answer is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import urllib.request
+from typing import Any
+
+import anyio
+import httpx
+
+from ....errors import SettingsError
+
+
+def free_port(host: str) -> int:
+    """A port of `host` that nobody listens on. Raises SettingsError where there is no such address."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        raise SettingsError(f"--host {host}: {error.strerror}.") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` (a name or an address) is this machine and cannot be reached from elsewhere."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def reason(error: BaseException) -> str:
+    """Why a connection failed, in the system's words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, OSError) and cause.strerror:
+            # asyncio puts its own words and the address before the system's.
+            if isinstance(cause, ConnectionError) and cause.errno is not None:
+                return os.strerror(cause.errno)
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
+    """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as everywhere; never between us and this machine itself."""
+    if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
+        return None
+    proxies = urllib.request.getproxies()
+    address = proxies.get(url.scheme) or proxies.get("all")
+    if not address:
+        return None
+    return httpx.Proxy(address if "://" in address else f"http://{address}")
+
+
+async def close(response: httpx.Response) -> None:
+    """Closes the connection, or gives it back, also where this task is cancelled meanwhile: half of it would leave the
+    pool a connection short. The shield is for anyio's scopes, the task of its own for `Task.cancel`.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        closing = asyncio.ensure_future(_close(response))
+        while not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    closing.result()
+
+
+async def _close(response: httpx.Response) -> None:
+    stream = response.extensions.get("network_stream")
+    if stream is not None and _has_more(response):
+        # The pool looks whether the socket has something to read; what has been read with this answer it would take
+        # for the answer to the next request, which is another client's.
+        await stream.aclose()
+    await response.aclose()
+
+
+def _has_more(response: httpx.Response) -> bool:
+    """Whether bytes came behind an answer. httpcore tells nobody, so this looks into it; False where it looks other."""
+    found: Any = response.stream
+    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
+        found = getattr(found, name, None)
+    return bool(getattr(found, "trailing_data", (b"",))[0])

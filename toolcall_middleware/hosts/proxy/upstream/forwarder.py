@@ -1,0 +1,403 @@
+"""The reverse proxy: sends a request to an upstream and the answer back, both as they arrive.
+
+Nothing is decoded here, and nothing collected but the unfinished event of a stream. An answer that the upstream breaks
+off never looks complete to the client.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+from urllib.parse import unquote_to_bytes
+
+import anyio
+import anyio.lowlevel
+import httpx
+from starlette.types import Message, Receive, Scope, Send
+
+from ....errors import SettingsError, ToolCallError
+from ...http.headers import raw_path, request_headers, response_headers
+from ...http.upload import Upload
+from ..auth import send_error
+from ..request_record import record_of
+from .connection import close, proxy_of_environment, reason
+from .request_stream import ClientGoneError, RequestBody
+from .retries import BUSY, LONGEST_WAIT, pause, retry_after
+from .whole_events import WholeEvents, is_event_stream
+
+logger = logging.getLogger("toolcall_middleware.proxy")
+
+# Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
+_KEEPALIVE = 3.0
+# Connections that are kept for later, at most.
+_IDLE = 100
+
+# What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
+_API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
+# Also escaped, because some servers unescape before they resolve.
+_DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
+# Nothing of a request has left for the upstream.
+_CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+_BODILESS = frozenset({204, 304})
+_UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
+
+    `connections`: that many at a time; the rest waits as for a connection. `retries`: new tries of a request. `upload`:
+    seconds for the next piece of a client's body (see Upload).
+    """
+
+    connect: float = 10.0
+    total: float | None = None
+    connections: int | None = None
+    retries: int = 0
+    upload: float | None = None
+
+
+class Forwarder:
+    """An ASGI app that is the upstream: same answers, other address.
+
+    `upstream_url` is the base address that a client of the upstream would use. Where it ends in `/v1`, a client's
+    `/v1/models` and `/models` both go there, and any path outside the API (`/health`) goes to its parent, where
+    inference servers have it. Without `/v1` paths are added as they are. Path and query keep their bytes.
+
+    `timeout` is the longest wait in seconds for the upstream's next byte. `key` replaces the client's authorization
+    (`Bearer KEY`), as does a login in `upstream_url`; `forward_authorization=False` drops it where there is neither.
+    `key_header` is where the key goes when that is not `authorization`: then the key alone, without `Bearer`. `headers`
+    are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
+    `transport` is closed with the app.
+
+    New tries (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose `retry-after` is
+    short; only where nothing has left for the client, the body is at hand, and no other upstream can be asked
+    (`Record.others`).
+
+    Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
+    started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
+    `ends_streams=False`, the ToolCallError is raised, so that the server drops the connection. A client that leaves
+    takes its upstream request with it.
+    """
+
+    def __init__(
+        self,
+        upstream_url: str,
+        *,
+        timeout: float,
+        limits: Limits = Limits(),
+        key: str | None = None,
+        key_header: str = "authorization",
+        headers: Mapping[str, str] | None = None,
+        forward_authorization: bool = True,
+        tell_client: bool = True,
+        ends_streams: bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        try:
+            url = httpx.URL(upstream_url)
+        except httpx.InvalidURL as error:
+            raise SettingsError(f"upstream_url: {error}.") from error
+        self._origin = url.copy_with(userinfo=b"", raw_path=b"/")
+        self._base = url.raw_path.rstrip(b"/")
+        self._has_v1 = self._base.endswith(b"/v1")
+        self._root = self._base.removesuffix(b"/v1")
+        self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
+        self._timeout = timeout
+        self._total_timeout = limits.total
+        connect = min(timeout, limits.connect)
+        pool = None if limits.connections is None else connect
+        self._timeouts = httpx.Timeout(timeout, connect=connect, pool=pool).as_dict()
+        self._connections = limits.connections
+        self._retries = limits.retries
+        self._upload = limits.upload
+        self._random = random.Random()  # noqa: S311 - how long a pause takes is no secret
+        self._own = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
+        self._key_header = key_header.encode()
+        if url.userinfo and key is None:
+            self._own.append((b"authorization", b"Basic " + b64encode(unquote_to_bytes(url.userinfo))))
+        elif key is not None:
+            scheme = b"Bearer " if key_header == "authorization" else b""
+            self._own.append((self._key_header, scheme + key.encode("ascii")))
+        self._keep_key = forward_authorization and key is None and not url.userinfo
+        self._tell_client = tell_client
+        self._ends_streams = ends_streams
+        self._transport = transport
+
+    def __repr__(self) -> str:
+        return f"Forwarder({self.address!r})"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": 1011, "reason": "this proxy forwards HTTP only"})
+            case kind:
+                raise RuntimeError(f"unknown ASGI scope {kind!r}")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._pool()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                if self._transport is not None:
+                    transport, self._transport = self._transport, None
+                    await transport.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _pool(self) -> httpx.AsyncBaseTransport:
+        # The transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its
+        # mind and keep a cookie jar that all users share.
+        if self._transport is None:
+            self._transport = httpx.AsyncHTTPTransport(
+                limits=httpx.Limits(
+                    max_connections=self._connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE
+                ),
+                proxy=proxy_of_environment(self._origin),
+            )
+        return self._transport
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        upload = Upload(self._upload)
+        try:
+            first = await upload.next_piece(receive)
+        except ToolCallError as error:
+            await send_error(send, error)
+            return
+        if first["type"] == "http.disconnect":
+            return
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def leave_with_client() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+
+            async def send_to_client(message: Message) -> None:
+                try:
+                    await send(message)
+                except OSError as error:
+                    # How servers since ASGI 2.4 say that the client has gone.
+                    raise ClientGoneError from error
+
+            body = RequestBody(
+                first, partial(upload.next_piece, receive), on_end=lambda: tasks.start_soon(leave_with_client)
+            )
+            try:
+                await self._exchange(scope, body, send_to_client)
+            except ClientGoneError:
+                pass
+            except Exception as error:  # noqa: BLE001 - raised below, where the group does not wrap it
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _exchange(self, scope: Scope, body: RequestBody, send: Send) -> None:
+        """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
+        deadline = math.inf if self._total_timeout is None else anyio.current_time() + self._total_timeout
+        response: httpx.Response | None = None
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                response = await self._answered(scope, body)
+            if response is None:
+                raise self._late()
+        except ToolCallError as error:
+            await send_error(send, error)
+            return
+        try:
+            # An upstream that refuses a request early answers before the body has ended.
+            body.stop()
+            try:
+                head = self._head(response)
+            except ToolCallError as error:
+                await send_error(send, error)
+                return
+            await send(head)
+            events = WholeEvents() if self._ends_streams and is_event_stream(head["headers"]) else None
+            ending = b""
+            fault: ToolCallError | None = None
+            with anyio.CancelScope(deadline=deadline) as limit:
+                try:
+                    async for part in cast("httpx.AsyncByteStream", response.stream):
+                        out = part if events is None else events.feed(part)
+                        if out:
+                            await send({"type": "http.response.body", "body": out, "more_body": True})
+                except httpx.TransportError as error:
+                    fault = self._fault(error, started=True)
+            if limit.cancelled_caught:
+                fault = self._late()
+            if events is not None:
+                if fault is None and events.ends_half and "transfer-encoding" not in response.headers:
+                    # The end of the connection is the only end that there is: also when the upstream has died.
+                    fault = self._fault(httpx.ReadError("half an event"), started=True)
+                ending = events.rest() if fault is None else events.broken(fault)
+            elif fault is not None:
+                raise fault
+            await send({"type": "http.response.body", "body": ending, "more_body": False})
+        finally:
+            # Also when the client has gone: the upstream stops working when its connection closes.
+            await close(response)
+
+    async def _answered(self, scope: Scope, body: RequestBody) -> httpx.Response:
+        """The upstream's answer, asked for as often as that is wise."""
+        record = record_of(scope)
+        left = 0 if record.others or body.length is None else self._retries
+        tries = 0
+        stale = body.length is not None
+        while True:
+            connection = _Connection()
+            try:
+                response = await self._open(self._request(scope, body, connection))
+            except ToolCallError as error:
+                if stale and connection.reused and isinstance(error.__cause__, _CLOSED):
+                    # The upstream has closed it while it was idle, and we learn of it only now: nobody read this.
+                    stale = False
+                    continue
+                record.unreached = isinstance(error.__cause__, _UNREACHED)
+                # Who has waited for a connection once has waited long enough.
+                if not left or not isinstance(error.__cause__, httpx.ConnectError):
+                    raise
+                wait = 0.0
+            else:
+                record.unreached = False
+                asked = retry_after(response.headers.raw) if left and response.status_code in BUSY else None
+                if asked is None or asked > LONGEST_WAIT:
+                    return response
+                wait = asked
+                await close(response)
+            await anyio.sleep(wait + pause(tries, self._random))
+            left -= 1
+            tries += 1
+
+    def _request(self, scope: Scope, body: RequestBody, connection: _Connection) -> httpx.Request:
+        method = scope["method"]
+        if method != method.upper():
+            # httpx would make them upper case: a `post` would be a POST that nobody has checked.
+            raise ToolCallError("invalid_request", f"There is no method {method}; they are upper case.", status=405)
+        if method in {"CONNECT", "TRACE"}:
+            # TRACE would show the client the upstream's key.
+            raise ToolCallError("invalid_request", f"The proxy does not forward {method} requests.", status=405)
+        try:
+            headers = request_headers(
+                scope,
+                host=self._origin.netloc,
+                own=self._own,
+                key_header=self._key_header,
+                keep_key=self._keep_key,
+                tell_client=self._tell_client,
+                length=body.length,
+            )
+        except ValueError as error:
+            raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
+        body.declare(dict(headers).get(b"content-length"))
+        extensions = {"timeout": self._timeouts, "trace": connection.trace}
+        request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
+        request.url = _Target(self._origin, self._target(scope))
+        return request
+
+    def _target(self, scope: Scope) -> bytes:
+        path = raw_path(scope)
+        if not path.startswith(b"/"):
+            raise ToolCallError("invalid_request", "The request's target must be a path.")
+        if self._root and _DOT_SEGMENT.search(path):
+            raise ToolCallError("invalid_request", "The path must not hold dot segments.")
+        parent = self._base if not self._has_v1 or _API_PATH.match(path) else self._root
+        query = scope.get("query_string", b"")
+        return parent + path + (b"?" + query if query else b"")
+
+    async def _open(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._pool().handle_async_request(request)
+        except httpx.LocalProtocolError as error:
+            # h11's words would quote a bad header, and that may be our key.
+            message = "The request cannot be sent on: its method, target, headers or length are not valid HTTP."
+            raise ToolCallError("invalid_request", message) from error
+        except httpx.TransportError as error:
+            raise self._fault(error, started=False) from error
+
+    def _head(self, response: httpx.Response) -> Message:
+        try:
+            headers = response_headers(response.headers.raw)
+        except ValueError:
+            headers = None
+        if headers is None or not 200 <= response.status_code <= 599:
+            raise ToolCallError("upstream_error", f"The upstream {self.address} did not answer with valid HTTP.")
+        if response.status_code in _BODILESS:
+            # No body follows, and some servers wait for one that was told.
+            headers = [pair for pair in headers if pair[0] != b"content-length"]
+        return {"type": "http.response.start", "status": response.status_code, "headers": headers}
+
+    def _late(self) -> ToolCallError:
+        message = f"The upstream {self.address} took longer than {self._total_timeout:g} s for its whole answer."
+        logger.warning("%s", message)
+        return ToolCallError("upstream_timeout", message)
+
+    def _fault(self, error: httpx.TransportError, *, started: bool) -> ToolCallError:
+        """What to tell the client. Never the error's own words on what was received: an echo could hold the key."""
+        code, what = "upstream_error", "did not answer with valid HTTP"
+        match error:
+            case httpx.ConnectTimeout():
+                code, what = "upstream_timeout", f"accepted no connection for {self._timeouts['connect']:g} s"
+            case httpx.PoolTimeout():
+                code = "upstream_timeout"
+                what = f"had no free connection of {self._connections} for {self._timeouts['pool']:g} s"
+            case httpx.WriteTimeout():
+                code, what = "upstream_timeout", f"took nothing of the request for {self._timeout:g} s"
+            case httpx.TimeoutException():
+                code, what = "upstream_timeout", f"sent nothing for {self._timeout:g} s"
+            case httpx.ConnectError() | httpx.ProxyError():
+                what = f"cannot be reached: {reason(error)}"
+            case _ if started:
+                what = "broke off its answer"
+            case httpx.NetworkError():
+                what = "closed the connection without an answer"
+            case httpx.RemoteProtocolError() if "disconnected" in str(error):
+                what = "closed the connection without an answer"
+        fault = ToolCallError(code, f"The upstream {self.address} {what}.")
+        logger.warning("%s", fault.message)
+        # Kept for the server's log, where the error is raised in the end.
+        fault.__cause__ = error
+        return fault
+
+
+class _Connection:
+    """What a request learns of its connection. `reused`: one was there, and was not opened for this request."""
+
+    def __init__(self) -> None:
+        self.reused = False
+        self._opened = False
+
+    async def trace(self, event: str, _info: object) -> None:
+        """What httpcore says it does: its extension `trace`."""
+        if event.startswith("connection.connect"):
+            self._opened = True
+        elif ".send_request_headers" in event and not self._opened:
+            self.reused = True
+
+
+class _Target(httpx.URL):
+    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
+
+    def __init__(self, origin: httpx.URL, target: bytes) -> None:
+        super().__init__(origin)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target

@@ -1,0 +1,163 @@
+"""A model under another name: the upstream's in the request, the client's own in the answer."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.types import Message, Scope, Send
+
+from ....wire import openai
+from ....wire.sse import EventReader, ServerEvent, TooLargeError
+from ...http.headers import Headers
+
+_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_ENTITY = frozenset({b"content-length", b"etag", b"content-md5", b"digest", b"content-digest"})
+
+
+class _Named(msgspec.Struct):
+    model: msgspec.Raw | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def model_of(body: bytes) -> str | None:
+    """The model that a JSON body names; None where it names none or is no object."""
+    try:
+        found = _named.decode(body).model
+    except _FAILURES:
+        found = (openai.read_object(body) or {}).get("model")
+    return openai.read_text(found)
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """A JSON object with another model; every other field keeps its bytes."""
+    return openai.with_fields(body, {"model": model})
+
+
+def with_body(scope: Scope, length: int, *, identity: bool = False) -> Scope:
+    """`scope` for a body of `length` bytes that is at hand; `identity`: the answer has to be read."""
+    dropped = {b"content-length", b"transfer-encoding", b"expect"} | ({b"accept-encoding"} if identity else set())
+    headers: Headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
+    headers.append((b"content-length", b"%d" % length))
+    if identity:
+        headers.append((b"accept-encoding", b"identity"))
+    return {**scope, "headers": headers}
+
+
+class RenamedAnswer:
+    """A `send` that puts `model` into the answer, whole or streamed, where it names a model.
+
+    What is no JSON object and no event stream, is coded, or exceeds `limit` bytes passes as it is.
+    """
+
+    def __init__(self, send: Send, model: str, limit: int | None) -> None:
+        self._send = send
+        self._model = msgspec.Raw(openai.encode(model))
+        self._limit = limit
+        self._start: Message | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._events: EventReader | None = None
+        self._passes = False
+        self._seen = self._instead = b""
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if self._passes:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            await self._on_start(message)
+        elif message["type"] != "http.response.body":
+            await self._send(message)
+        elif self._events is not None:
+            await self._on_piece(message)
+        else:
+            await self._on_part(message)
+
+    async def _on_start(self, message: Message) -> None:
+        names = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
+        kind = names.get(b"content-type", b"").partition(b";")[0].strip()
+        plain = names.get(b"content-encoding", b"identity") == b"identity"
+        if plain and kind == b"text/event-stream":
+            self._events = EventReader(self._limit)
+            await self._send({**message, "headers": _without_entity(message)})
+        elif plain and kind == b"application/json":
+            self._start = message
+        else:
+            self._passes = True
+            await self._send(message)
+
+    async def _on_piece(self, message: Message) -> None:
+        assert self._events is not None  # noqa: S101 - the answer is an event stream
+        data, more = message.get("body", b""), message.get("more_body", False)
+        try:
+            events = self._events.feed(data)
+        except TooLargeError:
+            events = []
+            self._passes = True
+        if not more:
+            events += self._events.finish()
+        out = b"".join([self._renamed(event) for event in events])
+        if self._passes:
+            out += self._events.rest()
+        if out or not more:
+            await self._send({"type": "http.response.body", "body": out, "more_body": more})
+
+    def _renamed(self, event: ServerEvent) -> bytes:
+        if self._seen and event.raw.startswith(self._seen):
+            return self._instead + event.raw[len(self._seen) :]
+        if event.data is None or b'"model"' not in event.data:
+            return event.raw
+        data = self._in_object(event.data)
+        if data is event.data:
+            return event.raw
+        self._remember(event)
+        before, found, after = event.raw.partition(event.data)
+        if not found:  # on several lines, between the tokens of the object
+            data = data.replace(b"\n", b" ")
+            return (b"event: " + event.name.encode() + b"\n" if event.name else b"") + openai.event(data)
+        return before + data + after
+
+    def _remember(self, event: ServerEvent) -> None:
+        """The bytes up to the model's value: events that begin with them have their model there, too."""
+        value = bytes((openai.read_object(event.data) or {}).get("model", b""))
+        before, found, after = event.raw.partition(b'"model":')
+        if not found or not value or not after.startswith(value):
+            return
+        begin = before + found
+        # What was found may be the key of an inner object.
+        probe = (begin + b"0" + after[len(value) :]).partition(b"{")[2]
+        if bytes((openai.read_object(b"{" + probe) or {}).get("model", b"")) == b"0":
+            self._seen = begin + value
+            self._instead = begin + bytes(self._model)
+
+    def _in_object(self, data: bytes) -> bytes:
+        fields = openai.read_object(data)
+        if fields is None or "model" not in fields:
+            return data
+        fields["model"] = self._model
+        return openai.encode(fields)
+
+    async def _on_part(self, message: Message) -> None:
+        assert self._start is not None  # noqa: S101 - an app starts its answer first
+        data, more = message.get("body", b""), message.get("more_body", False)
+        self._parts.append(data)
+        self._size += len(data)
+        if more and (self._limit is None or self._size <= self._limit):
+            return
+        body = b"".join(self._parts)
+        start = self._start
+        if more:
+            self._passes = True
+        else:
+            out = self._in_object(body)
+            if out is not body:
+                body = out
+                headers = [*_without_entity(start), (b"content-length", b"%d" % len(body))]
+                start = {**start, "headers": headers}
+        await self._send(start)
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def _without_entity(start: Message) -> Headers:
+    return [pair for pair in start.get("headers", ()) if pair[0].lower() not in _ENTITY]

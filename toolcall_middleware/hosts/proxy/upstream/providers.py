@@ -1,0 +1,160 @@
+"""The APIs that an upstream can speak, as one table: how each is reached, and who translates for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import httpx
+from starlette.types import ASGIApp
+
+from ....apis.capabilities import Capabilities
+from ....apis.foreign_call_ids import FORMS
+from ....apis.google.capabilities import CAPABILITIES as GOOGLE
+from ....apis.google.translation import GoogleTranslation
+from ....apis.messages.upstream import AnthropicTranslation
+from ....apis.messages.upstream_capabilities import CAPABILITIES as ANTHROPIC
+from ....apis.upstream import Translation
+from ....errors import SettingsError
+from ....settings import Settings
+from .call_ids import CallIds
+from .forwarder import Forwarder, Limits
+from .translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An API behind the OpenAI face.
+
+    `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
+    the paths of a translation begin with a version. `key_header` and `headers` are the Forwarder's. `mode` is used
+    where the operator set none. `make` gives the translation of one request.
+    """
+
+    url: str | None
+    versions: tuple[str, ...]
+    key_header: str
+    make: Callable[[Settings], Translation]
+    capabilities: Capabilities
+    headers: Mapping[str, str] = field(default_factory=dict)
+    mode: str = "native"
+
+
+def _anthropic(settings: Settings) -> Translation:
+    return AnthropicTranslation(
+        default_max_tokens=settings.default_max_tokens,
+        limit=settings.max_response_bytes,
+    )
+
+
+def _google(settings: Settings) -> Translation:
+    return GoogleTranslation(limit=settings.max_response_bytes)
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "anthropic": Provider(
+        url="https://api.anthropic.com",
+        versions=("/v1",),
+        key_header="x-api-key",
+        # Not the newest: 2026-10-21 takes no temperature, also for the models that know one, and other vendors of this
+        # API do not know it.
+        headers={"anthropic-version": "2023-06-01"},
+        make=_anthropic,
+        capabilities=ANTHROPIC,
+    ),
+    "google": Provider(
+        url="https://generativelanguage.googleapis.com",
+        # The second is where Google itself has an OpenAI face.
+        versions=("/v1beta", "/v1beta/openai", "/v1alpha", "/v1"),
+        key_header="x-goog-api-key",
+        make=_google,
+        capabilities=GOOGLE,
+    ),
+}
+
+
+def with_mode(settings: Settings, api: str) -> Settings:
+    """`settings` with the mode that fits an upstream of this api, unless the operator set one."""
+    if api not in PROVIDERS or settings.by_hand("mode"):
+        return settings
+    return settings.replace(mode=PROVIDERS[api].mode)
+
+
+def _without_version(address: str, versions: tuple[str, ...]) -> str:
+    return next((address.removesuffix(version) for version in versions if address.endswith(version)), address)
+
+
+def upstream_app(
+    settings: Settings,
+    *,
+    api: str,
+    url: str | None,
+    key: str | None,
+    timeout: float,
+    forward_authorization: bool,
+    headers: Mapping[str, str] | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> ASGIApp:
+    """An app that is one upstream and speaks OpenAI's API, whatever the upstream speaks. Raises SettingsError.
+
+    The arguments are the Forwarder's, its other limits come from `settings`; `headers` are the operator's, added to
+    what the api wants.
+    """
+    given = dict(headers or {})
+    limits = Limits(
+        connect=settings.upstream_connect_timeout,
+        total=settings.upstream_total_timeout,
+        connections=settings.upstream_connections,
+        retries=settings.upstream_retries,
+        upload=settings.upload_timeout,
+    )
+    if api == "openai":
+        if url is None:
+            raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
+        app = Forwarder(
+            url,
+            timeout=timeout,
+            limits=limits,
+            key=key,
+            forward_authorization=forward_authorization,
+            headers=given,
+            transport=transport,
+        )
+        if settings.upstream_ids is None:
+            return app
+        form = FORMS[settings.upstream_ids]
+        return CallIds(
+            app,
+            form,
+            paths=settings.paths,
+            max_request_bytes=settings.max_request_bytes,
+            upload_timeout=settings.upload_timeout,
+        )
+    if api not in PROVIDERS:
+        raise SettingsError(f"upstream_api={api} is not supported by this version.")
+    provider = PROVIDERS[api]
+    address = url or provider.url
+    if address is None:
+        raise SettingsError(f"There is no upstream: upstream_api={api} needs TOOLCALL_UPSTREAM_URL.")
+    forwarder = Forwarder(
+        _without_version(address.rstrip("/"), provider.versions),
+        timeout=timeout,
+        limits=limits,
+        key=key,
+        key_header=provider.key_header,
+        headers={**provider.headers, **given},
+        forward_authorization=forward_authorization,
+        # A public service: what it need not know of the client it is not told.
+        tell_client=False,
+        # A stream that breaks off is the translation's to end.
+        ends_streams=False,
+        transport=transport,
+    )
+    return Translator(
+        forwarder,
+        partial(provider.make, settings),
+        max_request_bytes=settings.max_request_bytes,
+        upload_timeout=settings.upload_timeout,
+        max_response_bytes=settings.max_response_bytes,
+    )

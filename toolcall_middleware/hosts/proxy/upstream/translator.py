@@ -1,0 +1,225 @@
+"""An OpenAI face for an app that is a provider with another API: requests go in translated, answers come out so.
+
+What is said in which words is the translation's (apis/upstream.py); here are paths, headers, bodies and endings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ....apis.upstream import TranslatedRequest, Translation
+from ....errors import ToolCallError
+from ....wire.sse import DONE
+from ...http.bodies import Inflate
+from ...http.headers import Headers, raw_path
+from ...http.upload import collect
+from ..auth import send_error
+
+_CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
+_MODELS = re.compile(rb"(?:/v1)?/models/?")
+_MODEL = re.compile(rb"(?:/v1)?/models/([^?#]+)")
+
+# Of the body that is replaced, of the answer's coding, and what concerns only a browser or OpenAI.
+_NOT_SENT = frozenset(
+    b"content-length content-type content-encoding transfer-encoding expect accept accept-encoding cookie origin "
+    b"referer".split()
+)
+_NOT_SENT_PREFIXES = (b"x-stainless-", b"openai-", b"sec-")
+_NOT_SENT_BACK = frozenset(
+    b"content-length content-type content-encoding transfer-encoding etag content-md5 digest content-digest "
+    b"set-cookie".split()
+)
+
+
+class Translator:
+    """An ASGI app: OpenAI's `chat/completions` and `models` over `app`, which is the provider itself.
+
+    `make` gives a translation for each request. The limits are those of the settings; a longer request is a 413, a
+    longer answer that is not streamed a 502. Other paths are a 404 in OpenAI's form.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        make: Callable[[], Translation],
+        *,
+        max_request_bytes: int | None = None,
+        upload_timeout: float | None = None,
+        max_response_bytes: int | None = None,
+    ) -> None:
+        self._app = app
+        self._make = make
+        self._max_request_bytes = max_request_bytes
+        self._upload_timeout = upload_timeout
+        self._max_response_bytes = max_response_bytes
+
+    def __repr__(self) -> str:
+        return f"Translator({self._app!r})"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        translation = self._make()
+        try:
+            request = await self._translated(scope, receive, translation)
+        except ToolCallError as error:
+            await send_error(send, error)
+            return
+        if request is None:
+            return
+        answer = _Answer(translation, send, self._max_response_bytes)
+        try:
+            await self._app(_scope_of(scope, request), _body_of(request, receive), answer.send)
+        except ToolCallError as error:
+            if not answer.ended:
+                await answer.fail(error)
+            return
+        if not answer.ended:
+            await answer.fail(ToolCallError("upstream_error", "The upstream broke off its answer."))
+
+    async def _translated(self, scope: Scope, receive: Receive, translation: Translation) -> TranslatedRequest | None:
+        """The provider's request; None when the client has gone."""
+        method, path = scope["method"], raw_path(scope)
+        if method == "POST" and _CHAT.fullmatch(path):
+            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
+            return None if body is None else translation.request(body)
+        if method == "GET" and _MODELS.fullmatch(path):
+            return translation.models(None)
+        if method == "GET" and (found := _MODEL.fullmatch(path)):
+            return translation.models(unquote(found[1].decode("latin-1")))
+        raise ToolCallError(
+            "unknown_url",
+            f"There is no {method} {path.decode('latin-1')} here: the upstream's API is another one, and only "
+            "POST /v1/chat/completions and GET /v1/models are translated.",
+            status=404,
+        )
+
+
+class _Answer:
+    """What the provider sends, on its way to the client."""
+
+    def __init__(self, translation: Translation, send: Send, limit: int | None) -> None:
+        self._translation = translation
+        self._send = send
+        self._limit = limit
+        self._start: Message | None = None
+        self._streams = False
+        self._started = False
+        self._inflate: Inflate | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.ended = False
+
+    async def send(self, message: Message) -> None:
+        """The provider's side of ASGI's `send`."""
+        if self.ended:
+            return
+        if message["type"] == "http.response.start":
+            self._on_start(message)
+        elif message["type"] == "http.response.body":
+            await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+
+    def _on_start(self, message: Message) -> None:
+        self._start = message
+        names = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
+        coding = names.get(b"content-encoding", b"")
+        if coding and coding != b"identity":
+            self._inflate = Inflate(coding.decode("latin-1"), self._limit)
+        is_stream = names.get(b"content-type", b"").startswith(b"text/event-stream")
+        self._streams = self._translation.stream and is_stream and message["status"] < 300
+
+    async def _on_body(self, data: bytes, *, more: bool) -> None:
+        if self._inflate is not None:
+            data = self._inflate.feed(data)
+        if self._streams:
+            out = self._translation.feed(data)
+            if not more:
+                out += self._translation.finish(cut=False)
+            if out or not more:
+                await self._stream(out, more=more)
+            return
+        self._size += len(data)
+        if self._limit is not None and self._size > self._limit:
+            raise ToolCallError("upstream_error", f"The upstream's answer exceeds max_response_bytes ({self._limit}).")
+        self._parts.append(data)
+        if not more:
+            await self._whole()
+
+    async def _whole(self) -> None:
+        assert self._start is not None  # noqa: S101 - a body follows its start
+        status, body = self._translation.whole(self._start["status"], b"".join(self._parts))
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        self.ended = True
+        await self._send(self._head(status, headers))
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _stream(self, out: bytes, *, more: bool) -> None:
+        assert self._start is not None  # noqa: S101 - a body follows its start
+        if not self._started:
+            self._started = True
+            await self._send(self._head(self._start["status"], [(b"content-type", b"text/event-stream")]))
+        self.ended = not more
+        await self._send({"type": "http.response.body", "body": out, "more_body": more})
+
+    async def fail(self, error: ToolCallError) -> None:
+        """The answer cannot go on."""
+        if not self._streams:
+            self.ended = True
+            await send_error(self._send, error)
+            return
+        out = self._translation.finish(cut=True)
+        if not self._translation.done:
+            if not self._started and not out:
+                self.ended = True
+                await send_error(self._send, error)
+                return
+            out += error.sse() + DONE
+        await self._stream(out, more=False)
+
+    def _head(self, status: int, headers: Headers) -> Message:
+        assert self._start is not None  # noqa: S101 - the provider has started its answer
+        kept = [(name, value) for name, value in self._start.get("headers", ()) if name.lower() not in _NOT_SENT_BACK]
+        if not any(name.lower() == b"x-request-id" for name, _ in kept):
+            # Where OpenAI's clients look for it.
+            kept += [(b"x-request-id", value) for name, value in kept if name.lower() == b"request-id"]
+        return {"type": "http.response.start", "status": status, "headers": [*kept, *headers]}
+
+
+def _scope_of(scope: Scope, request: TranslatedRequest) -> Scope:
+    own = {name.lower() for name, _ in request.headers}
+    headers = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name.lower() not in _NOT_SENT | own and not name.lower().startswith(_NOT_SENT_PREFIXES)
+    ]
+    headers += [(b"accept", b"*/*"), (b"accept-encoding", b"identity"), *request.headers]
+    if request.method == "POST":
+        headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(request.body))]
+    path = request.path.encode("ascii")
+    return {
+        **scope,
+        "method": request.method,
+        "path": unquote(request.path),
+        "raw_path": path,
+        "root_path": "",
+        "query_string": request.query,
+        "headers": headers,
+        "extensions": {},
+    }
+
+
+def _body_of(request: TranslatedRequest, receive: Receive) -> Receive:
+    """The new body once, then what the client says: that it has gone."""
+    waiting = [request.body]
+
+    async def next_message() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return next_message

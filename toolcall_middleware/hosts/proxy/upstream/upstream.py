@@ -1,0 +1,98 @@
+"""One upstream as it is asked: its app, built once, how many ask it now, and whether it had better rest."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from random import Random
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...middleware.asgi import ToolCallMiddleware
+from ..request_record import record_of
+from ..upstreams_file import Upstream
+from .error_envelope import ErrorEnvelope
+from .providers import upstream_app
+
+# Seconds for which an upstream that refused is asked last.
+_REST = 5.0
+_LONGEST_REST = 60.0
+
+
+class Route:
+    """An app: the middleware before an upstream. Its connections close when it is retired and nobody asks it.
+
+    Raises SettingsError or FormatError.
+    """
+
+    def __init__(self, upstream: Upstream, *, forward_authorization: bool) -> None:
+        settings = upstream.settings
+        self.upstream = upstream
+        app = upstream_app(
+            settings,
+            api=settings.upstream_api,
+            url=settings.upstream_url,
+            key=settings.upstream_key,
+            timeout=settings.upstream_timeout,
+            forward_authorization=forward_authorization,
+            headers={name.decode(): value.decode() for name, value in upstream.headers},
+        )
+        whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
+        self._app = ErrorEnvelope(whole, paths=settings.paths, key=settings.upstream_key)
+        self._users = 0
+        self._retired = False
+        self._rests_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"Route({self.upstream.name!r})"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._users += 1
+        if scope["type"] == "http":
+            record_of(scope).upstream = self.upstream.name
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._users -= 1
+            if self._retired and not self._users:
+                await self._close()
+
+    async def retire(self) -> None:
+        """No request comes any more: what it has ends with the last one."""
+        self._retired = True
+        if not self._users:
+            await self._close()
+
+    async def _close(self) -> None:
+        """By ASGI's own word for it, which the apps in between hand on."""
+
+        async def receive() -> Message:
+            return {"type": "lifespan.shutdown"}
+
+        async def send(_message: Message) -> None:
+            pass
+
+        await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+
+    def rest(self, retry_after: float | None) -> None:
+        """It refused: it is asked after the others for as long as it said, or some seconds."""
+        seconds = _REST if retry_after is None else min(retry_after, _LONGEST_REST)
+        self._rests_until = time.monotonic() + seconds
+
+    @property
+    def rests(self) -> bool:
+        """Whether it refused a moment ago."""
+        return time.monotonic() < self._rests_until
+
+
+def in_turn(routes: Sequence[Route], random: Random) -> list[Route]:
+    """The order in which to ask: drawn among those with a weight, then the others; those that rest come last."""
+    weighted = [route for route in routes if route.upstream.weight is not None]
+    drawn = sorted(weighted, key=lambda route: _draw(route.upstream.weight or 0.0, random))
+    return sorted(drawn + [route for route in routes if route.upstream.weight is None], key=lambda route: route.rests)
+
+
+def _draw(weight: float, random: Random) -> float:
+    # The first of exponential arrivals: an order drawn without putting back (Efraimidis and Spirakis, 2006).
+    return random.expovariate(weight) if weight else math.inf

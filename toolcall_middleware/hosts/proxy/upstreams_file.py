@@ -1,0 +1,260 @@
+"""The file of upstreams: TOML in, frozen values out. Every mistake names the file, the table and the key.
+
+[[upstream]]
+name = "local"
+models = ["qwen*"]
+url = "http://127.0.0.1:8000/v1"
+format = "hermes"
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...errors import FormatError, SettingsError
+from ...formats import registry
+from ...settings import OPTIONS, Settings, read_variable
+from .upstream.providers import PROVIDERS
+
+# Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
+_PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")
+_PROXY = ("upstream_retries", "default_max_tokens")
+_OWN = ("name", "models", "rename", "headers", "key_env", "weight", *_PROXY)
+_ROOMS = frozenset({"prompt", "parsing", "usage"})
+# What only one upstream has: a value for all would send a key to whom it was not given for.
+_SINGLE = ("upstream_url", "upstream_key", "upstream_api", "upstreams_file")
+_GLOB = re.compile(r"[*?\[]")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t -~]*")
+# Written by the proxy itself; two of one kind would be read in two ways.
+_FRAMING = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade"})
+_MAX_WEIGHT = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Client's models that match `pattern` are `target` to the upstream; one `*` on both sides stands for the same."""
+
+    pattern: str
+    target: str
+
+    def to_upstream(self, model: str) -> str | None:
+        """The upstream's name of a client's `model`; None when this rule is about others."""
+        return _carry(model, self.pattern, self.target)
+
+    def to_client(self, model: str) -> str | None:
+        """The client's name of an upstream's `model`; None when this rule gives it none."""
+        return _carry(model, self.target, self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """One `[[upstream]]`. `settings` hold its address, key and times as `upstream_*`, and what it says of formats."""
+
+    name: str
+    models: tuple[str, ...]
+    settings: Settings
+    rename: tuple[Rename, ...] = ()
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    weight: float | None = None
+
+    def serves(self, model: str) -> bool:
+        """Whether requests for a client's `model` may go here."""
+        return any(fnmatchcase(model, glob) for glob in self.models) or self._renamed(model) is not None
+
+    def model_for(self, model: str) -> str:
+        """What the upstream calls a client's `model`."""
+        return self._renamed(model) or model
+
+    def _renamed(self, model: str) -> str | None:
+        return next((name for rule in self.rename if (name := rule.to_upstream(model)) is not None), None)
+
+    @property
+    def literal_models(self) -> tuple[str, ...]:
+        """Clients' models that are named here in full."""
+        names = (*self.models, *(rule.pattern for rule in self.rename))
+        return tuple(dict.fromkeys(name for name in names if not _GLOB.search(name)))
+
+    @property
+    def has_globs(self) -> bool:
+        """Whether the upstream's own list is needed to know its models."""
+        return any(_GLOB.search(name) for name in (*self.models, *(rule.pattern for rule in self.rename)))
+
+    def client_names(self, model: str) -> Iterator[str]:
+        """Under which names clients reach the upstream's `model`, as far as globs tell."""
+        for rule in self.rename:
+            name = rule.to_client(model)
+            if name is not None and self.model_for(name) == model:
+                yield name
+        if any(fnmatchcase(model, glob) for glob in self.models) and self.model_for(model) == model:
+            yield model
+
+
+def read_upstreams(path: str, base: Settings) -> tuple[Upstream, ...]:
+    """The upstreams of the file at `path`, in its order. What a table does not say is as in `base`.
+
+    Raises SettingsError.
+    """
+    if base.upstream_url is not None:
+        raise SettingsError("Both upstream_url and upstreams_file are set: give one of them.")
+    try:
+        tables = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"upstreams_file {path}: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"upstreams_file {path}: it is not UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"upstreams_file {path}: it is no TOML: {error}.") from error
+    _known(path, tables, ("upstream",))
+    given = tables.get("upstream")
+    if not isinstance(given, list) or not given or not all(isinstance(table, dict) for table in given):
+        raise SettingsError(f"{path}: there is no upstream; write a table [[upstream]] for each.")
+    base = base.replace(**{name: OPTIONS[name].default for name in _SINGLE})
+    upstreams: list[Upstream] = []
+    for number, table in enumerate(given, 1):
+        name = table.get("name")
+        where = f"{path}: [[upstream]] {number}" + (f" ({name!r})" if isinstance(name, str) else "")
+        upstream = _Table(where, table).read(base)
+        if any(other.name == upstream.name for other in upstreams):
+            raise SettingsError(f"{where}: name: {upstream.name!r} is another one's already; give each its own.")
+        upstreams.append(upstream)
+    return tuple(upstreams)
+
+
+class _Table:
+    """One `[[upstream]]` on its way to an Upstream. `where` begins its errors."""
+
+    def __init__(self, where: str, table: Mapping[str, Any]) -> None:
+        self._where = where
+        self._table = table
+
+    def read(self, base: Settings) -> Upstream:
+        table = self._table
+        _known(self._where, table, (*_PREFIXED, *_OWN, *_free()))
+        values = {f"upstream_{key}": table[key] for key in _PREFIXED if key in table}
+        values |= {key: table[key] for key in (*_PROXY, *_free()) if key in table}
+        if "key_env" in table:
+            values["upstream_key"] = self._key_from_environment()
+        settings = self._settings(base, values)
+        rename = self._rename()
+        models = self._strings("models", table.get("models", [] if rename else ["*"]))
+        if not models and not rename:
+            raise self._error("models", "it is empty; give names or globs")
+        name = self._name(settings.upstream_url or "")
+        return Upstream(name, models, settings, rename, tuple(self._headers()), self._weight())
+
+    def _error(self, key: str, what: str) -> SettingsError:
+        return SettingsError(f"{self._where}: {key}: {what}.")
+
+    def _settings(self, base: Settings, values: Mapping[str, Any]) -> Settings:
+        settings = base
+        for name, value in values.items():
+            key = name if name in _PROXY else name.removeprefix("upstream_")
+            if isinstance(value, dict) or (value == "" and name in {"upstream_url", "upstream_key"}):
+                raise self._error(key, f"it is empty or a table; use {OPTIONS[name].allowed}")
+            try:
+                settings = settings.replace(**{name: value})
+            except SettingsError as error:
+                raise SettingsError(f"{self._where}: {str(error).replace(name, key, 1)}") from None
+        provider = PROVIDERS.get(settings.upstream_api)
+        if provider is not None and "mode" not in values:
+            settings = settings.replace(mode=provider.mode)
+        if settings.upstream_url is None:
+            if provider is None or provider.url is None:
+                raise self._error("url", "it is missing; give the upstream's base address")
+            settings = settings.replace(upstream_url=provider.url)
+        try:
+            registry.get(settings.format)
+        except FormatError as error:
+            raise SettingsError(f"{self._where}: {error}") from None
+        return settings
+
+    def _key_from_environment(self) -> str:
+        variable = self._table["key_env"]
+        if "key" in self._table:
+            raise self._error("key_env", "there is also `key`; give one of them")
+        if not isinstance(variable, str) or not variable:
+            raise self._error("key_env", f"{variable!r} is not allowed; use the name of a variable")
+        key = read_variable(variable)
+        if not key:
+            raise self._error("key_env", f"the variable {variable} is not set")
+        return key
+
+    def _name(self, url: str) -> str:
+        name = self._table.get("name")
+        if name is None:
+            return urlsplit(url).netloc.rpartition("@")[2]
+        if not isinstance(name, str) or not re.fullmatch(r"[!-~](?:[ -~]{0,62}[!-~])?", name):
+            raise self._error("name", f"{name!r} is not allowed; use 1 to 64 ASCII characters")
+        return name
+
+    def _strings(self, key: str, value: Any) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = [value]
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self._error(key, f"{value!r} is not allowed; use a list of names or globs")
+        return tuple(value)
+
+    def _rename(self) -> tuple[Rename, ...]:
+        given = self._table.get("rename", {})
+        if not isinstance(given, dict):
+            raise self._error("rename", f'{given!r} is not allowed; use {{client = "upstream\'s"}}')
+        for pattern, target in given.items():
+            wanted = "the upstream's name of it; `*` may stand once, on the left, or once on both sides"
+            if not isinstance(target, str) or not target or not pattern:
+                raise self._error(f"rename.{pattern}", f"{target!r} is not allowed; use {wanted}")
+            stars = (pattern.count("*"), target.count("*"))
+            if re.search(r"[?\[\]]", pattern) or stars not in {(0, 0), (1, 0), (1, 1)}:
+                raise self._error(f"rename.{pattern}", f"{target!r} is not allowed; use {wanted}")
+        return tuple(Rename(pattern, target) for pattern, target in given.items())
+
+    def _headers(self) -> Iterator[tuple[bytes, bytes]]:
+        given = self._table.get("headers", {})
+        if not isinstance(given, dict):
+            raise self._error("headers", 'use {"name" = "value"}')
+        for name, value in given.items():
+            if not _HEADER_NAME.fullmatch(name) or name.lower() in _FRAMING:
+                raise self._error(f"headers.{name}", "it is no header that can be set")
+            # Not shown: it may be a key.
+            if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+                raise self._error(f"headers.{name}", "its value is not allowed; use ASCII text in one line")
+            yield name.lower().encode(), value.strip().encode()
+
+    def _weight(self) -> float | None:
+        weight = self._table.get("weight")
+        if weight is None:
+            return None
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _MAX_WEIGHT:
+            raise self._error("weight", f"{weight!r} is not allowed; use a number from 0 to {_MAX_WEIGHT:g}")
+        return float(weight)
+
+
+def _free() -> tuple[str, ...]:
+    """Settings that a table may hold by their own names."""
+    return tuple(name for name, option in OPTIONS.items() if option.room in _ROOMS)
+
+
+def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in keys:
+            near = difflib.get_close_matches(key, keys, n=1)
+            hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(keys)
+            raise SettingsError(f"{where}: {key} is not a key here; {hint}")
+
+
+def _carry(model: str, pattern: str, target: str) -> str | None:
+    """`model` rewritten from one pattern to the other; None when it does not match or nothing tells the `*`."""
+    before, star, after = pattern.partition("*")
+    if not star:
+        return target if model == pattern and "*" not in target else None
+    if len(model) < len(before) + len(after) or not (model.startswith(before) and model.endswith(after)):
+        return None
+    return target.replace("*", model[len(before) : len(model) - len(after)], 1)

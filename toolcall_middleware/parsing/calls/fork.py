@@ -1,0 +1,89 @@
+"""One marker, several families: what follows it tells which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ..sink import Body, Sink
+
+_WS = re.compile(r"[ \t\r\n]*")
+_MAX_GAP = 256
+
+Branch = tuple[re.Pattern[str], Callable[[Sink], Body]]
+
+
+class Fork:
+    """Looks at the first characters behind the marker (white space aside) and lets the branch that matches read.
+
+    `undecided` matches text that ends before the branches can be told apart.
+    """
+
+    __slots__ = ("_body", "_branches", "_failed", "_sink", "_undecided")
+
+    def __init__(self, sink: Sink, branches: Sequence[Branch], undecided: re.Pattern[str]) -> None:
+        self._sink = sink
+        self._branches = branches
+        self._undecided = undecided
+        self._body: Body | None = None
+        self._failed = False
+
+    @property
+    def done(self) -> bool:
+        """See `Body`."""
+        return self._body is not None and self._body.done
+
+    @property
+    def failed(self) -> bool:
+        """See `Body`."""
+        return self._failed or (self._body is not None and self._body.failed)
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        if self._body is None:
+            j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+            if not last and len(s) - i <= _MAX_GAP and self._undecided.fullmatch(s, j):
+                return i
+            for pattern, make in self._branches:
+                if pattern.match(s, j):
+                    self._body = make(self._sink)
+                    break
+            else:
+                self._failed = True
+                return i
+        return self._body.step(s, i, last=last)
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+        if self._body is not None:
+            self._body.finish(cut=cut)
+
+
+class Nothing:
+    """A marker that is markup and nothing else."""
+
+    def __init__(self, sink: Sink) -> None:
+        sink.accept()
+        self.done = True
+        self.failed = False
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:  # noqa: ARG002 - the protocol's
+        """See `Body.step`."""
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+
+
+class Refused:
+    """A marker that is none where it stands."""
+
+    done = False
+    failed = True
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:  # noqa: ARG002 - the protocol's
+        """See `Body.step`."""
+        return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""

@@ -1,0 +1,1 @@
+"""A model's text: prose, code, reasoning, and where a call may begin."""

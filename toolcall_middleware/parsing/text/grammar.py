@@ -1,0 +1,207 @@
+"""What a scanner looks for, as data: opening markers, reasoning tags, the beginnings of somebody else's turn."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..sink import Body, Sink
+from ..trie import Trie, chars_of
+from .lane import Lane, Way, plain_text
+
+_LOOK_AHEAD = 3  # characters behind a marker's first one
+_ASCII = "".join(map(chr, range(0x80)))
+
+
+class Where(enum.Enum):
+    """Where an opening can stand (never inside a code fence or code span that stands after other text)."""
+
+    ANYWHERE = 0
+    START = 1  # before any other text of the answer, or first in a fence that opens it
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a body may want to know when it is made: the text that opened it and where it stands."""
+
+    opening: str
+    at_start: bool
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opener:
+    """One way in which calls begin. Compared by identity: a grammar of sixty is looked up for each answer.
+
+    marker: literal text. `pattern` and `partial` are given instead where a literal does not do: `partial` matches
+    what could still become a match, up to the end of the text, and `first` holds the characters it may begin with
+    (empty: the pattern begins with a literal). `consume` is false where the opening is itself part
+    of the call (`{`). `fences`: info strings of code fences that this syntax may stand in anywhere.
+    special: a token of its own, which no thought holds: one that is never ended ends there.
+    not_behind: what it cannot stand directly behind (white space aside), because there it is part of other data.
+    """
+
+    body: Callable[[Sink, Context], Body]
+    marker: str = ""
+    pattern: str = ""
+    partial: str = ""
+    first: str = ""
+    where: Where = Where.ANYWHERE
+    consume: bool = True
+    fences: frozenset[str] = frozenset()
+    not_behind: tuple[str, ...] = ()
+    special: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """All that one parser recognises.
+
+    stops are live only after a call. noise is never content; ends are not content at the end of the answer.
+    """
+
+    openers: tuple[Opener, ...]
+    reasoning: tuple[tuple[str, str], ...] = ()
+    stops: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
+
+    prose: text in which `first` finds none.
+    whole: by a marker's first character. What is a literal has no group in them: `groups` has it.
+    """
+
+    first: re.Pattern[str]
+    prose: Lane
+    first_at_start: re.Pattern[str]
+    whole: dict[str, re.Pattern[str]]
+    groups: dict[str, str]
+    partial: re.Pattern[str]
+    openers: dict[str, Opener]
+    reasoning: dict[str, str]
+    special: tuple[str, ...]
+    ends: re.Pattern[str]
+
+    def marker_at(self, s: str, at: int) -> re.Match[str] | None:
+        """The marker that stands at `s[at]`; `group` tells which one."""
+        whole = self.whole.get(s[at : at + 1])
+        return None if whole is None else whole.match(s, at)
+
+    def group(self, marker: re.Match[str]) -> str:
+        """What a marker is: the first letter says the kind, the rest its number among those."""
+        return marker.lastgroup or self.groups[marker.group()]
+
+
+def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
+    """A pattern for every beginning of the literals `parts` with white space between them."""
+    atoms: list[str] = []
+    for number, part in enumerate(parts):
+        if number:
+            atoms.append(gap)
+        atoms += map(re.escape, part)
+    pattern = ""
+    for atom in reversed(atoms[1:]):
+        pattern = f"(?:{atom}{pattern})?"
+    return atoms[0] + pattern
+
+
+@functools.lru_cache(maxsize=64)
+def compile_grammar(grammar: Grammar) -> Compiled:
+    """The expressions for `grammar`; kept, since formats are few and requests many."""
+    patterned: list[tuple[set[str], str]] = []  # the characters with which it may begin, and the pattern
+    partial: list[str] = []
+    openers: dict[str, Opener] = {}
+    start_firsts: set[str] = set()
+    anywhere: dict[str, list[Opener]] = {}  # those with a pattern, by the characters they may begin with
+    literal: list[tuple[str, str]] = []
+    for number, opener in enumerate(grammar.openers):
+        group = f"o{number}"
+        openers[group] = opener
+        if opener.marker:
+            literal.append((opener.marker, group))
+            continue
+        begins = set(opener.first or opener.pattern.lstrip("\\")[0])
+        patterned.append((begins, f"(?P<{group}>{opener.pattern})"))
+        partial.append(opener.partial)
+        if _opens_only(opener):
+            start_firsts |= begins
+        else:
+            for char in begins:
+                anywhere.setdefault(char, []).append(opener)
+    for number, (opening, close) in enumerate(grammar.reasoning):
+        literal += [(opening, f"r{number}"), (close, f"c{number}")]
+    for kind, markers in (("s", grammar.stops), ("n", grammar.noise), ("e", grammar.ends)):
+        literal += [(marker, f"{kind}{number}") for number, marker in enumerate(markers)]
+    groups: dict[str, str] = {}
+    for marker, group in literal:
+        groups.setdefault(marker, group)
+    trie = Trie.of(groups)
+    # Where two openers have one marker, the first of them counts: so the other's places need no look.
+    far = Trie.of(marker for marker, group in groups.items() if not _opens_only(openers.get(group)))
+    firsts = {"`", "~", *far.ways, *anywhere}
+    seconds = _seconds(far, anywhere)
+    first = re.compile("|".join(_first(char, far, anywhere) for char in sorted(firsts)))
+    return Compiled(
+        first=first,
+        prose=plain_text(Way.TEXT, "".join(firsts - seconds.keys()), seconds, first.search),
+        first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
+        whole=_by_first(patterned, trie),
+        groups=groups,
+        partial=re.compile(f"(?:{'|'.join([*filter(None, partial), *trie.beginnings()]) or '(?!)'})\\Z"),
+        openers=openers,
+        reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
+        special=tuple(opener.marker for opener in grammar.openers if opener.special),
+        ends=re.compile("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
+    )
+
+
+def _opens_only(opener: Opener | None) -> bool:
+    return opener is not None and opener.where is Where.START
+
+
+def _by_first(patterned: list[tuple[set[str], str]], trie: Trie) -> dict[str, re.Pattern[str]]:
+    """What can stand where a character does: patterns before literals, the longest of those."""
+    ways: dict[str, list[str]] = {}
+    for chars, pattern in patterned:
+        for char in chars:
+            ways.setdefault(char, []).append(pattern)
+    for char, way in trie.ways.items():
+        ways.setdefault(char, []).append(re.escape(char) + way.longest())
+    return {char: re.compile("|".join(patterns)) for char, patterns in ways.items()}
+
+
+def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]]) -> str:
+    """`char`, where a marker may begin with it: `<` by the million is not looked at one by one.
+
+    Each begins with a literal, or Python's engine would not look for the first characters at once.
+    """
+    way = trie.ways.get(char)
+    ahead = [] if way is None else [way.ahead(_LOOK_AHEAD)]
+    ahead += [_next_of(opener, char) for opener in patterned.get(char, ())]
+    if not ahead or "" in ahead:
+        return re.escape(char)
+    return f"{re.escape(char)}(?={'|'.join(ahead)})"
+
+
+def _next_of(opener: Opener, char: str) -> str:
+    """A pattern for what may stand behind the first character of an opener that is no literal.
+
+    `partial` tells, for all beginnings match it. Beyond ASCII nothing is ruled out.
+    """
+    if re.match(opener.pattern, char):
+        return ""
+    may_be = re.compile(f"(?:{opener.partial})\\Z|{opener.pattern}").match
+    return f"(?:[{''.join(re.escape(other) for other in _ASCII if may_be(char + other))}\x80-\U0010ffff]|\\Z)"
+
+
+def _seconds(trie: Trie, patterned: dict[str, list[Opener]]) -> dict[str, str]:
+    """For each letter that markers begin with, of which prose is full, what comes next in them."""
+    ways = sorted((char, way) for char, way in trie.ways.items() if char.isalpha() and not way.ends)
+    return {letter: "".join(way.ways) for letter, way in ways if letter not in patterned}

@@ -1,0 +1,1 @@
+"""Readers of values: JSON, Python's and Gemma's notations."""

@@ -1,0 +1,206 @@
+"""Reads small pieces of clean JSON by a table, one look-up a character: for arguments of many short values.
+
+What is not clean, or more than the table knows (an escape of digits, the end of the value), is left to `JsonReader`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..text.lane import IN_STRING, Lane
+
+# What is expected next, or stands open. `JsonReader` has them all; the table knows those up to `WORD`.
+VALUE = 0  # a value
+FIRST_ITEM = 1  # after `[`: a value or `]`
+FIRST_KEY = 2  # after `{`: a key or `}`
+KEY = 3  # after `,` in an object
+COLON = 4
+AFTER = 5  # after a value in a container
+COMMA = 6  # a comma is held until it is known not to be a trailing one
+STRING = 7
+ESCAPE = 8  # the start of an escape is held
+QUOTE = 9  # a quote is held until the next character tells whether it ends the string
+WORD = 10  # a number, a literal or an unquoted word is held until its end
+WORDS = 11  # an unquoted string that has begun to leave
+DONE = 12
+# For json_loose.py, which has more of its own:
+OPENED = 13  # a value's opening quote: two more may make it a triple one
+SLASH = 20  # a slash is held that may begin a comment
+LINE = 21  # in a comment that ends with its line
+
+Row = dict[str, Any]
+"""The next row by the next character, for one state; None for what is not clean there, and for brackets. What more
+there is to know of the state stands under the names below, which are no characters."""
+
+_CLOSES, _OPENS, _END = "closes", "opens", "end"
+_PRINTABLE: Final = "".join(map(chr, range(0x20, 0x7F)))
+_SPACE: Final = " \t\r\n"
+_DIGITS: Final = "0123456789"
+_WORD_CHARS: Final = "+-.eE" + _DIGITS + "abcdefghijklmnopqrstuvwxyz"
+_HELD: Final = {COMMA: ",", QUOTE: '"', ESCAPE: "", WORD: _WORD_CHARS}
+SMALL = 24  # characters: in longer ones a search beats the table
+
+
+def _row(state: int, *, closes: str = "", opens: bool = False, is_key: bool = False) -> Row:
+    """closes: the bracket that may end the container here. opens: whether a container may begin."""
+    # How a piece ends here: the state, whether in a key, and what is held then: from the last of these characters.
+    end = state, is_key, _HELD.get(state)
+    about = {_CLOSES: closes, _OPENS: opens, _END: end}
+    return dict.fromkeys(_PRINTABLE + _SPACE) | about
+
+
+def _build(close: str) -> dict[int, Row]:
+    """The rows for the inside of an object (`close` is `}`) or a list, by what they stand for."""
+    in_object = close == "}"
+    colon, key, first_key = _row(COLON), _row(KEY), _row(FIRST_KEY, closes="}")
+    value, first_item = _row(VALUE, opens=True), _row(FIRST_ITEM, closes="]", opens=True)
+    after, quote = _row(AFTER, closes=close), _row(QUOTE, closes=close)
+    comma = _row(COMMA, opens=not in_object)
+    in_key, in_value = _row(STRING, is_key=True), _row(STRING)
+    opened = _row(OPENED)  # a quote that follows at once may be the second of three
+    for row in (colon, key, first_key, value, first_item, after, quote, comma):
+        row.update(dict.fromkeys(_SPACE, row))
+    for string, end in ((in_key, colon), (in_value, quote)):
+        escape = _row(ESCAPE, is_key=string is in_key)
+        string.update(dict.fromkeys(_PRINTABLE, string))
+        string.update({"\\": escape, '"': end})
+        escape.update(dict.fromkeys('"\\/bfnrt', string))
+    opened.update({**in_value, _END: opened[_END], '"': None})
+    for row in (key, first_key, comma) if in_object else (key, first_key):
+        row['"'] = in_key
+    for row in (value, first_item) if in_object else (value, first_item, comma):
+        row['"'] = opened
+        _add_words(row, close, after, comma)
+    colon[":"] = value
+    after[","] = quote[","] = comma
+    rows = (value, first_item, first_key, key, colon, after, comma, in_value, opened, quote)
+    return {row[_END][0]: row for row in rows}
+
+
+def _add_words(begin: Row, close: str, after: Row, comma: Row) -> None:
+    """Numbers and literals that begin where `begin` stands, spelled as RFC 8259 has them."""
+
+    def whole() -> Row:
+        """A word that may end here."""
+        row = _row(WORD, closes=close)
+        row.update({",": comma, **dict.fromkeys(_SPACE, after)})
+        return row
+
+    minus, point, exponent, sign = (_row(WORD) for _ in range(4))
+    zero, digits, fraction, power = (whole() for _ in range(4))
+    for row, following in ((digits, digits), (point, fraction), (fraction, fraction), (power, power)):
+        row.update(dict.fromkeys(_DIGITS, following))
+    for row in (begin, minus):
+        row.update({"0": zero, **dict.fromkeys("123456789", digits)})
+    for row in (exponent, sign):
+        row.update(dict.fromkeys(_DIGITS, power))
+    begin["-"] = minus
+    exponent.update({"+": sign, "-": sign})
+    zero["."] = digits["."] = point
+    for row in (zero, digits, fraction):
+        row.update({"e": exponent, "E": exponent})
+    for word in ("true", "false", "null"):
+        row = begin
+        for char in word[:-1]:
+            row[char] = following = _row(WORD)
+            row = following
+        row[word[-1]] = whole()
+
+
+_ROWS: Final = {"{": _build("}"), "[": _build("]")}
+
+
+class CleanReader:
+    """The state of a `JsonReader`, and the quick way through it."""
+
+    tail = ""
+    __slots__ = ("_held", "_is_key", "_objects", "_quote", "_row", "_stack", "_state", "lane", "settled")
+
+    def __init__(self) -> None:
+        self.settled = False
+        self.lane: Lane | None = None
+        self._stack: list[str] = []
+        self._objects = 0  # how many in the stack are objects
+        self._state = VALUE
+        self._held: list[str] = []
+        self._quote = '"'  # of the last string
+        self._is_key = False
+        self._row: Row | None = None  # where the last piece ended, if it was read here
+
+    def went_by(self, text: str) -> None:
+        """`text` left by the lane."""
+
+    def run(self, s: str) -> str | None:  # noqa: C901, PLR0912 - the loop, and its end by state
+        """Read all of `s`; returns what leaves. None: this piece is not for the table, nothing was read."""
+        if not self.settled:
+            return None
+        if self._state == STRING and self._quote == '"' and '"' not in s and "\\" not in s and s.isprintable():
+            self.lane = IN_STRING
+            return s
+        row = self._row
+        if len(s) > SMALL or (row is None and (row := self._find_row()) is None):
+            return None
+        stack, objects = self._stack, self._objects
+        try:
+            for char in s:
+                following = row[char]
+                if following is not None:
+                    row = following
+                    continue
+                if stack is self._stack:
+                    stack = stack.copy()
+                if char == row[_CLOSES]:
+                    objects -= stack.pop() == "{"
+                    if not stack:
+                        return None  # the end
+                    row = _ROWS[stack[-1]][AFTER]
+                elif row[_OPENS] and (char == "{" or char == "["):
+                    stack.append(char)
+                    objects += char == "{"
+                    row = _ROWS[char][FIRST_KEY if char == "{" else FIRST_ITEM]
+                else:
+                    return None
+        except KeyError:
+            return None  # no printable ASCII
+        if stack is not self._stack:
+            self._stack, self._objects = stack, objects
+        self._row = row
+        self.lane = None
+        held, was = self._held, self._state
+        self._state, self._is_key, holds = row[_END]
+        # What is held now stands at the end of `s`, or `s` goes on with what was held.
+        if holds is None:
+            if not held:
+                return s
+            held.append(s)
+            self._held = []
+            return "".join(held)
+        if holds is _WORD_CHARS:
+            cut = len(s.rstrip(_WORD_CHARS))
+            if not cut and was == WORD:
+                cut = -1
+        else:
+            cut = s.rfind(holds) if holds else len(s) - 1
+        if cut < 0:
+            held.append(s)
+            return ""
+        self._held = [s[cut:]]
+        if not held:
+            return s[:cut]
+        held.append(s[:cut])
+        return "".join(held)
+
+    def _find_row(self) -> Row | None:
+        """The row for what `JsonReader` has read; None where the table has none."""
+        state = self._state
+        if not self._stack or self._quote != '"' or (self._is_key and state >= STRING):
+            return None
+        if self._held and state not in {COMMA, QUOTE, WORD}:
+            return None
+        rows = _ROWS[self._stack[-1]]
+        if state != WORD:
+            return rows.get(state)
+        row: Row | None = rows[VALUE]
+        for char in "".join(self._held):
+            row = None if row is None else row.get(char)
+        return row

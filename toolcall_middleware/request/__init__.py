@@ -1,0 +1,1 @@
+"""A client's request: read, checked, and held against what an operator allows."""

@@ -1,0 +1,250 @@
+"""The messages of a request: roles, contents, and which result answers which call.
+
+What comes out is what the client sent, decoded, with four forms made equal so that the later stages see one: the
+deprecated `function_call` and role `function`, custom calls, arguments that came as an object, and calls without an id.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+from .json_input import decode, kind, shown
+
+MAX_NESTING = 200
+"""Levels of JSON in the messages: what is admitted here can be encoded again at any depth of the stack."""
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def read_messages(raw: bytes, max_rounds: int | None = None) -> list[dict[str, Any]]:
+    """The messages that `read_history` reads."""
+    return read_history(raw, max_rounds=max_rounds).messages
+
+
+def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int | None = None) -> History:
+    """The value of `messages`, decoded and checked. Raises ToolCallError with a `param` such as `messages[2].content`.
+
+    `max_rounds` is the largest number of assistant turns with calls, `max_messages` that of messages.
+    """
+    if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _nesting(raw) > MAX_NESTING:
+        message = f"The messages are nested deeper than {MAX_NESTING} levels."
+        raise ToolCallError("invalid_request", message, param="messages")
+    messages = decode(raw, "messages")
+    if not isinstance(messages, list):
+        raise _refusal("messages", f"'messages' must be an array, got {kind(messages)}.")
+    if not messages:
+        raise _refusal("messages", "'messages' must hold at least one message.")
+    if max_messages is not None and len(messages) > max_messages:
+        text = f"max_messages is {max_messages}: the request has {len(messages)} messages."
+        raise ToolCallError("limit_exceeded", text, param="messages")
+    history = History()
+    for index, message in enumerate(messages):
+        history.add(message, f"messages[{index}]", index)
+    if max_rounds is not None and history.rounds > max_rounds:
+        text = (
+            f"max_tool_rounds is {max_rounds}: the conversation has {history.rounds} turns with tool calls, the last of"
+            f" them of {shown(history.last_name)}."
+        )
+        raise ToolCallError("limit_exceeded", text, param="messages")
+    return history
+
+
+def _nesting(raw: bytes) -> int:
+    """The deepest nesting of brackets outside of strings, without building anything."""
+    steps = _STRING.sub(b"", raw).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0)
+
+
+class History:
+    """Takes the messages in turn.
+
+    `messages`: as the later stages see them. `rounds`: assistant turns with calls. `deprecated`: the path of the first
+    message of the deprecated functions API, or empty.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.rounds = 0
+        self.deprecated = ""
+        self._ids: set[str] = set()
+        self._legacy: list[tuple[str, str]] = []  # (name, id) of each function_call without a result yet
+
+    @property
+    def last_name(self) -> str:
+        """The tool of the last call."""
+        calls = (message["tool_calls"] for message in reversed(self.messages) if message.get("tool_calls"))
+        name: str = next(calls)[-1]["function"]["name"]
+        return name
+
+    def add(self, message: Any, param: str, index: int) -> None:
+        if not isinstance(message, dict):
+            raise _refusal(param, f"A message must be an object, got {kind(message)}.")
+        role = message.get("role")
+        if not isinstance(role, str) or role not in _ROLES:
+            raise _refusal(f"{param}.role", f"A message's role must be one of {_ROLE_NAMES}; got {shown(role)}.")
+        match role:
+            case "tool":
+                self._tool(message, param)
+            case "function":
+                message = self._function(message, param, index)
+            case "assistant":
+                _check_content(message, param)
+                message = self._assistant(message, param, index)
+            case _:
+                _check_content(message, param)
+        self.messages.append(message)
+
+    def _tool(self, message: dict[str, Any], param: str) -> None:
+        call_id, where = message.get("tool_call_id"), f"{param}.tool_call_id"
+        if not self.rounds:
+            text = "A message with role 'tool' must follow an assistant message with 'tool_calls'."
+            raise ToolCallError("invalid_message_order", text, param=f"{param}.role")
+        if call_id is not None and not isinstance(call_id, str):
+            raise _refusal(where, f"'tool_call_id' must be a string, got {kind(call_id)}.")
+        if not call_id:
+            text = "A message with role 'tool' needs the 'tool_call_id' of the call that it answers."
+            raise ToolCallError("invalid_tool_call_id", text, param=where)
+        if call_id not in self._ids:
+            text = f"No earlier assistant message has a tool call with the id {shown(call_id)}."
+            raise ToolCallError("invalid_tool_call_id", text, param=where)
+        if "content" not in message:
+            raise _refusal(f"{param}.content", "A message with role 'tool' needs 'content'.")
+        if not isinstance(message.get("is_error"), bool | None):
+            raise _refusal(f"{param}.is_error", f"'is_error' must be a boolean, got {kind(message['is_error'])}.")
+
+    def _function(self, message: dict[str, Any], param: str, index: int) -> dict[str, Any]:
+        self.deprecated = self.deprecated or f"{param}.role"
+        name = _name_of(message, param)
+        call_id = next((open_id for open_name, open_id in self._legacy if open_name == name), None)
+        if call_id is None:
+            # OpenAI takes a result without the call; the later stages want a pair.
+            call_id = self._new_id(f"call_function{index}")
+            self.rounds += 1
+            self.messages.append({"role": "assistant", "content": None, "tool_calls": [_call(call_id, name, "{}")]})
+        else:
+            self._legacy.remove((name, call_id))
+        content = message.get("content")
+        return {**message, "role": "tool", "tool_call_id": call_id, "content": "" if content is None else content}
+
+    def _assistant(self, message: dict[str, Any], param: str, index: int) -> dict[str, Any]:
+        calls, legacy = message.get("tool_calls"), message.get("function_call")
+        if calls is not None and not isinstance(calls, list):
+            raise _refusal(f"{param}.tool_calls", f"'tool_calls' must be an array, got {kind(calls)}.")
+        if calls:
+            read = [self._read_call(c, f"{param}.tool_calls[{i}]", f"{index}x{i}") for i, c in enumerate(calls)]
+            self.rounds += 1
+            return {**message, "tool_calls": read}
+        if legacy is None:
+            return message
+        where = f"{param}.function_call"
+        if not isinstance(legacy, dict):
+            raise _refusal(where, f"'function_call' must be an object, got {kind(legacy)}.")
+        self.deprecated = self.deprecated or where
+        name, arguments = _name_of(legacy, where), _arguments_of(legacy, where)
+        call_id = self._new_id(f"call_function{index}")
+        self._legacy.append((name, call_id))
+        self.rounds += 1
+        kept = {field: value for field, value in message.items() if field != "function_call"}
+        return {**kept, "content": message.get("content"), "tool_calls": [_call(call_id, name, arguments)]}
+
+    def _read_call(self, call: Any, param: str, place: str) -> dict[str, Any]:
+        if not isinstance(call, dict):
+            raise _refusal(param, f"A tool call must be an object, got {kind(call)}.")
+        call_id, variant = call.get("id"), call.get("type")
+        if call_id is not None and not isinstance(call_id, str):
+            raise _refusal(f"{param}.id", f"A call's id must be a string, got {kind(call_id)}.")
+        if not call_id:  # no result can refer to it
+            call = {**call, "id": (call_id := self._new_id(f"call_{place}"))}
+        self._ids.add(call_id)
+        if variant == "custom":
+            return {**_without(call, "custom"), **_custom_call(call, call_id, param)}
+        if variant not in (None, "function"):
+            message = f"A call's type must be 'function' or 'custom', got {shown(variant)}."
+            raise _refusal(f"{param}.type", message)
+        function, where = call.get("function"), f"{param}.function"
+        if not isinstance(function, dict):
+            raise _refusal(where, f"'function' must be an object, got {kind(function)}.")
+        _name_of(function, where)
+        arguments = _arguments_of(function, where)
+        if function.get("arguments") is arguments and variant is not None:
+            return dict(call)
+        return {**call, "type": "function", "function": {**function, "arguments": arguments}}
+
+    def _new_id(self, call_id: str) -> str:
+        """An id that is new in the conversation and the same at each turn, so that the prompt stays the same."""
+        while call_id in self._ids:
+            call_id += "0"
+        self._ids.add(call_id)
+        return call_id
+
+
+_ROLE_NAMES = ", ".join(sorted(_ROLES))
+
+
+def _check_content(message: dict[str, Any], param: str) -> None:
+    content, where = message.get("content"), f"{param}.content"
+    if isinstance(content, list):
+        for index, part in enumerate(content):
+            if not isinstance(part, dict):
+                raise _refusal(f"{where}[{index}]", f"A part of the content must be an object, got {kind(part)}.")
+            variant = part.get("type")
+            if not isinstance(variant, str):
+                raise _refusal(f"{where}[{index}].type", f"A part's type must be a string, got {kind(variant)}.")
+            if variant in _TEXT_PARTS and not isinstance(part.get(variant), str):
+                text = f"A part of type {variant} needs '{variant}', a string; got {kind(part.get(variant))}."
+                raise _refusal(f"{where}[{index}].{variant}", text)
+    elif content is not None and not isinstance(content, str):
+        raise _refusal(where, f"'content' must be a string, an array of parts or null, got {kind(content)}.")
+
+
+_TEXT_PARTS = frozenset({"text", "refusal"})
+
+
+def _name_of(holder: dict[str, Any], param: str) -> str:
+    name = holder.get("name")
+    if not isinstance(name, str) or not name:
+        raise _refusal(f"{param}.name", f"'name' must be a string that is not empty, got {shown(name)}.")
+    return name
+
+
+def _arguments_of(function: dict[str, Any], param: str) -> str:
+    """The arguments as JSON text. Some clients send the object itself, or nothing where there are none."""
+    arguments = function.get("arguments")
+    match arguments:
+        case str():
+            return arguments
+        case dict():
+            return msgspec.json.encode(arguments).decode()
+        case None:
+            return "{}"
+    raise _refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
+
+
+def _custom_call(call: dict[str, Any], call_id: str, param: str) -> dict[str, Any]:
+    custom, where = call.get("custom"), f"{param}.custom"
+    if not isinstance(custom, dict):
+        raise _refusal(where, f"'custom' must be an object, got {kind(custom)}.")
+    text = custom.get("input")
+    if not isinstance(text, str):
+        raise _refusal(f"{where}.input", f"'input' must be a string, got {kind(text)}.")
+    return _call(call_id, _name_of(custom, where), msgspec.json.encode({"input": text}).decode())
+
+
+def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _without(holder: dict[str, Any], field: str) -> dict[str, Any]:
+    return {key: value for key, value in holder.items() if key != field}
+
+
+def _refusal(param: str, message: str) -> ToolCallError:
+    return ToolCallError("invalid_request", message, param=param)

@@ -1,0 +1,344 @@
+"""Is the request ours, and is it well formed: the body's bytes in, a `ChatRequest` out.
+
+Requests that offer no tools and hold no calls are not read any further than that takes, and are not checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+from ..model import ToolChoice, ToolSet
+from ..settings import Settings
+from .json_input import DECODE_ERRORS, decode, kind, not_json, shown
+from .messages import read_history
+from .overrides import read_overrides
+from .tool_choice import read_choice
+from .tools import OfferedTools, ToolLimits, read_tools
+
+_NULL = msgspec.Raw(b"null")
+_NO_TOOLS = OfferedTools(ToolSet())
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """A request that offers tools or whose messages hold calls, checked.
+
+    `fields` is the whole body, its values byte-exact and in their order, without `toolcall` and `request_options`.
+    `messages` are decoded; deprecated function messages have become tool calls and tool messages.
+    `tools_raw` tells tool lists apart: the key for everything derived from `tools`, empty where none are offered.
+    `overrides` are the Settings that this request changes, by name.
+    `legacy` is true when tools came in the deprecated `functions`: the answer goes back as `function_call`.
+    `custom` are the names of tools of `type: custom`: in `tools`, functions with one required string `input`.
+    `deprecated` is the path of the first field of the deprecated functions API, empty where there is none.
+    """
+
+    fields: dict[str, msgspec.Raw]
+    model: str
+    messages: list[dict[str, Any]]
+    tools: ToolSet
+    tools_raw: bytes
+    choice: ToolChoice
+    stream: bool
+    include_usage: bool
+    stop: tuple[str, ...]
+    n: int
+    overrides: dict[str, Any] = field(default_factory=dict)
+    legacy: bool = False
+    custom: frozenset[str] = frozenset()
+    deprecated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageOnly:
+    """A streamed request without tools that asks for usage: its bytes go on unchanged, and are not checked."""
+
+    stream: bool = True
+    include_usage: bool = True
+
+
+class _Fields(msgspec.Struct):
+    tools: msgspec.Raw = _NULL
+    functions: msgspec.Raw = _NULL
+    tool_choice: msgspec.Raw = _NULL
+    stream: msgspec.Raw = _NULL
+    stream_options: msgspec.Raw = _NULL
+
+
+class _Turn(msgspec.Struct):
+    role: Any = None
+    tool_calls: msgspec.Raw = _NULL
+    function_call: msgspec.Raw = _NULL
+
+
+class _Probe(_Fields):
+    messages: list[_Turn] = []
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: Any = None
+
+
+_PROBE = msgspec.json.Decoder(_Probe)
+_LOOSE_PROBE = msgspec.json.Decoder(_Fields)
+_STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def wants(body: bytes, settings: Settings) -> bool:
+    """Whether `read_request` has something to say about `body`. Never raises; costs a few microseconds."""
+    return _concern(body, settings) is not False
+
+
+def read_request(body: bytes, settings: Settings) -> ChatRequest | UsageOnly | None:
+    """Read and check a chat-completions body.
+
+    None means that it is none of our business, or no chat request at all: it passes untouched.
+    Raises ToolCallError and nothing else, whatever the bytes.
+    """
+    concern = _concern(body, settings)
+    if settings.allowlist_mode == "enforce" or settings.rate_limit is not None:
+        _check_spelling(body)
+    if not isinstance(concern, bool):
+        return concern
+    if not concern:
+        return None
+    fields = _read_fields(body)
+    overrides = read_overrides(fields.pop("toolcall", None), fields.pop("request_options", None), settings)
+    return _Reader(fields, settings, overrides).read()
+
+
+def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
+    """The settings that a request changes for itself, by name. Raises ToolCallError as `read_request` does."""
+    fields = _read_fields(body)
+    return read_overrides(fields.pop("toolcall", None), fields.pop("request_options", None), settings)
+
+
+def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
+    """Whether the body offers tools, holds calls or asks for one; or only asks for usage."""
+    if settings.mode == "off":
+        return False
+    try:
+        # This skips over what it does not name, faster than a search for the names in the bytes would be.
+        probe: _Fields = _PROBE.decode(body)
+    except DECODE_ERRORS:
+        try:
+            probe = _LOOSE_PROBE.decode(body)  # no list of messages; without tools that is the backend's to say
+        except DECODE_ERRORS:
+            # An error is for those who meant us; anything else is the backend's to refuse.
+            return _means_us(body)
+    if _offered(probe.tools) or _offered(probe.functions) or _has_calls(probe) or _asks_for_call(probe):
+        return True
+    if bytes(probe.stream) == b"true" and settings.usage not in {"off", "backend"} and _wants_usage(probe):
+        return UsageOnly()
+    return False
+
+
+_NAMES = (b'"tools"', b'"functions"', b'"tool_calls"', b'"tool_call_id"', b'"function_call"', b'"tool_choice"')
+
+
+def _means_us(body: bytes) -> bool:
+    """Whether what msgspec cannot read speaks of tools. Other readers take more (NaN, UTF-16): a backend might."""
+    if any(name in body for name in _NAMES):
+        return True
+    if b"\\u" not in body and b"\0" not in body:  # no escapes, no UTF-16 or 32
+        return False
+    try:
+        # Written anew, names stand there as they are.
+        written = json.dumps(json.loads(body)).encode()
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return any(name in written for name in _NAMES)
+
+
+_OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
+
+
+def _check_spelling(body: bytes) -> None:
+    """Refuses `Tools`: backends in Go (Ollama) read it as `tools`, and it would pass a list of allowed ones unseen."""
+    try:
+        names = _FIELDS.decode(body)
+    except DECODE_ERRORS:
+        return
+    for name in names:
+        if name not in _OURS and name.casefold() in _OURS:
+            message = f"The field {shown(name)} is to be spelled {name.casefold()!r}."
+            raise ToolCallError("invalid_request", message, param=name[:64])
+
+
+def _offered(raw: msgspec.Raw) -> bytes:
+    """The bytes of a field that holds something: not null, not an empty array."""
+    given = bytes(raw)
+    return b"" if given == b"null" or (given[:1] == b"[" and not given[1:-1].strip()) else given
+
+
+def _asks_for_call(probe: _Fields) -> bool:
+    """Whether a call must come. Without tools that is refused, as OpenAI does it: no backend could keep it."""
+    choice = bytes(probe.tool_choice)
+    return choice == b'"required"' or choice[:1] == b"{"
+
+
+def _has_calls(probe: _Fields) -> bool:
+    return isinstance(probe, _Probe) and any(
+        turn.role == "tool" or turn.role == "function" or _offered(turn.tool_calls) or _offered(turn.function_call)
+        for turn in probe.messages
+    )
+
+
+def _wants_usage(probe: _Fields) -> bool:
+    try:
+        return _STREAM_OPTIONS.decode(probe.stream_options).include_usage is True
+    except DECODE_ERRORS:
+        return False
+
+
+# A pair of surrogates, half a pair, any other escape. JavaScript clients that cut a text inside an emoji send halves.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def _read_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        str(body, "utf-8")  # msgspec does not look inside the strings of raw values
+        return _FIELDS.decode(body)
+    except DECODE_ERRORS as error:
+        if b"\\ud" in body or b"\\uD" in body:
+            whole = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
+            if whole != body:
+                return _read_fields(whole)
+        if isinstance(error, msgspec.ValidationError):
+            raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
+        raise not_json(error) from None
+
+
+class _Reader:
+    """Reads the fields of one request."""
+
+    def __init__(self, fields: dict[str, msgspec.Raw], settings: Settings, overrides: dict[str, Any]) -> None:
+        self._fields = fields
+        self._settings = settings
+        self._overrides = overrides
+
+    def read(self) -> ChatRequest:
+        model = self._value("model")
+        if not isinstance(model, str) or not model:
+            raise _refusal("model", f"'model' must be a string that is not empty, got {shown(model)}.")
+        history = read_history(
+            bytes(self._fields.get("messages", _NULL)),
+            max_rounds=self._setting("max_tool_rounds"),
+            max_messages=self._setting("max_messages"),
+        )
+        self._number("temperature", 0, None)
+        self._number("top_p", 0, 1)
+        self._count("max_tokens")
+        self._count("max_completion_tokens")
+        n = self._count("n") or 1
+        stream, include_usage = self._streaming()
+        stop = self._stop()
+        offered, tools_raw, legacy = self._tools()
+        return ChatRequest(
+            fields=self._fields,
+            model=model,
+            messages=history.messages,
+            tools=offered.tools,
+            tools_raw=tools_raw,
+            choice=self._choice(offered.tools, legacy=legacy),
+            stream=stream,
+            include_usage=include_usage,
+            stop=stop,
+            n=n,
+            overrides=self._overrides,
+            legacy=legacy,
+            custom=offered.custom,
+            deprecated=self._deprecated() or history.deprecated,
+        )
+
+    def _deprecated(self) -> str:
+        given = (name for name in ("functions", "function_call") if self._value(name) is not None)
+        return next(given, "")
+
+    def _value(self, name: str) -> Any:
+        raw = self._fields.get(name)
+        return None if raw is None else decode(raw, name)
+
+    def _setting(self, name: str) -> Any:
+        return self._overrides.get(name, getattr(self._settings, name))
+
+    def _number(self, name: str, least: float, most: float | None) -> None:
+        value = self._value(name)
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _refusal(name, f"'{name}' must be a number, got {kind(value)}.")
+        if value < least or (most is not None and value > most):
+            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise _refusal(name, f"'{name}' must be {bounds}, got {shown(value)}.")
+
+    def _count(self, name: str) -> int | None:
+        value = self._value(name)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise _refusal(name, f"'{name}' must be a positive integer, got {shown(value)}.")
+        return value
+
+    def _flag(self, name: str) -> bool | None:
+        value = self._value(name)
+        if value is not None and not isinstance(value, bool):
+            raise _refusal(name, f"'{name}' must be a boolean, got {kind(value)}.")
+        return value
+
+    def _streaming(self) -> tuple[bool, bool]:
+        """Whether the answer is streamed, and whether it ends with usage."""
+        stream = bool(self._flag("stream"))
+        options, name = self._value("stream_options"), "stream_options"
+        if options is None:
+            return stream, False
+        if not isinstance(options, dict):
+            raise _refusal(name, f"'{name}' must be an object, got {kind(options)}.")
+        if not stream:
+            raise _refusal(name, f"'{name}' is only allowed when 'stream' is true.")
+        usage = options.get("include_usage")
+        if usage is not None and not isinstance(usage, bool):
+            raise _refusal(f"{name}.include_usage", f"'include_usage' must be a boolean, got {kind(usage)}.")
+        return stream, bool(usage)
+
+    def _stop(self) -> tuple[str, ...]:
+        value = self._value("stop")
+        strings = [] if value is None else [value] if isinstance(value, str) else value
+        if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
+            raise _refusal("stop", f"'stop' must be a string or an array of strings, got {kind(value)}.")
+        return tuple(item for item in strings if item)
+
+    def _tools(self) -> tuple[OfferedTools, bytes, bool]:
+        """The tools, the key of what is derived from them, and whether they came in `functions`."""
+        limits = ToolLimits(*(self._setting(name) for name in ToolLimits._fields))
+        raw = _offered(self._fields.get("tools", _NULL))
+        if raw:
+            return read_tools(raw, limits), raw, False
+        raw = _offered(self._fields.get("functions", _NULL))
+        if raw:
+            # The same bytes mean other tools in the other field.
+            return read_tools(raw, limits, legacy=True), b"functions:" + raw, True
+        return _NO_TOOLS, b"", False
+
+    def _choice(self, tools: ToolSet, *, legacy: bool) -> ToolChoice:
+        wanted = self._flag("parallel_tool_calls")
+        # A deprecated answer has room for one call.
+        parallel = wanted is not False and self._setting("parallel") != "never" and not legacy
+        name = "function_call" if legacy and self._value("function_call") is not None else "tool_choice"
+        return read_choice(self._value(name), tools, parallel=parallel, param=name)
+
+
+def _refusal(param: str, message: str) -> ToolCallError:
+    return ToolCallError("invalid_request", message, param=param)

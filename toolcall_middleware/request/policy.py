@@ -1,0 +1,208 @@
+"""What an operator allows beyond what is well formed: the allowlist, and the parts of the strict dialect.
+
+Limits of size and number are checked where the request is read (validate) and where the answer is made (answer).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import ToolCallError
+from ..model import Tool
+from ..settings import Settings
+from ..settings.strictness import admits
+from .parse import ChatRequest
+
+_log = logging.getLogger("toolcall_middleware")
+_STRICT_NAME = re.compile(r"[a-zA-Z0-9_]+")
+_OWN_ID = re.compile(r"call_[a-zA-Z0-9]+")
+_MAX_PROPERTIES = 100
+_MAX_LEVELS = 5
+
+
+def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
+    """What is to be warned of. Raises ToolCallError for what the operator does not allow."""
+    warnings = _check_allowlist(chat, settings)
+    if settings.refuse_deprecated and chat.deprecated:
+        raise ToolCallError(
+            "invalid_request",
+            "'functions' and 'function_call' are deprecated and refused here; use 'tools', 'tool_choice', 'tool_calls'"
+            " and messages with role 'tool'.",
+            param=chat.deprecated,
+        )
+    for number, tool in enumerate(chat.tools.tools):
+        path = _path(chat, number, tool)
+        if settings.strict_names and not _STRICT_NAME.fullmatch(tool.name):
+            message = f"The tool name {tool.name!r} must match ^[a-zA-Z0-9_]+$."
+            raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
+        if settings.require_descriptions:
+            _check_descriptions(tool, path)
+        if settings.strict_schemas and tool.strict:
+            if chat.choice.parallel:
+                message = f"The tool {tool.name!r} has strict: true; set 'parallel_tool_calls' to false."
+                raise ToolCallError("invalid_tool_schema", message, param="parallel_tool_calls")
+            _check_strict_schema(tool, f"{path}.parameters")
+    if settings.strict_ids:
+        _check_ids(chat.messages)
+    if settings.strict_results:
+        _check_results(chat.messages)
+    return warnings
+
+
+def _check_allowlist(chat: ChatRequest, settings: Settings) -> list[str]:
+    warnings: list[str] = []
+    if settings.allowlist_mode == "off":
+        return warnings
+    for number, tool in enumerate(chat.tools.tools):
+        if admits(settings.allowlist, tool.name):
+            continue
+        message = f"The tool {tool.name!r} is not on the allowlist."
+        if settings.allowlist_mode == "enforce":
+            raise ToolCallError("tool_not_allowed", message, param=f"{_path(chat, number, tool)}.name")
+        _log.warning("%s", message)
+        warnings.append(message)
+    return warnings
+
+
+def _path(chat: ChatRequest, number: int, tool: Tool) -> str:
+    """Where the client wrote the tool."""
+    if chat.legacy:
+        return f"functions[{number}]"
+    return f"tools[{number}].{'custom' if tool.name in chat.custom else 'function'}"
+
+
+def _check_descriptions(tool: Tool, path: str) -> None:
+    if not tool.description.strip():
+        message = f"The tool {tool.name!r} has no description."
+        raise ToolCallError("invalid_tool_schema", message, param=f"{path}.description")
+    for inner, name, schema in _properties(tool.parameters, f"{path}.parameters"):
+        if not _is_described(schema, tool.parameters):
+            message = f"The parameter {name!r} of the tool {tool.name!r} has no description."
+            raise ToolCallError("invalid_tool_schema", message, param=inner)
+
+
+def _is_described(schema: Any, root: Mapping[str, Any]) -> bool:
+    """Whether a property has a description: its own, or that of the definition which it refers to."""
+    if not isinstance(schema, Mapping):
+        return False
+    if isinstance(said := schema.get("description"), str) and said.strip():
+        return True
+    kind, _, name = str(schema.get("$ref", "")).removeprefix("#/").partition("/")
+    definitions = root.get(kind) if kind in _DEFINITIONS else None
+    target = definitions.get(name) if isinstance(definitions, Mapping) else None
+    said = target.get("description") if isinstance(target, Mapping) else None
+    return isinstance(said, str) and bool(said.strip())
+
+
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_SCHEMAS = (
+    "items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains",
+    "propertyNames", "not", "if", "then", "else",
+)  # fmt: skip
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+
+
+def _inside(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, Any]]:
+    """(keyword, path, schema) of the schemas that stand right in this one."""
+    for key in _SCHEMAS:
+        if isinstance(inner := schema.get(key), Mapping):
+            yield key, f"{path}.{key}", inner
+    for key in _LISTS:
+        inner = schema.get(key)
+        for number, option in enumerate(inner if isinstance(inner, list) else ()):
+            yield key, f"{path}.{key}[{number}]", option
+    for key in _MAPS:
+        inner = schema.get(key)
+        for name, option in inner.items() if isinstance(inner, Mapping) else ():
+            yield key, f"{path}.{key}.{name}", option
+
+
+def _properties(schema: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """(path, name, schema) of each property, wherever in the schema it stands."""
+    stack: list[tuple[Any, str]] = [(schema, path)]
+    while stack:
+        at, where = stack.pop()
+        if not isinstance(at, Mapping):
+            continue
+        properties = at.get("properties")
+        for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+            yield f"{where}.properties.{name}", name, inner
+        stack += [(inner, place) for _, place, inner in _inside(at, where)]
+
+
+def _check_strict_schema(tool: Tool, path: str) -> None:
+    """OpenAI's rules for `strict: true`: all properties required, nothing else allowed, on all levels."""
+    count = 0
+    stack: list[tuple[Any, str, int]] = [(tool.parameters, path, 1)]
+    while stack:
+        schema, where, level = stack.pop()
+        if not isinstance(schema, Mapping):
+            continue
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) or _may_be_object(schema):
+            names = set(properties) if isinstance(properties, Mapping) else set()
+            count += len(names)
+            if schema.get("additionalProperties") is not False:
+                raise _broken(tool, "additionalProperties must be false on all levels", f"{where}.additionalProperties")
+            required = schema.get("required")
+            missing = sorted(names - set(required if isinstance(required, list) else ()))
+            if missing:
+                raise _broken(tool, f"all properties must be required, {missing[0]!r} is not", f"{where}.required")
+            if level > _MAX_LEVELS:
+                raise _broken(tool, f"the schema is deeper than {_MAX_LEVELS} levels", where)
+        stack += [
+            (inner, place, level + 1 if key == "properties" else level) for key, place, inner in _inside(schema, where)
+        ]
+    if count > _MAX_PROPERTIES:
+        raise _broken(tool, f"the schema has {count} properties, more than {_MAX_PROPERTIES}", path)
+
+
+def _may_be_object(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)
+
+
+def _broken(tool: Tool, what: str, path: str) -> ToolCallError:
+    return ToolCallError("invalid_tool_schema", f"The tool {tool.name!r} has strict: true: {what}.", param=path)
+
+
+def _check_ids(messages: list[dict[str, Any]]) -> None:
+    """Only ids of our own form. Results need no look: each has the id of a call."""
+    for number, message in enumerate(messages):
+        for position, call in enumerate(message.get("tool_calls") or ()):
+            if not _OWN_ID.fullmatch(call["id"]):
+                text = f"The id {call['id'][:80]!r} does not have the form call_[a-zA-Z0-9]+."
+                where = f"messages[{number}].tool_calls[{position}].id"
+                raise ToolCallError("invalid_tool_call_id", text, param=where)
+
+
+def _check_results(messages: list[dict[str, Any]]) -> None:
+    """Exactly one result for each call before the conversation goes on."""
+    open_calls: dict[str, str] = {}
+    for number, message in enumerate(messages):
+        if message.get("role") == "tool":
+            call_id = message["tool_call_id"]
+            if call_id not in open_calls:
+                text = f"The call {call_id[:80]!r} has been answered already, or is not one of the turn before."
+                raise ToolCallError("invalid_tool_call_id", text, param=f"messages[{number}].tool_call_id")
+            del open_calls[call_id]
+            continue
+        if open_calls:
+            raise _unanswered(open_calls)
+        for position, call in enumerate(message.get("tool_calls") or ()):
+            where = f"messages[{number}].tool_calls[{position}].id"
+            if call["id"] in open_calls:
+                text = f"Two calls of one message have the id {call['id'][:80]!r}."
+                raise ToolCallError("invalid_tool_call_id", text, param=where)
+            open_calls[call["id"]] = where
+    if open_calls:
+        raise _unanswered(open_calls)
+
+
+def _unanswered(open_calls: Mapping[str, str]) -> ToolCallError:
+    call_id, path = next(iter(open_calls.items()))
+    return ToolCallError("invalid_message_order", f"The call {call_id[:80]!r} has no result.", param=path)

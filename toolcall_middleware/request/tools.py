@@ -1,0 +1,239 @@
+"""The tools that a request offers: read, checked and remembered.
+
+An agent sends the same 40 kB of tools at every turn, so what was read once is found again by its raw bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import ToolCallError
+from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
+from ..model import Tool, ToolSet
+from .json_input import DECODE_ERRORS, decode, kind, not_json, shown
+
+
+class ToolLimits(NamedTuple):
+    """The settings of the same names; None is no limit."""
+
+    max_tools: int | None
+    max_tool_name_length: int | None
+    max_description_length: int | None
+    max_schema_depth: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools of a request. `custom` are the names of those of `type: custom`, which take free text: here they are
+    functions with one required string, `input`.
+
+    Shared between requests: the schemas inside must not be changed.
+    """
+
+    tools: ToolSet
+    custom: frozenset[str] = frozenset()
+
+
+class _Cache:
+    """The most recently used results of `read_tools`, bounded in number and in bytes of their sources."""
+
+    def __init__(self, entries: int, size: int) -> None:
+        self._entries = entries
+        self._size = size
+        self._used = 0
+        self._found: OrderedDict[tuple[bytes, ToolLimits, bool], OfferedTools] = OrderedDict()
+        self._lock = threading.Lock()  # one process may run several event loops
+
+    def get(self, key: tuple[bytes, ToolLimits, bool]) -> OfferedTools | None:
+        with self._lock:
+            found = self._found.get(key)
+            if found is not None:
+                self._found.move_to_end(key)
+            return found
+
+    def put(self, key: tuple[bytes, ToolLimits, bool], value: OfferedTools) -> None:
+        if len(key[0]) * 4 > self._size:
+            return
+        with self._lock:
+            if key not in self._found:
+                self._used += len(key[0])
+            self._found[key] = value
+            while len(self._found) > self._entries or self._used > self._size:
+                (dropped, _, _), _ = self._found.popitem(last=False)
+                self._used -= len(dropped)
+
+
+_CACHE = _Cache(entries=128, size=8 << 20)
+
+
+def read_tools(raw: bytes, limits: ToolLimits, *, legacy: bool = False) -> OfferedTools:
+    """The tools in the JSON `raw`: the value of `tools`, or of the deprecated `functions` when `legacy`.
+
+    Raises ToolCallError, whose `param` is a path such as `tools[1].function.parameters`.
+    """
+    key = (raw, limits, legacy)
+    offered = _CACHE.get(key)
+    if offered is None:
+        offered = _read(raw, limits, "functions" if legacy else "tools")
+        _CACHE.put(key, offered)
+    return offered
+
+
+def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
+    entries = _entries(raw, field)
+    if limits.max_tools is not None and len(entries) > limits.max_tools:
+        most, over = limits.max_tools, _name_in(entries[limits.max_tools])
+        message = f"max_tools is {most}: the request offers {len(entries)} tools, {over} is the first too many."
+        raise ToolCallError("too_many_tools", message, param=field)
+    if raw.count(b",") + raw.count(b"{") + raw.count(b"[") > 10 * MAX_VALUES:  # text has some of these, too
+        message = f"The tools cannot be checked: their schemas hold more than {MAX_VALUES} values."
+        raise ToolCallError("invalid_tool_schema", message, param=field)
+    reader = _Reader(limits)
+    for index, entry in enumerate(entries):
+        param = f"{field}[{index}]"
+        reader.add(decode(entry, param), param, legacy=field == "functions")
+    return OfferedTools(ToolSet.of(list(reader.tools.values())), frozenset(reader.custom))
+
+
+def _name_in(entry: msgspec.Raw) -> str:
+    """How a tool that nobody has checked calls itself."""
+    try:
+        value = msgspec.json.decode(entry)
+    except DECODE_ERRORS:
+        return "one that is no JSON"
+    inner = (
+        next((value[key] for key in ("function", "custom") if key in value), value) if isinstance(value, dict) else {}
+    )
+    name = inner.get("name") if isinstance(inner, dict) else None
+    return shown(name) if isinstance(name, str) else "one without a name"
+
+
+def _entries(raw: bytes, field: str) -> list[msgspec.Raw]:
+    """The definitions, not decoded yet: a list of a million is refused for a fraction of what it costs to build."""
+    try:
+        return _ENTRIES.decode(raw)
+    except msgspec.ValidationError:
+        message = f"'{field}' must be an array, got {kind(decode(raw, field))}."
+        raise ToolCallError("invalid_request", message, param=field) from None
+    except DECODE_ERRORS as error:
+        raise not_json(error, field) from None
+
+
+_ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _Reader:
+    """Reads the definitions of one request in turn."""
+
+    def __init__(self, limits: ToolLimits) -> None:
+        self._limits = limits
+        self._schemas = SchemaChecker()
+        self.tools: dict[str, Tool] = {}
+        self.custom: set[str] = set()
+
+    def add(self, entry: Any, param: str, *, legacy: bool) -> None:
+        if not isinstance(entry, dict):
+            raise ToolCallError("invalid_request", f"A tool must be an object, got {kind(entry)}.", param=param)
+        if legacy:
+            tool = self._function(entry, param)
+        else:
+            variant = entry.get("type")
+            if variant is None and "function" in entry:  # several servers take this, and so do their clients
+                variant = "function"
+            if variant not in ("function", "custom"):
+                message = f"A tool's type must be 'function' or 'custom', got {shown(variant)}."
+                raise ToolCallError("invalid_request", message, param=f"{param}.type")
+            inner, path = entry.get(variant), f"{param}.{variant}"
+            if not isinstance(inner, dict):
+                raise ToolCallError("invalid_request", f"'{variant}' must be an object, got {kind(inner)}.", param=path)
+            tool = self._function(inner, path) if variant == "function" else self._custom(inner, path)
+        if tool.name in self.tools:
+            message = f"Two tools have the name {shown(tool.name)}."
+            where = f"{param}.name" if legacy else f"{path}.name"
+            raise ToolCallError("invalid_tool_schema", message, param=where)
+        self.tools[tool.name] = tool
+
+    def _function(self, inner: dict[str, Any], param: str) -> Tool:
+        name = self._name(inner, param)
+        description = self._description(inner, name, param)
+        strict = inner.get("strict")
+        if strict is not None and not isinstance(strict, bool):
+            message = f"'strict' must be true, false or null, got {kind(strict)}."
+            raise ToolCallError("invalid_request", message, param=f"{param}.strict")
+        parameters = self._parameters(inner.get("parameters"), name, f"{param}.parameters")
+        if parameters is None:
+            return Tool(name, description, strict=bool(strict))
+        return Tool(name, description, parameters, bool(strict))
+
+    def _custom(self, inner: dict[str, Any], param: str) -> Tool:
+        name = self._name(inner, param)
+        description = self._description(inner, name, param)
+        self.custom.add(name)
+        text = {"type": "string", "description": _custom_input(inner.get("format"), f"{param}.format")}
+        return Tool(name, description, {"type": "object", "properties": {"input": text}, "required": ["input"]})
+
+    def _name(self, inner: dict[str, Any], param: str) -> str:
+        name, where = inner.get("name"), f"{param}.name"
+        if not isinstance(name, str):
+            message = f"A tool needs a name, a string; got {'none' if name is None else kind(name)}."
+            raise ToolCallError("invalid_request", message, param=where)
+        # OpenAI takes letters, digits, _, - and, of late, dots. MCP servers also use slashes and colons, which a text
+        # backend can live with; what would break the markup around a name is refused.
+        if not name or not name.isprintable() or not _MARKUP.isdisjoint(name):
+            message = (
+                f"{shown(name)} is no name for a tool: it must not be empty, nor hold white space, control characters,"
+                " quotes, backticks, braces or angle brackets."
+            )
+            raise ToolCallError("invalid_tool_schema", message, param=where)
+        self._limit("max_tool_name_length", len(name), name, "the name", where)
+        return name
+
+    def _description(self, inner: dict[str, Any], name: str, param: str) -> str:
+        description, where = inner.get("description"), f"{param}.description"
+        if description is None:
+            return ""
+        if not isinstance(description, str):
+            message = f"The description of tool {shown(name)} must be a string, got {kind(description)}."
+            raise ToolCallError("invalid_request", message, param=where)
+        self._limit("max_description_length", len(description), name, "the description", where)
+        return description
+
+    def _parameters(self, parameters: Any, name: str, param: str) -> dict[str, Any] | None:
+        if parameters is None or parameters == {}:
+            return None
+        if not isinstance(parameters, dict):
+            message = f"Invalid schema for function {shown(name)}: it must be an object, got {kind(parameters)}."
+            raise ToolCallError("invalid_tool_schema", message, param=param)
+        try:
+            levels = self._schemas.check(parameters)
+        except SchemaFault as fault:
+            message = f"Invalid schema for function {shown(name)}: {fault}."
+            raise ToolCallError("invalid_tool_schema", message, param=param) from None
+        self._limit("max_schema_depth", levels, name, "the schema", param)
+        return parameters
+
+    def _limit(self, limit: str, size: int, name: str, what: str, param: str) -> None:
+        most: int | None = getattr(self._limits, limit)
+        if most is not None and size > most:
+            unit = "levels" if limit == "max_schema_depth" else "characters"
+            message = f"{limit} is {most}: {what} of tool {shown(name)} has {size} {unit}."
+            raise ToolCallError("limit_exceeded", message, param=param)
+
+
+_MARKUP = frozenset(" \"'`{}<>")
+
+
+def _custom_input(form: Any, param: str) -> str:
+    """What the one parameter of a custom tool is, for the model to read."""
+    match form:
+        case None | {"type": "text"}:
+            return "The input of the tool, as plain text."
+        case {"type": "grammar", "grammar": {"definition": str(definition), "syntax": ("lark" | "regex") as syntax}}:
+            return f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
+    message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
+    raise ToolCallError("invalid_request", message, param=param)

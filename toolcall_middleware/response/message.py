@@ -1,0 +1,264 @@
+"""What the events of one choice make of the client's message: its text, calls and thoughts, and what is refused.
+
+Here is decided which call gets which index and id, what becomes of text beside calls, and when generation may stop.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ToolCallError
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..parsing.stop_strings import StopFinder
+from ..parsing.text_buffer import Gathered
+from ..upstream.call_id_codec import write_id
+from ..wire import openai
+from ..wire.new_call_id import new_call_id
+from .operations import Arguments, Content, Op, Opened, Thought
+from .policy import AnswerPolicy
+from .reasoning import ThoughtReader
+
+_MAX_SHOWN = 2000
+
+
+class Source(enum.IntEnum):
+    """Where an event was read."""
+
+    TEXT = 0
+    OWN = 1  # the backend's own calls
+    THOUGHTS = 2  # its reasoning field
+    CHANNEL = 3  # a reasoning channel in the text
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call whose end has not come."""
+
+    name: str
+    id: str | None
+    room: float  # bytes that its arguments may still take
+    parts: Gathered | None = None  # the arguments of a call that waits for its end
+    extra: dict[str, Any] | None = None
+
+
+def size_of(text: str) -> int:
+    """Its bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def is_straight(policy: AnswerPolicy) -> bool:
+    """Whether text leaves as it is."""
+    return not (policy.stop or policy.hold_prose or policy.drop_prose)
+
+
+class Message:
+    """Events in, operations out. See `ChoiceAnswer` for what its public attributes say."""
+
+    __slots__ = (
+        "_call", "_held", "_held_size", "_ids", "_policy", "_refused", "_source", "_stops", "_thoughts", "calls",
+        "fault", "in_thoughts", "stopped", "warnings",
+    )  # fmt: skip
+
+    def __init__(self, policy: AnswerPolicy, thoughts: ThoughtReader | None = None) -> None:
+        self._policy = policy
+        self._thoughts = thoughts
+        self._stops = StopFinder(policy.stop) if policy.stop else None
+        self._call: OpenCall | None = None
+        self._source = Source.TEXT  # of the open call
+        self._held: list[str] = []  # text beside calls that waits for the first of them
+        self._held_size = 0
+        self._ids: set[str] = set()  # that are given; an engine may give all calls the same
+        self._refused = False  # the last call went out as text
+        self.calls = 0
+        self.in_thoughts = 0
+        self.stopped = False
+        self.fault: ToolCallError | None = None
+        self.warnings: list[str] = []
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What stands beside the choices of an answer with calls: the operator's extension field."""
+        extension = self._policy.extension
+        return {} if extension is None or not self.calls else extension.of(self.warnings)
+
+    @property
+    def held_text(self) -> str:
+        """Text that waits for a call which has not come."""
+        return "".join(self._held)
+
+    def _keep_thought(self, text: str, source: Source, ops: list[Op]) -> None:
+        """Reasoning that is no call stays reasoning, in the field that it came in."""
+        thoughts = self._thoughts
+        ops.append(Thought(text, thoughts.names if thoughts is not None and source is Source.THOUGHTS else ()))
+
+    def _apply(self, events: list[Event]) -> list[Op]:
+        ops: list[Op] = []
+        for event in events:
+            if self.stopped:
+                break
+            match event:
+                case Text(text):
+                    self._text(text, ops)
+                case CallArgs(text):
+                    ops += self._arguments(text)
+                case CallStart(name, call_id, extra):
+                    self._flush_stops(ops)
+                    self._start(name, call_id, extra, ops)
+                case CallEnd():
+                    self._end(event, ops)
+                case Reasoning(text, markup, channel):
+                    if self._policy.reasoning_field is None and not channel:
+                        self._text(text, ops)
+                    elif not markup:
+                        ops.append(Thought(text))
+                case Stop():
+                    self.stopped = True
+                case Malformed(raw, _, name):
+                    # Only told where the setting makes it an error.
+                    message = f"The model called {name!r}, which is not among the tools of the request: "
+                    self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw, at="name")
+        return ops
+
+    def _refuse_size(self, name: str, *, begun: bool = False) -> None:
+        limit = self._policy.max_arguments_bytes
+        message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
+        self._refuse("limit_exceeded", message, at="arguments", begun=begun)
+
+    def _refuse(
+        self, code: str, message: str, written: str = "", *, at: str | None = None, begun: bool = False
+    ) -> None:
+        """End the answer. at: where in the call at hand; begun: the client has its name already."""
+        param = None if at is None else f"tool_calls[{self.calls - begun}].function.{at}"
+        self.fault = ToolCallError(code, message, param=param)
+        self.fault.written = written
+        self.stopped = True
+
+    # -- text ----------------------------------------------------------------------------------------------------
+
+    def _text(self, text: str, ops: list[Op]) -> None:
+        if self._stops is not None:
+            text = self._stops.feed(text)
+            self.stopped = self._stops.found is not None
+        self._show(text, ops)
+
+    def _flush_stops(self, ops: list[Op]) -> None:
+        """A call begins, or the text ends: what could still have become a stop string is none."""
+        if self._stops is not None:
+            self._show(self._stops.flush(), ops)
+
+    def _show(self, text: str, ops: list[Op]) -> None:
+        if not text:
+            return
+        policy = self._policy
+        if not self.calls and (policy.hold_prose or policy.drop_prose):
+            self._held.append(text)
+            self._held_size += len(text)
+            if policy.max_held is not None and self._held_size > policy.max_held:
+                message = f"The text before the first call exceeds max_response_bytes ({policy.max_held})."
+                self._refuse("upstream_error", message)
+        elif not policy.drop_prose:
+            ops.append(Content(text))
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str, call_id: str | None, extra: dict[str, Any] | None, ops: list[Op]) -> None:
+        policy, limit = self._policy, self._policy.max_arguments_bytes
+        own = None
+        if call_id is not None and (policy.keep_ids or policy.write_ids):
+            own = call_id if policy.keep_ids else write_id(call_id)
+        call = self._call = OpenCall(name, own, math.inf if limit is None else limit, extra=extra)
+        if policy.admits is not None and not policy.admits(name):
+            message = f"The model called the tool {name!r}, which is not on the allowlist."
+            if not policy.admit_only_warns:
+                self._refuse("tool_not_allowed", message, at="name")
+                return
+            self.warnings.append(message)
+        if policy.stream_arguments and name not in policy.custom and not self._waits_behind(name):
+            self._open(call, ops)
+        else:
+            call.parts = Gathered()
+
+    def _waits_behind(self, name: str) -> bool:
+        """Whether a call of this name, that would stream if it were the first, waits for its end."""
+        policy = self._policy
+        return policy.hold_later and self.calls > 0 and policy.stream_arguments and name not in policy.custom
+
+    def _open(self, call: OpenCall, ops: list[Op]) -> None:
+        if self._held and not self._policy.drop_prose:
+            ops.append(Content("".join(self._held)))
+        self._held = []
+        custom = call.name in self._policy.custom
+        call_id = new_call_id() if call.id is None or call.id in self._ids else call.id
+        self._ids.add(call_id)
+        ops.append(Opened(self.calls, call_id, call.name, custom, call.extra))
+        self.calls += 1
+        self.in_thoughts += self._source is Source.THOUGHTS
+
+    def _arguments(self, text: str) -> list[Op]:
+        call = self._call
+        assert call is not None  # noqa: S101 - the parser's order of events
+        call.room -= size_of(text)
+        if call.room < 0:
+            self._refuse_size(call.name, begun=call.parts is None)
+        elif call.parts is None:
+            return [Arguments(self.calls - 1, text)]
+        else:
+            call.parts.write(text)
+        return []
+
+    def _end(self, event: CallEnd, ops: list[Op]) -> None:
+        call, self._call = self._call, None
+        assert call is not None  # noqa: S101 - the parser's order of events
+        if call.parts is not None:
+            written, malformed = call.parts.take(), self._policy.malformed
+            if event.complete and self._policy.objects and not written.lstrip().startswith("{"):
+                # JSON, but none that could be given as an object; there is nothing to repair.
+                kept, malformed = False, "error" if malformed == "repair" else malformed
+            else:
+                kept = malformed == "repair" or not event.repaired
+            if event.complete and kept:
+                self._whole_call(call, written, event.raw, ops)
+                if self.fault is not None:
+                    return
+            elif event.complete and malformed == "error":
+                what = "a JSON object" if self._policy.objects else "JSON"
+                message = f"The arguments of the model's call of {call.name!r} are not {what}: {event.raw[:_MAX_SHOWN]}"
+                self._refuse("malformed_tool_arguments", message, event.raw, at="arguments")
+                return
+            else:
+                if not self._waits_behind(call.name):
+                    self._refused = True
+                    if self._source >= Source.THOUGHTS:
+                        self._keep_thought(event.raw, self._source, ops)
+                    else:
+                        self._show(event.raw, ops)
+                return
+        self._refused = False
+        most = self._policy.max_calls
+        if event.complete and most is not None and self.calls >= most:
+            self.stopped = True
+            if self._policy.limited:
+                self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
+
+    def _whole_call(self, call: OpenCall, arguments: str, raw: str, ops: list[Op]) -> None:
+        faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []
+        if faults:
+            what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"
+            if self._policy.warn_only:
+                self.warnings.append(what)
+            else:
+                path = faults[0].partition(": ")[0]
+                at = "arguments" if path == "(root)" else f"arguments{'' if path[0] == '[' else '.'}{path}"
+                self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw, at=at)
+                return
+        self._open(call, ops)
+        if call.name in self._policy.custom:
+            # A custom tool takes free text: what the model gave as `input`.
+            given = openai.read_value(arguments.encode("utf-8", "replace"))
+            text = given.get("input") if isinstance(given, dict) else None
+            ops.append(Arguments(self.calls - 1, text if isinstance(text, str) else arguments, custom=True))
+        else:
+            ops.append(Arguments(self.calls - 1, arguments))

@@ -1,0 +1,343 @@
+"""A backend's own tool calls, mended: its deltas in, the events of a parser out.
+
+Engines' streaming parsers forget `index`, `id` or `type`, split, repeat or cut the name, send arguments as an object,
+twice, encoded twice, or not at all, interleave calls, and forget the last brace. Each fault has a test that names the
+engine's issue. What is right passes as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model import ToolSet
+from ..parsing.calls.json_call_arguments import CallArguments
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
+from ..wire import openai
+
+_OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
+_MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by chance
+_MAX_COMPARED = 4096  # characters of arguments that are looked at for a repetition
+_OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice
+_NAMESPACE = "functions."
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of the backend. `waiting` are arguments that were read and cannot leave yet."""
+
+    key: Any
+    id: str | None = None
+    name: str = ""
+    started: bool = False
+    refused: bool = False
+    ended: bool = False
+    size: int = 0  # bytes of its arguments
+    oversized: bool = False
+    cumulative: bool = False  # each delta repeats all arguments so far
+    sofar: str = ""
+    written: list[str] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    reader: CallArguments | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Whether its arguments are complete."""
+        return self.reader is not None and self.reader.done
+
+
+class NativeCalls:
+    """The calls of one choice, in the order of their first delta; one leaves at a time.
+
+    free: any name may be called, because the request has no tools to choose from.
+    """
+
+    __slots__ = ("_calls", "_current", "_free", "_most", "_tools", "_unknown", "oversized")
+
+    def __init__(
+        self,
+        tools: ToolSet,
+        *,
+        unknown: str = "forward",
+        free: bool = False,
+        max_arguments_bytes: int | None = None,
+    ) -> None:
+        self._free = free
+        self._most = max_arguments_bytes
+        self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
+        self._tools = tools
+        self._unknown = unknown  # what becomes of a call of a name that is not among `tools`
+        self._calls: list[_Call] = []
+        self._current = 0  # the call whose events leave
+
+    @property
+    def seen(self) -> bool:
+        """Whether the backend has written any call."""
+        return bool(self._calls)
+
+    @property
+    def named(self) -> bool:
+        """Whether it has named a tool, offered or not."""
+        return any(call.name for call in self._calls)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last call's arguments have begun and are not complete."""
+        return bool(self._calls) and self._calls[-1].reader is not None and not self._calls[-1].done
+
+    @property
+    def amid(self) -> bool:
+        """Whether they stop where more is missing than a quote and brackets."""
+        reader = self._calls[-1].reader if self._calls else None
+        return reader is not None and not reader.done and reader.amid
+
+    def feed(self, deltas: list[Any]) -> list[Event]:
+        """The entries of one `delta.tool_calls` (or of a message's `tool_calls`)."""
+        named = False  # an entry of this list has a name: another one is of another call
+        for delta in deltas:
+            if isinstance(delta, dict):
+                named = self._delta(delta, named=named)
+        return self._leave(over=False)
+
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """The choice is over: open calls are closed, and mended unless the answer was cut.
+
+        Nothing leaves behind a call that was cut off: it could be taken for the end of that one.
+        """
+        events = self._leave(over=True)
+        for call in self._calls[self._current :]:
+            if call.oversized:
+                break
+            self._start(call, events)
+            self._pass(call, events)
+            self._end(call, events, complete=not cut or call.done)
+            if cut and not call.done and not call.refused:
+                break
+        self._current = len(self._calls)
+        return events
+
+    # -- deltas in -----------------------------------------------------------------------------------------------
+
+    def _delta(self, delta: dict[str, Any], *, named: bool) -> bool:
+        function = delta.get("function")
+        if not isinstance(function, dict):
+            function = delta if "name" in delta or "arguments" in delta else {}
+        name = _text(function.get("name")) or ""
+        call_id = _text(delta.get("id"))
+        arguments = function.get("arguments")
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = openai.encode(arguments).decode()
+        if not name and not call_id and not arguments and not self._calls:
+            return named  # nothing at all
+        call = self._find(delta.get("index"), call_id, name, arguments or "", named=named)
+        if call.id is None:
+            call.id = call_id
+        if not call.started and not delta.keys() <= _OWN_FIELDS:
+            call.extra |= {key: value for key, value in delta.items() if key not in _OWN_FIELDS and value is not None}
+        if name and not call.started:
+            self._name(call, name)
+        if arguments:
+            self._arguments(call, arguments)
+        return named or bool(name)
+
+    def _find(self, index: Any, call_id: str | None, name: str, arguments: str, *, named: bool) -> _Call:
+        """The call that a delta belongs to; a new one where it must be."""
+        last = self._calls[-1] if self._calls else None
+        found: _Call | None
+        if isinstance(index, int):
+            found = next((call for call in reversed(self._calls) if call.key == index), None)
+            # Some engines give every call the index 0.
+            if found is not None and name and self._is_another(found, call_id, name, arguments):
+                found = None
+        else:
+            found = next((call for call in reversed(self._calls) if call_id is not None and call.id == call_id), last)
+            if found is not None and found.id != call_id and call_id and found.id:
+                found = None
+            elif found is not None and name and call_id is not None and found.id == call_id:
+                if found.done and (named or self._is_another(found, call_id, name, arguments)):
+                    found = None
+            elif found is not None and name:
+                # Without an index: a delta that names a tool begins a call, unless it goes on with an opening.
+                begun = found.sofar or named
+                grows = found.name + name in self._tools.by_name or name.startswith(found.name)
+                if found.done or (name != found.name if begun and not named else begun or not grows):
+                    found = None
+        if found is None:
+            found = _Call(index if isinstance(index, int) else object())
+            self._calls.append(found)
+        return found
+
+    def _is_another(self, found: _Call, call_id: str | None, name: str, arguments: str) -> bool:
+        """Whether a delta that has a name and the index of `found` is of another call all the same."""
+        if call_id and found.id and (call_id != found.id or not found.done):
+            return call_id != found.id
+        if not found.done:
+            names = self._tools.by_name
+            return found.name in names and name in names and not name.startswith(found.name)
+        if arguments == found.sofar:
+            return False  # all of it once more
+        return arguments.lstrip().startswith("{") if arguments else name != found.name
+
+    def _name(self, call: _Call, name: str) -> None:
+        if name == call.name:
+            return  # repeated
+        if call.name and name.startswith(call.name):
+            call.name = name  # grows with each delta
+        else:
+            call.name += name  # comes in pieces
+
+    def _arguments(self, call: _Call, text: str) -> None:
+        sofar = call.sofar
+        if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS or _is_unique(sofar):
+            if sofar and text.startswith(sofar) and not (sofar.rstrip().endswith(":") and not call.cumulative):
+                text = text[len(sofar) :]  # all arguments so far again, with what is new
+                call.cumulative = True
+        if len(sofar) < _MAX_COMPARED:
+            call.sofar = sofar + text
+        if not text:
+            return
+        call.written.append(text)
+        call.size += len(text.encode("utf-8", "surrogatepass"))
+        if self._most is not None and call.size > self._most * 8 and self.oversized is None:
+            # They may come as a string in a string, with escapes; what leaves is counted exactly.
+            self.oversized = call.name
+            call.oversized = True
+            return
+        reader = call.reader
+        if reader is None:
+            text = text.lstrip()
+            if not text:
+                return
+            reader = call.reader = CallArguments(text[0])
+        if reader.done:
+            return  # a second copy, or garbage behind the last brace
+        _, out = reader.feed(text, 0)
+        if reader.stuck:
+            out += reader.close()
+        if out:
+            call.waiting.append(out)
+
+    # -- events out ----------------------------------------------------------------------------------------------
+
+    def _leave(self, *, over: bool) -> list[Event]:
+        """What may leave now: the current call's, and those behind it once it is over."""
+        events: list[Event] = []
+        while self._current < len(self._calls):
+            call = self._calls[self._current]
+            if call.oversized:
+                break
+            later = self._current + 1 < len(self._calls)
+            if not call.started:
+                ready = call.done if self._is_part(call.name) else bool(call.waiting) or self._is_whole(call.name)
+                if not call.name or not (ready or later or over):
+                    break
+                if self._is_part(call.name) and not (call.done or over):
+                    break
+                self._start(call, events)
+            self._pass(call, events)
+            # Deltas with an index come in any order; without one, the next call's beginning ends this one.
+            if call.done or (later and not isinstance(call.key, int)) or self._has_none(self._current):
+                self._end(call, events)
+            else:
+                break
+            self._current += 1
+        return events
+
+    def _has_none(self, number: int) -> bool:
+        """Whether a call will have no arguments: those of a later one have begun."""
+        call = self._calls[number]
+        return call.reader is None and any(later.reader is not None for later in self._calls[number + 1 :])
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the name cannot grow into another tool's."""
+        names = self._tools.by_name
+        return name in names and not any(other != name and other.startswith(name) for other in names)
+
+    def _is_part(self, name: str) -> bool:
+        """Whether it is the beginning of a tool's name, and no tool's."""
+        names = self._tools.by_name
+        return bool(name) and name not in names and any(other.startswith(name) for other in names)
+
+    def _offered(self, call: _Call) -> str:
+        """The name of the tool that is meant: an engine may have lost the end of the name, or all of it."""
+        names = self._tools.by_name
+        bare = call.name.removeprefix(_NAMESPACE)
+        if call.name in names or bare in names:
+            return call.name if call.name in names else bare
+        given = openai.read_value("".join(call.written).encode("utf-8", "replace"))
+        fitting = [
+            name
+            for name, tool in names.items()
+            if name.startswith(call.name) and isinstance(given, dict) and _fits(given, tool.parameters)
+        ]
+        return fitting[0] if len(fitting) == 1 else call.name
+
+    def _start(self, call: _Call, events: list[Event]) -> None:
+        if call.started:
+            return
+        call.started = True
+        call.name = self._offered(call)
+        unknown = not self._free and call.name not in self._tools.by_name
+        call.refused = not call.name or (unknown and self._unknown != "forward")
+        if not call.refused:
+            events.append(CallStart(call.name, call.id, call.extra or None))
+
+    def _pass(self, call: _Call, events: list[Event]) -> None:
+        if call.waiting and not call.refused:
+            events.append(CallArgs("".join(call.waiting)))
+        call.waiting.clear()
+
+    def _end(self, call: _Call, events: list[Event], *, complete: bool = True) -> None:
+        if call.ended:
+            return
+        call.ended = True
+        repaired = False
+        if call.refused:
+            self._refuse(call, events)
+            return
+        if call.reader is None:
+            if complete:
+                events.append(CallArgs("{}"))
+        elif not call.reader.done:
+            out = call.reader.close() if complete else call.reader.release()
+            repaired = complete
+            if out:
+                events.append(CallArgs(out))
+        else:
+            repaired = call.reader.repaired
+        events.append(CallEnd(complete, repaired, _written(call)))
+
+    def _refuse(self, call: _Call, events: list[Event]) -> None:
+        """A call of a name that is not offered."""
+        if not call.name and not call.written:
+            return  # an empty entry
+        raw = _written(call)
+        if self._unknown == "error":
+            events.append(Malformed(raw, "unknown_tool", call.name))
+        if self._unknown != "drop":
+            events.append(Text(raw))
+
+
+def _is_unique(sofar: str) -> bool:
+    """Whether valid arguments that have begun like this cannot go on with the same characters once more."""
+    # An object can stand only where a value is due, and in a string its quotes have backslashes.
+    return sofar.startswith('{"') and sofar.rstrip()[-1] not in ":[,"
+
+
+def _fits(given: dict[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether these are the names of the tool's arguments."""
+    properties, required = schema.get("properties"), schema.get("required")
+    known = isinstance(properties, dict) and given.keys() <= properties.keys()
+    return known and (not isinstance(required, list) or all(name in given for name in required))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _written(call: _Call) -> str:
+    """The call as text; the backend has parsed away how the model wrote it."""
+    arguments = "".join(call.written).encode("utf-8", "replace").decode()
+    return openai.encode({"name": call.name, "arguments": arguments}).decode()

@@ -1,0 +1,44 @@
+"""What an answer came to, over all its choices: the same for a stream and a whole answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from .choice import ChoiceAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`calls`: of all choices. `satisfied`: every choice has one. `text` is what was written instead of a call.
+
+    read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
+    what the checks let pass.
+    """
+
+    calls: int
+    satisfied: bool
+    text: str
+    read_markup: bool
+    cut: bool
+    lost: bool
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, answers: Collection[ChoiceAnswer]) -> Outcome:
+        """The outcome of an answer with these choices."""
+        own = any(answer.native is not None and answer.native.seen for answer in answers)
+        return cls(
+            calls=sum(answer.calls for answer in answers),
+            satisfied=all_called(answers),
+            text="\n".join(held for answer in answers if (held := answer.held_text)),
+            read_markup=not own and any(answer.calls > answer.in_thoughts for answer in answers),
+            cut=any(answer.cut for answer in answers),
+            lost=any(answer.lost for answer in answers),
+            warnings=tuple(warning for answer in answers for warning in answer.warnings),
+        )
+
+
+def all_called(answers: Collection[ChoiceAnswer]) -> bool:
+    """Whether there are choices, and each has a call."""
+    return bool(answers) and all(answer.calls for answer in answers)

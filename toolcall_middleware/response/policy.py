@@ -1,0 +1,47 @@
+"""What rules one choice of an answer: the settings and the request's wishes, brought to what answer.py asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .extension_field import Extension
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPolicy:
+    """The settings and the request's wishes, as far as they rule one choice.
+
+    max_calls: after so many calls the model is stopped. hold_prose: text waits for the first call (it is lost to a
+    retry otherwise). max_held: how many characters may wait. custom: names of tools that take free text. legacy: the
+    finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with; write_ids: it gets one
+    that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
+    `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
+    objects: arguments that are no object are malformed.
+    full: whether the model has written about as much as the request allows.
+    limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told. hold_later: calls behind
+    the first leave when they are complete; one that is cut off does not.
+    """
+
+    max_calls: int | None = None
+    limited: bool = False
+    hold_prose: bool = False
+    drop_prose: bool = False
+    stream_arguments: bool = True
+    hold_later: bool = False
+    malformed: str = "repair"
+    reasoning_field: str | None = None
+    max_arguments_bytes: int | None = None
+    max_held: int | None = None
+    stop: tuple[str, ...] = ()
+    custom: frozenset[str] = frozenset()
+    legacy: bool = False
+    keep_ids: bool = False
+    write_ids: bool = False
+    check: Callable[[str, str], list[str]] | None = None
+    warn_only: bool = False
+    admits: Callable[[str], bool] | None = None
+    admit_only_warns: bool = False
+    extension: Extension | None = None
+    objects: bool = False
+    full: Callable[[], bool] | None = None

@@ -1,0 +1,78 @@
+"""What has to be known of an answer before any of it may leave for the client."""
+
+from __future__ import annotations
+
+import enum
+
+from ..errors import ToolCallError
+from ..request.parse import ChatRequest
+from ..settings import Settings
+
+
+class Hold(enum.Enum):
+    """What has to come before anything leaves: an answer that is refused or retried before has not begun."""
+
+    NOTHING = "nothing"
+    SPEECH = "speech"  # something to show: more than a role
+    END = "end"  # a call in each choice, or the end of the answer
+    CALL = "call"  # a call in each choice
+
+
+def hold_for(chat: ChatRequest, settings: Settings) -> Hold:
+    """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own."""
+    if chat.choice.must_call:
+        return Hold.CALL
+    if settings.validate_arguments == "retry":
+        return Hold.END
+    policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
+    strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
+    strict = strict or settings.arguments_as_object  # what is no object is refused
+    return Hold.SPEECH if strict else Hold.NOTHING
+
+
+class Gate:
+    """Keeps what is made for the client until it may leave.
+
+    limit: bytes of what is kept. said: something that a client shows has come. is_open: all leaves at once.
+    """
+
+    __slots__ = ("_hold", "_kept", "_limit", "_size", "is_open", "said")
+
+    def __init__(self, hold: Hold, limit: int | None) -> None:
+        self._hold = hold
+        self._limit = limit
+        self._kept: list[bytes] = []
+        self._size = 0
+        self.is_open = hold is Hold.NOTHING
+        self.said = False
+
+    @property
+    def waits_for_call(self) -> bool:
+        """Whether the end of an answer opens it no more than its beginning."""
+        return self._hold is Hold.CALL and not self.is_open
+
+    def keep(self, out: list[bytes]) -> None:
+        """More that was made. Raises ToolCallError when it is too much."""
+        self._kept += out
+        self._size += sum(map(len, out))
+        if self._limit is not None and self._size > self._limit:
+            message = f"What came before the first call exceeds max_response_bytes ({self._limit})."
+            raise ToolCallError("upstream_error", message)
+
+    def take(self, *, over: bool, all_there: bool, all_called: bool) -> list[bytes]:
+        """What may leave now: all that was kept, or nothing.
+
+        over: the stream came to its end. all_there: each choice that was asked for has begun. all_called: each that
+        has begun has a call.
+        """
+        match self._hold:
+            case Hold.SPEECH:
+                self.is_open = self.said or (all_there and over)
+            case Hold.END:
+                self.is_open = over or (all_there and all_called)
+            case Hold.CALL:
+                self.is_open = all_there and all_called
+        if not self.is_open:
+            return []
+        kept, self._kept = self._kept, []
+        return kept

@@ -1,0 +1,213 @@
+"""A backend's whole answer becomes the client's. The text goes through the same parser as a stream's, in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+from ..usage.meter import ENDED, UsageMeter
+from ..wire import openai
+from ..wire.openai import Fields
+from ..wire.sse import DONE
+from .choice import ChoiceAnswer
+from .chunk import take_calls
+from .operations import Arguments, Content, Op, Opened, Thought
+from .outcome import Outcome
+from .plan import STREAM_STARTS
+from .reasoning import FIELDS
+
+_encode = msgspec.json.encode
+_ASSISTANT = openai.raw("assistant")
+_MAX_SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """A rewritten answer, and what it came to."""
+
+    body: bytes
+    outcome: Outcome
+
+
+def rewrite_whole(
+    data: bytes,
+    make_choice: Callable[[], ChoiceAnswer],
+    usage: UsageMeter,
+    *,
+    legacy: bool = False,
+    indexed: bool = False,
+    as_object: bool = False,
+    reasoning_field: str | None = None,
+    defer: bool = False,
+) -> WholeAnswer | None:
+    """The answer for the client, or None when `data` is no chat completion.
+
+    as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
+    calls carry their `index` as in a stream (profile gateway). defer: leave usage out when its count is due. Raises
+    ToolCallError for a fault of the model that a setting makes an error.
+    """
+    top = openai.read_object(data)
+    choices = _choices(top)
+    if top is None or choices is None:
+        return None
+    numbers = openai.read_value(top.get("usage"))
+    usage.saw(numbers)  # they may tell how a call ended that is not whole
+    answers: list[ChoiceAnswer] = []
+    made: list[Fields] = []
+    for number, (choice, given) in enumerate(choices):
+        message = given
+        text = _text_of(message.get("content"))
+        usage.wrote_beside(message, number)
+        usage.wrote(text, number)
+        if openai.read_text(choice.get("finish_reason")) in ENDED:
+            usage.ended()
+        answer = make_choice()
+        answers.append(answer)
+        thoughts: list[Op] = []
+        if answer.thinks:
+            thoughts, rest, _ = answer.take_thoughts(message, text)
+            message = {name: rest.get(name, openai.NULL) for name in message}
+        if answer.native is None:
+            ops = thoughts + answer.feed(text)
+        else:
+            own, message = take_calls(message)
+            ops = thoughts + answer.feed_both(text, own)
+        last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
+        for op in (*ops, *last):
+            if type(op) is Thought and not op.names:
+                usage.thought(op.text)
+        if answer.fault is not None:
+            raise answer.fault
+        shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
+        for name in FIELDS if answer.thinks else ():
+            if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
+                shown[name] = given[name]  # to the byte
+        if as_object:
+            _open_arguments(shown)
+        made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
+    body: dict[str, Any] = {**top, "choices": made}
+    if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
+        body["usage"] = total
+    return WholeAnswer(_encode(body), Outcome.of(answers))
+
+
+def as_stream(data: bytes) -> bytes | None:
+    """A backend's whole answer as the stream that was asked for; None when `data` is no chat completion."""
+    top = openai.read_object(data)
+    choices = _choices(top)
+    if top is None or choices is None:
+        return None
+    head = {**top, "object": "chat.completion.chunk"}
+    usage = head.pop("usage", None)
+    events: list[dict[str, Any]] = []
+    for choice, message in choices:
+        text = _text_of(message.get("content"))
+        delta = {**message, "content": openai.raw(text)} if text else message
+        index = choice.pop("index", openai.raw(0))
+        rest = {name: value for name, value in choice.items() if name != "message"}
+        events.append({**head, "choices": [{"index": index, "delta": delta, "finish_reason": None}]})
+        events.append({**head, "choices": [{"index": index, **rest, "delta": {}}]})
+    if usage is not None:
+        events.append({**head, "choices": [], "usage": usage})
+    # What was written over several lines has to leave in one.
+    return b"".join(openai.event(openai.one_line(_encode(event))) for event in events) + DONE
+
+
+def no_completion(data: bytes) -> ToolCallError:
+    """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
+    stripped = data.lstrip()
+    if stripped.startswith(STREAM_STARTS):
+        return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
+    fields = openai.read_object(data)
+    if fields is not None and openai.is_error(fields):
+        return openai.read_error(data)
+    text = stripped[:_MAX_SHOWN].decode("utf-8", "replace")
+    return ToolCallError("upstream_error", f"The backend's answer is no chat completion: {text or '(empty)'}")
+
+
+def _open_arguments(message: dict[str, Any]) -> None:
+    """Arguments as the JSON that their string holds."""
+    single = openai.read_value(message.get("function_call"))
+    if isinstance(single, dict) and isinstance(single.get("arguments"), str):
+        message["function_call"] = {**single, "arguments": _as_json(single["arguments"])}
+    calls = openai.read_value(message.get("tool_calls"))
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call.get("function"), dict) and isinstance(call["function"].get("arguments"), str):
+            call["function"]["arguments"] = _as_json(call["function"]["arguments"])
+    if calls:
+        message["tool_calls"] = calls
+
+
+def _as_json(text: str) -> msgspec.Raw:
+    if openai.read_value(text.encode("utf-8", "replace")) is None:
+        return openai.raw(text)  # a backend's own, of which nobody has made a call
+    # Half an emoji, which has no bytes, stays an escape.
+    return msgspec.Raw(openai.without_constants(text.encode("utf-8", "backslashreplace")))
+
+
+def _choices(top: Fields | None) -> list[tuple[Fields, Fields]] | None:
+    """Each choice with its message; None when it is no chat completion."""
+    choices = openai.read_objects(top.get("choices")) if top is not None else None
+    if not choices:
+        return None
+    pairs: list[tuple[Fields, Fields]] = []
+    for choice in choices:
+        message = openai.read_object(choice.get("message"))
+        if message is None:
+            return None
+        pairs.append((choice, message))
+    return pairs
+
+
+def _text_of(content: msgspec.Raw | None) -> str:
+    """A message's text: a string, or the text parts of a list."""
+    value = openai.read_value(content)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return ""
+
+
+def _fold(
+    message: Fields, ops: list[Op], text: str, *, legacy: bool, indexed: bool, reasoning: str | None
+) -> dict[str, Any]:
+    """The message with what the operations say; where that is what it said before, its bytes stay."""
+    content: list[str] = []
+    thoughts: dict[str, list[str]] = {}
+    calls: list[dict[str, Any]] = []
+    arguments: list[list[str]] = []
+    for op in ops:
+        match op:
+            case Content(piece):
+                content.append(piece)
+            case Thought(piece, names):
+                for name in names or (reasoning or "reasoning",):
+                    thoughts.setdefault(name, []).append(piece)
+            case Opened(index, call_id, name, custom, extra):
+                kind = "custom" if custom else "function"
+                call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}, **(extra or {})}
+                calls.append({"index": index, **call} if indexed else call)
+                arguments.append([])
+            case Arguments(_, piece):
+                arguments[-1].append(piece)
+    for made_call, pieces in zip(calls, arguments, strict=True):
+        kind = made_call["type"]
+        made_call[kind]["input" if kind == "custom" else "arguments"] = "".join(pieces)
+    made: dict[str, Any] = {"role": _ASSISTANT, "content": openai.NULL, **message}
+    if openai.is_null(made["role"]):
+        made["role"] = _ASSISTANT
+    for field, pieces in thoughts.items():
+        made[field] = openai.raw((openai.read_text(message.get(field)) or "") + "".join(pieces))
+    shown = "".join(content)
+    if shown != text or (calls and not shown):
+        made["content"] = openai.raw(shown or None if calls else shown)
+    if calls and legacy:
+        made["function_call"] = openai.raw(calls[0]["function"])
+    elif calls:
+        made["tool_calls"] = openai.raw(calls)
+    return made

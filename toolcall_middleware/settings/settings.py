@@ -1,0 +1,283 @@
+"""The settings of one app: whose value an option gets, and where it came from. The only reader of the environment.
+
+By hand (a keyword, a variable, a tenant's table) wins over the profile, that over the default. What each option allows
+is in options.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import SettingsError
+from .options import OPTIONS, Option
+
+__all__ = [
+    "ENV_PREFIX",
+    "MAXIMA",
+    "OPTIONS",
+    "PROFILES",
+    "Option",
+    "Settings",
+    "hide_login",
+    "library_folder",
+    "read_variable",
+    "show",
+]
+
+ENV_PREFIX = "TOOLCALL_"
+_KIB = 1024
+
+PROFILES: Mapping[str, Mapping[str, Any]] = {
+    "compat": {},
+    "gateway": {
+        "max_description_length": 1024,
+        "max_schema_depth": 5,
+        "max_arguments_bytes": 64 * _KIB,
+        "max_tool_calls": 20,
+        "extension_field": "_toolcall",
+        "call_index": True,
+    },
+    "strict": {
+        "arguments_as_object": True,
+        "rewrite_ids": True,
+        "require_descriptions": True,
+        "malformed_arguments": "error",
+        "refuse_deprecated": True,
+        "strict_names": True,
+        "strict_schemas": True,
+        "strict_ids": True,
+        "strict_results": True,
+    },
+}
+
+MAXIMA: Mapping[str, Mapping[str, int]] = {
+    "gateway": {
+        "max_description_length": 4096,
+        "max_schema_depth": 10,
+        "max_arguments_bytes": 256 * _KIB,
+        "max_tool_calls": 50,
+    },
+}
+"""The most that a tenant may be given under a profile, whatever its table says."""
+
+
+class Settings:
+    """All options, validated and frozen. A keyword is an option's name; what is not given is the profile's or default.
+
+    Raises SettingsError, naming the option and what it allows.
+    """
+
+    mode: str
+    format: str
+    profile: str
+    paths: tuple[str, ...]
+    constrain: str
+    retries: int
+    parallel: str
+    unknown_tool: str
+    malformed_arguments: str
+    stream_arguments: bool
+    reasoning: str
+    reasoning_field: str | None
+    prose: str
+    messages: str
+    system_role: str
+    special_tokens: str
+    validate_arguments: str
+    usage: str
+    tokenizer: str
+    drop_params: tuple[str, ...]
+    max_tools: int | None
+    max_tool_name_length: int | None
+    max_description_length: int | None
+    max_schema_depth: int | None
+    max_arguments_bytes: int | None
+    max_tool_calls: int | None
+    max_tool_rounds: int | None
+    max_messages: int | None
+    max_result_bytes: int | None
+    max_request_bytes: int | None
+    upload_timeout: float | None
+    max_response_bytes: int | None
+    allowlist: tuple[str, ...]
+    allowlist_mode: str
+    rate_limit: str | None
+    rate_limit_storage: str
+    rate_limit_failure: str
+    tenant_header: str
+    tenants_file: str | None
+    arguments_as_object: bool
+    rewrite_ids: bool
+    require_descriptions: bool
+    refuse_deprecated: bool
+    strict_names: bool
+    strict_schemas: bool
+    strict_ids: bool
+    strict_results: bool
+    call_index: bool
+    extension_field: str | None
+    upstream_url: str | None
+    upstream_api: str
+    upstream_ids: str | None
+    upstream_key: str | None
+    upstreams_file: str | None
+    upstream_timeout: float
+    default_max_tokens: int
+    upstream_connect_timeout: float
+    upstream_total_timeout: float | None
+    upstream_connections: int | None
+    upstream_retries: int
+    api_keys: tuple[str, ...]
+    shutdown_grace: int
+    access_log: str
+    _given: dict[str, tuple[Any, str]]
+    _values: dict[str, Any]
+    _sources: dict[str, str]
+
+    def __init__(self, **values: Any) -> None:
+        given = {name: (value, "keyword") for name, value in values.items()}
+        self._fill(given)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, /, **values: Any) -> Settings:
+        """Settings from `TOOLCALL_*` variables; keywords win over them.
+
+        An empty variable counts as not set: compose files and units write `NAME=` for what has no value, and that
+        must not lift a limit.
+        """
+        given: dict[str, tuple[Any, str]] = {}
+        for variable, text in (os.environ if environ is None else environ).items():
+            if variable.startswith(ENV_PREFIX):
+                name = variable[len(ENV_PREFIX) :].lower()
+                if name not in OPTIONS:
+                    raise SettingsError(_unknown(variable[len(ENV_PREFIX) :], ENV_PREFIX))
+                if text.strip():
+                    given[name] = (text, f"environment {variable}")
+        given.update({name: (value, "keyword") for name, value in values.items()})
+        settings = cls.__new__(cls)
+        settings._fill(given)  # noqa: SLF001 - our own instance
+        return settings
+
+    def replace(self, **values: Any) -> Settings:
+        """A copy with other values; profile presets apply to what nobody set by hand."""
+        return self.layer(values, "keyword")
+
+    def layer(self, values: Mapping[str, Any], source: str) -> Settings:
+        """The same, with `source` (a tenant, the request) as where the values come from."""
+        given = self._given | {name: (value, source) for name, value in values.items()}
+        settings = type(self).__new__(type(self))
+        settings._fill(given)  # noqa: SLF001 - our own instance
+        return settings
+
+    def by_hand(self, name: str) -> bool:
+        """Whether a keyword or a variable set the option, and not its default or a profile."""
+        return name in self._given
+
+    def _fill(self, given: Mapping[str, tuple[Any, str]]) -> None:
+        values: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+        sources = dict.fromkeys(OPTIONS, "default")
+        for name, (value, source) in given.items():
+            if name not in OPTIONS:
+                raise SettingsError(_unknown(name))
+            values[name] = _read(OPTIONS[name], value, source)
+            sources[name] = source
+        for name, value in PROFILES[values["profile"]].items():
+            if sources[name] == "default":
+                values[name], sources[name] = value, f"profile {values['profile']}"
+        implying = (("malformed_arguments", "repair"), ("validate_arguments", "off"), ("arguments_as_object", False))
+        for name, harmless in implying:
+            if values[name] != harmless and values["stream_arguments"]:
+                values["stream_arguments"] = False
+                sources["stream_arguments"] = f"implied by {name}={show(values[name])}"
+        # Plain attributes: they are read for each request.
+        self.__dict__.update(values)
+        self.__dict__["_given"] = dict(given)
+        self.__dict__["_values"] = values
+        self.__dict__["_sources"] = sources
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Settings are frozen; use settings.replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Settings are frozen; use settings.replace({name}=...)")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self) -> str:
+        changed = ", ".join(f"{name}={shown}" for name, shown, source in self.explain() if source != "default")
+        return f"Settings({changed})"
+
+    def source(self, name: str) -> str:
+        """Where the value of the setting `name` came from."""
+        return self._sources[name]
+
+    def where(self, name: str) -> str:
+        """What a message calls the setting `name`: the variable that set it, or its own name."""
+        return _where(name, self._sources[name])
+
+    def explain(self) -> list[tuple[str, str, str]]:
+        """Rows of (name, value as text with secrets hidden, source), in the order of the documentation."""
+        rows = []
+        for name, option in OPTIONS.items():
+            value = self._values[name]
+            shown = "(hidden)" if option.secret and value != option.default else hide_login(show(value))
+            rows.append((name, shown, self._sources[name]))
+        return rows
+
+
+def show(value: Any) -> str:
+    """A value as it would be written in a variable."""
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read_variable(name: str) -> str | None:
+    """The environment variable `name`, for what a file of settings leaves to the environment; None when not set."""
+    return os.environ.get(name)
+
+
+def hide_login(text: str) -> str:
+    """`text` with the login of an address in it (`redis://:secret@host`) replaced by `***`."""
+    # Up to the last @, because people write unescaped ones into passwords.
+    return re.sub(r"(?<=://).*@", "***@", text)
+
+
+def _read(option: Option, value: Any, source: str) -> Any:
+    try:
+        return option.read(value)
+    except (ValueError, TypeError, KeyError):
+        where = _where(option.name, source)
+        shown = "(hidden)" if option.secret else hide_login(repr(value))
+        raise SettingsError(f"{where}: {shown} is not allowed; use {option.allowed}.") from None
+
+
+def _where(name: str, source: str) -> str:
+    return source.removeprefix("environment ") if source.startswith("environment") else name
+
+
+def _unknown(name: str, prefix: str = "") -> str:
+    # Compared without the prefix, which alone would make any two variables look alike.
+    near = difflib.get_close_matches(name.lower(), OPTIONS, n=1)
+    known = [prefix + (option.upper() if prefix else option) for option in near or sorted(OPTIONS)]
+    hint = f"did you mean {known[0]}?" if near else "known: " + ", ".join(known)
+    return f"{prefix}{name} is not a setting; {hint}"
+
+
+def library_folder(*variables: str) -> Path | None:
+    """The folder that one of these variables of another library names; the first that is set."""
+    found = next((text for name in variables if (text := os.environ.get(name, "").strip())), None)
+    return None if found is None else Path(found).expanduser()

@@ -1,0 +1,181 @@
+"""The tenants file: which settings hold for whom. TOML in, settings out; who asks is told by a name or a hash.
+
+    [default]                       # for all of them; a tenant's own table wins
+    max_tools = 64
+
+    [tenants.research]
+    header_sha256 = "9f86d081…"     # of the tenant header's value, here `Bearer KEY`; or a list of such
+    profile = "gateway"
+    rate_limit = "600/hour"
+    allowlist = ["search", "get_*"] # enforced, unless allowlist_mode says else
+
+The secret itself is neither stored nor compared: `printf 'Bearer KEY' | sha256sum` gives what stands in the file. A
+tenant that the proxy knows by the name of its API key needs no hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import SettingsError
+from . import MAXIMA, OPTIONS, Settings, show
+from .strictness import ORDER, Order
+
+_HASHES = "header_sha256"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_MORE = frozenset({"profile", "rate_limit", "extension_field", "max_request_bytes"})
+ALLOWED = frozenset(
+    name
+    for name, order in ORDER.items()
+    if name in _MORE or (name != "mode" and order not in {Order.OPERATOR, Order.FREE})
+)
+"""The settings that a table may hold: limits, the allowlist, the rate, the profile, validation and the dialect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who asks: `key` is what its units are counted by, `settings` are what holds for it."""
+
+    key: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Settings by the tenants' names and by their hashes, and those of everybody else."""
+
+    default: Settings
+    by_name: Mapping[str, Settings]
+    by_hash: Mapping[str, str]
+
+    def find(self, name: str | None, header: bytes | None) -> Tenant:
+        """The tenant of a request: `name` is what an API key told, `header` the value of the tenant header."""
+        digest = None if header is None else hash_of(header)
+        if name is None or name not in self.by_name:
+            name = self.by_hash.get(digest or "", name)
+        if name is not None:
+            return Tenant(f"tenant:{name}", self.by_name.get(name, self.default))
+        return Tenant("anonymous" if digest is None else f"header:{digest}", self.default)
+
+
+def nobody(settings: Settings) -> Tenants:
+    """What holds without a file: the same for all, who are told apart only for their rates."""
+    return Tenants(settings, {}, {})
+
+
+def hash_of(header: bytes) -> str:
+    """The SHA-256 of a header's value, as hex. A login scheme's case and the blanks behind it make no difference."""
+    scheme, blank, rest = header.strip().partition(b" ")
+    if blank and scheme.lower() in {b"bearer", b"basic"}:
+        header = scheme.capitalize() + b" " + rest.strip()
+    return hashlib.sha256(header.strip()).hexdigest()
+
+
+def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
+    """The tenants in the file's `text`, on top of `settings`.
+
+    Raises SettingsError, which names the file, the line where it can be told, the table and the key.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    return _Reader(text, path, settings).read(tables)
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, text: str, path: str, settings: Settings) -> None:
+        self._text = text
+        self._path = path
+        self._base = settings
+
+    def read(self, tables: dict[str, Any]) -> Tenants:
+        for name in tables:
+            if name not in {"default", "tenants"}:
+                raise self._error((name,), f"{name!r} is not known here; use [default] and [tenants.NAME]")
+        default = self._settings(self._base, ("default",), tables.get("default", {}), f"file {self._path}")
+        named = tables.get("tenants", {})
+        if not isinstance(named, dict):
+            raise self._error(("tenants",), "it must be tables, [tenants.NAME]")
+        by_name: dict[str, Settings] = {}
+        by_hash: dict[str, str] = {}
+        for name, table in named.items():
+            where = ("tenants", name)
+            if not name.strip() or not name.isprintable():
+                raise self._error(where, "a tenant needs a name that can be printed")
+            if not isinstance(table, dict):
+                raise self._error(where, "it must be a table")
+            for digest in self._hashes(table.pop(_HASHES, ()), (*where, _HASHES)):
+                if digest in by_hash:
+                    raise self._error((*where, _HASHES), f"the tenant {by_hash[digest]!r} has the same")
+                by_hash[digest] = name
+            by_name[name] = self._settings(default, where, table, f"tenant {name} ({self._path})")
+        return Tenants(default, by_name, by_hash)
+
+    def _hashes(self, value: Any, where: tuple[str, ...]) -> Iterable[str]:
+        given = value if isinstance(value, list | tuple) else [value]
+        hashes = [item.strip().lower() if isinstance(item, str) else "" for item in given]
+        if not all(_HASH.fullmatch(digest) for digest in hashes):
+            # Not shown: people put the secret itself there.
+            raise self._error(where, "it must be a SHA-256 as 64 hex digits, or a list of such")
+        return hashes
+
+    def _settings(self, base: Settings, where: tuple[str, ...], table: Any, source: str) -> Settings:
+        if not isinstance(table, dict):
+            raise self._error(where, "it must be a table")
+        values: dict[str, Any] = {}
+        for name, value in table.items():
+            place = (*where, name)
+            if name not in ALLOWED:
+                what = "cannot be set for a tenant" if name in OPTIONS else "is not a setting"
+                raise self._error(place, f"it {what}; use {', '.join(sorted(ALLOWED | {_HASHES}))}")
+            try:
+                values[name] = OPTIONS[name].read(value)
+            except (ValueError, TypeError, KeyError):
+                raise self._error(place, f"{value!r} is not allowed; use {OPTIONS[name].allowed}") from None
+        if values.get("allowlist") and base.allowlist_mode == "off":
+            # A list that is given is meant to hold.
+            values.setdefault("allowlist_mode", "enforce")
+        settings = base.layer(values, source)
+        for profile in {self._base.profile, settings.profile}:
+            for name, most in MAXIMA.get(profile, {}).items():
+                value = getattr(settings, name)
+                # What the operator set by hand is the operator's.
+                by_hand = settings.source(name).startswith(("keyword", "environment "))
+                if (value is None or value > most) and not by_hand:
+                    message = f"{show(value)} is more than the {most} that profile {profile} allows for a tenant"
+                    raise self._error((*where, name), message)
+        return settings
+
+    def _error(self, place: tuple[str, ...], message: str) -> SettingsError:
+        line = self._line(place)
+        at = self._path if line is None else f"{self._path}, line {line}"
+        return SettingsError(f"{at}: {'.'.join(place)}: {message}.")
+
+    def _line(self, place: tuple[str, ...]) -> int | None:
+        """The line where a key stands as people write it, `[table]` and below it `key =`, or else its table."""
+        wanted, table, found = ".".join(place), "", None
+        for number, line in enumerate(self._text.splitlines(), 1):
+            bare = line.partition("#")[0].strip()
+            if bare.startswith("["):
+                table = _plain(bare.strip("[]"))
+                if found is None and (table == ".".join(place[:-1]) or f"{table}.".startswith(f"{wanted}.")):
+                    found = number
+                key = table
+            else:
+                key = _plain(f"{table}.{bare.partition('=')[0]}").strip(".")
+            if key == wanted:
+                return number
+        return found
+
+
+def _plain(key: str) -> str:
+    """A TOML key without quotes and without blanks around its parts."""
+    return ".".join(part.strip().strip("\"'") for part in key.split("."))

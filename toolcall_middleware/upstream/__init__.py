@@ -1,0 +1,1 @@
+"""How a request is put to the backend, and what its answers teach about that."""

@@ -1,0 +1,205 @@
+"""A request with tools as the backend is asked: the body of each try, and which answer leads to another one.
+
+What is asked for, and what an answer teaches about that, is attempts.py's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import ToolCallError
+from ..formats import registry
+from ..request.parse import ChatRequest
+from ..response.choice import ChoiceAnswer
+from ..response.choice_answer import make_choice
+from ..response.extension_field import Extension
+from ..response.outcome import Outcome
+from ..settings import Settings
+from ..usage.pending_count import meter_for
+from ..wire import openai
+from . import prompt
+from .constraints import Memory, answer_schema, offered_now
+from .negotiation import Attempts, Next
+from .tool_results import for_backend
+
+_CALL_NOW = "Call a tool now."
+_RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
+_MAX_SHOWN = 500
+_MAX_READ = 4096  # bytes of a refusal
+
+
+class Asked:
+    """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
+
+    usage: what is counted, over all tries. extension: what is said beside calls.
+    """
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: Memory, extension: Extension | None) -> None:
+        self.chat = chat
+        self.model = chat.model
+        self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
+        self.next_body: bytes | None = None
+        self._settings = settings
+        self._extension = extension
+        self._format = registry.for_model(settings.format, chat.model)
+        self._attempts = Attempts(chat, settings, memory)
+        self._messages: list[dict[str, Any]] = []
+
+    @property
+    def native(self) -> bool:
+        """Whether the tools go to the backend."""
+        return self._attempts.native
+
+    @property
+    def offers(self) -> bool:
+        """Whether the answer may hold calls."""
+        return bool(offered_now(self.chat).tools)
+
+    @property
+    def note(self) -> str:
+        """How it is asked, for the response's header."""
+        if self.native:
+            return "mode=native; format=auto"
+        # The format that the prompt was written in: `auto` reads them all.
+        return f"mode=prompt; format={getattr(self._format, 'prompt_name', self._format.name)}"
+
+    @property
+    def make_choice(self) -> Callable[[], ChoiceAnswer]:
+        """What makes the reader of a choice of this try. It knows nobody who knows the reader: a circle would keep an
+        answer in memory until the collector of garbage comes.
+        """
+        return functools.partial(
+            make_choice,
+            self.chat,
+            self._settings,
+            self._format,
+            native=self.native,
+            constrained=self._attempts.is_constrained,
+            full=self.usage.full,
+            extension=self._extension,
+        )
+
+    # -- bodies --------------------------------------------------------------------------------------------------
+
+    def first(self) -> bytes:
+        """The body of the first try."""
+        if not self.native:
+            return self._by_prompt()
+        settings = self._settings
+        self._messages = for_backend(self.chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
+        self.usage.limit = _token_limit(self.chat)
+        return self._body()
+
+    def _by_prompt(self) -> bytes:
+        """The body for a backend that takes no tools."""
+        self.usage.limit = None
+        self._messages = prompt.build_messages(self.chat, self._format, self._settings, answer=self._answer_schema())
+        self._attempts.by_prompt(self._format)
+        return self._body()
+
+    def _body(self) -> bytes:
+        chat, settings, extra = self.chat, self._settings, self._attempts.extra
+        if self.native:
+            body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
+        else:
+            body = prompt.build_body(chat, self._format, settings, messages=self._messages, extra=extra)
+        self.usage.sent(body, self._injected())
+        return body
+
+    def _injected(self) -> str:
+        """What we add to the prompt, where that is reported."""
+        if self.native or self._settings.extension_field is None:
+            return ""
+        return prompt.injected_text(self.chat, self._format, self._settings, answer=self._answer_schema())
+
+    def _answer_schema(self) -> Mapping[str, Any] | None:
+        """What the client wants of an answer in text, where one may come."""
+        free = self.offers and not self.chat.choice.must_call
+        return answer_schema(self.chat) if free else None
+
+    # -- another try ---------------------------------------------------------------------------------------------
+
+    def mends(self, status: int, data: bytes) -> bool:
+        """The backend refused. What we added is left out and tried again; what the client sent is the client's."""
+        todo = self._attempts.after_refusal(status, data[:_MAX_READ].lower())
+        if todo is Next.GIVE:
+            return False
+        self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
+        return True
+
+    def retries(self, error: ToolCallError) -> bool:
+        """Whether a call that is refused is tried again. Nothing has left then."""
+        if self._settings.validate_arguments != "retry" or error.code not in _RETRIED:
+            return False
+        if not self._attempts.tries_left:
+            return False
+        self._attempts.tries_left -= 1
+        self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
+        return True
+
+    def is_settled(self, outcome: Outcome, *, left: bool) -> bool:
+        """Whether this is the answer. If not, another try is set up.
+
+        left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
+        there is no try left.
+        """
+        return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
+
+    def _learn(self, outcome: Outcome, *, left: bool) -> bool:
+        """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
+        todo = self._attempts.after_answer(
+            calls=outcome.calls,
+            read_markup=outcome.read_markup,
+            lost=outcome.lost,
+            prompt_tokens=self.usage.prompt_tokens,
+        )
+        if todo is not Next.PROMPT or left:
+            return False
+        self.usage.next_try()
+        self.next_body = self._by_prompt()
+        return True
+
+    def _keeps_promise(self, outcome: Outcome) -> bool:
+        """Whether the answer keeps the promise of `tool_choice`. If not, another try is set up, or it is an error."""
+        choice = self.chat.choice
+        if outcome.satisfied or not choice.must_call:
+            return True
+        todo = self._attempts.after_broken_promise(cut=outcome.cut)
+        if todo is Next.PROMPT:
+            self.usage.next_try()
+            self.next_body = self._by_prompt()
+            return False
+        if todo is Next.AGAIN:
+            wish = self._format.render_choice(self.chat.tools.tools, choice) if not self.native else _CALL_NOW
+            self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
+            return False
+        wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
+        tries = "1 try" if not self._settings.retries else f"{self._settings.retries + 1} tries"
+        cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
+        shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
+        raise ToolCallError(
+            "tool_choice_not_satisfied",
+            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {shown}",
+            param="tool_choice",
+        )
+
+    def _again(self, said: str, note: str) -> None:
+        """Ask once more, with what the model wrote and what was wrong with it."""
+        self.usage.next_try()
+        before = self._messages or self.chat.messages
+        # Half an emoji cannot be sent back.
+        text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))
+        self._messages = [
+            *before,
+            {"role": "assistant", "content": text or "(empty)"},
+            {"role": "user", "content": note},
+        ]
+        self.next_body = self._body()
+
+
+def _token_limit(chat: ChatRequest) -> int | None:
+    """How many tokens the request allows for an answer."""
+    limits = [openai.read_value(chat.fields.get(name)) for name in ("max_tokens", "max_completion_tokens")]
+    return min((limit for limit in limits if isinstance(limit, int)), default=None)

@@ -1,0 +1,207 @@
+"""How the backend is asked: with the tools or by prompt, with which constraint; and what its answers teach about that.
+
+A backend that refuses something is asked once more without it, and remembered for a while by its model; so is one that
+ignores it in silence. What the client sent is the client's: only what was added here is left out.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from ..formats.base import ToolFormat
+from ..request.parse import ChatRequest
+from ..settings import Settings
+from ..usage.tokenizers.base import estimate
+from ..wire import openai
+from .constraints import Asking, Memory, answer_schema, askings, offered_now
+
+_TOOLS = "tools"
+_PROVEN = "tools reach the model"
+_STREAM_OPTIONS = "stream_options"
+_SPECIAL_TOKENS = "skip_special_tokens"
+_CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structur", b"guided")
+_OTHER_WORDS = (b"context", b"token")  # the prompt is too long: no constraint's fault
+_TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown field", b"unrecognized", b"jinja")
+_REFUSED = frozenset({400, 422})  # for a field
+_FAILED = frozenset({500, 501})  # perhaps for one
+_MAX_ESTIMATED = 1 << 17  # characters
+_SAMPLES, _SAMPLE = 8, 1 << 11  # of so many characters
+
+
+class Next(enum.Enum):
+    """What to do after an answer that is none."""
+
+    GIVE = "give"  # the client gets it
+    AGAIN = "again"  # ask again, without what was refused
+    PROMPT = "prompt"  # ask again by prompt
+
+
+class Attempts:
+    """How one request is asked. `extra`: fields that are added to the body, or None for those that are taken away."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: Memory) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._memory = memory
+        self._auto = settings.mode == "auto"
+        self._askings: list[Asking] = []  # further ways to ask for a constraint
+        self._asked: Asking | None = None
+        self.extra: dict[str, Any] = {}
+        # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
+        own_answer = answer_schema(chat) is not None and bool(offered_now(chat).tools)
+        either = own_answer and not chat.choice.must_call
+        self.native = settings.mode == "native" or (self._auto and not either and not self._refuses(_TOOLS))
+        if own_answer and chat.choice.must_call:
+            self.extra["response_format"] = None  # a call must come: there is no other answer
+        self.tries_left = 0
+        if chat.choice.must_call or settings.validate_arguments == "retry":
+            self.tries_left = settings.retries
+        if self._refuses(_STREAM_OPTIONS):
+            if chat.include_usage:
+                self.extra[_STREAM_OPTIONS] = None
+        elif self._auto and self.native and chat.stream and not chat.include_usage and self._is_unproven():
+            # How long the prompt was tells whether the tools were in it. The client does not get to see it.
+            options = openai.read_value(chat.fields.get(_STREAM_OPTIONS))
+            self.extra[_STREAM_OPTIONS] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        if self._refuses(_SPECIAL_TOKENS) and _SPECIAL_TOKENS not in chat.fields:
+            self.extra[_SPECIAL_TOKENS] = None
+
+    def _refuses(self, field: str) -> bool:
+        return self._memory.refuses(self._chat.model, field)
+
+    def _refuse(self, field: str) -> None:
+        self._memory.refuse(self._chat.model, field)
+
+    def _is_unproven(self) -> bool:
+        return bool(offered_now(self._chat).tools) and not self._memory.knows(self._chat.model, _PROVEN)
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether a constraint is asked for."""
+        return self._asked is not None
+
+    def by_prompt(self, fmt: ToolFormat) -> None:
+        """The backend is to take no tools from now on."""
+        self.native = False
+        if isinstance(self.extra.get(_STREAM_OPTIONS), dict):
+            del self.extra[_STREAM_OPTIONS]
+        if offered_now(self._chat).tools:
+            # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
+            # words, and together with the calls where a schema can say both.
+            self.extra["response_format"] = None
+        self._askings = askings(self._chat, fmt, self._settings, self._memory)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for the constraint in the next way that there is, or no more."""
+        if self._asked is not None:
+            self.extra.update(dict.fromkeys(self._asked.fields))
+        self._asked = self._askings.pop(0) if self._askings else None
+        if self._asked is not None:
+            self.extra.update(self._asked.fields)
+
+    # -- what an answer teaches ----------------------------------------------------------------------------------
+
+    def after_refusal(self, status: int, refusal: bytes) -> Next:
+        """The backend answered with an error, whose text in lower case is `refusal`."""
+        if self.native and self._auto and self._refuses_tools(status, refusal):
+            self._refuse(_TOOLS)
+            return Next.PROMPT
+        for field in (_STREAM_OPTIONS, _SPECIAL_TOKENS):
+            if status in _REFUSED and field.encode() in refusal and self._leaves_out(field):
+                return Next.AGAIN
+        if self._asked is None:
+            return Next.GIVE
+        named = any(word in refusal for word in _CONSTRAINT_WORDS)
+        if named and status in _REFUSED | _FAILED:
+            self._refuse(self._asked.kind)
+            self._ask()
+            return Next.AGAIN
+        if status in _FAILED or (status in _REFUSED and not any(word in refusal for word in _OTHER_WORDS)):
+            # It may be the constraint, and the server does not say so: once without any.
+            self._askings.clear()
+            self._ask()
+            return Next.AGAIN
+        return Next.GIVE
+
+    def _leaves_out(self, field: str) -> bool:
+        """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage."""
+        usage = field == _STREAM_OPTIONS
+        ours = isinstance(self.extra.get(field), dict) or (self._chat.include_usage and field not in self.extra)
+        if usage and not ours:
+            return False
+        if not usage and (field in self._chat.fields or field in self.extra):
+            return False
+        self._refuse(field)
+        if usage and not self._chat.include_usage and field in self._chat.fields:
+            del self.extra[field]  # the client's own
+        else:
+            self.extra[field] = None
+        return True
+
+    def _refuses_tools(self, status: int, refusal: bytes) -> bool:
+        """Whether the backend's refusal is about the tools: vLLM without a parser, an unknown field, a template."""
+        return status in {*_REFUSED, *_FAILED, 404} and any(word in refusal for word in _TOOL_WORDS)
+
+    def after_answer(self, *, calls: int, read_markup: bool, lost: bool, prompt_tokens: int | None) -> Next:
+        """The backend answered. PROMPT: its tools have not reached the model.
+
+        read_markup: calls were read from its text, and none was its own. lost: it says that there was a call, and
+        there is none. prompt_tokens: by its own count.
+        """
+        if not self.native or not self._auto or not offered_now(self._chat).tools:
+            return Next.GIVE
+        if read_markup or lost:
+            # It leaves the calls in the text as the model wrote them, or loses them: no parser for this model.
+            self._refuse(_TOOLS)
+            return Next.PROMPT if lost else Next.GIVE
+        blind = not calls and prompt_tokens is not None and _is_blind(self._chat, prompt_tokens)
+        if blind:
+            self._refuse(_TOOLS)
+            return Next.PROMPT
+        if calls or prompt_tokens is not None:
+            self._memory.note(self._chat.model, _PROVEN)
+        return Next.GIVE
+
+    def after_broken_promise(self, *, cut: bool) -> Next:
+        """No call came, and `tool_choice` asks for one. cut: the answer ended at its limit of tokens."""
+        if self.native and self._auto:
+            # The backend takes the tools and does not keep the promise: the prompt and our own check may.
+            self._refuse(_TOOLS)
+            return Next.PROMPT
+        if self._asked is not None and not cut:
+            # An answer without a call does not fit what was asked for: the backend ignores it in silence.
+            self._refuse(self._asked.kind)
+            self._ask()
+        if not self.tries_left:
+            return Next.GIVE
+        self.tries_left -= 1
+        return Next.AGAIN
+
+
+def _is_blind(chat: ChatRequest, prompt_tokens: int) -> bool:
+    """Whether a prompt of so many tokens is too short to have held the tools, which templates write as JSON or as code.
+
+    Only told where the tools are most of the prompt: estimates err by a third.
+    """
+    written = "".join(f"{tool.name} {tool.description} {_json(tool.parameters)}" for tool in chat.tools.tools)
+    contents = [str(message.get("content") or "") for message in chat.messages]
+    if len(written) > _MAX_ESTIMATED or sum(map(len, contents)) > len(written):
+        return False
+    tools, messages = _estimate(written), _estimate(" ".join(contents))
+    return messages < tools and prompt_tokens < tools * 0.4 + messages * 0.75
+
+
+def _estimate(text: str) -> int:
+    """About its tokens; of a long text by samples of it, for this is done on the event loop."""
+    if len(text) <= _SAMPLES * _SAMPLE:
+        return estimate(text)
+    step = len(text) // _SAMPLES
+    return sum(estimate(text[at : at + _SAMPLE]) for at in range(0, step * _SAMPLES, step)) * step // _SAMPLE
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

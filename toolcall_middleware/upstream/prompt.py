@@ -1,0 +1,246 @@
+"""The prompt: what the backend is sent instead of tools, calls and results.
+
+What stays the same from turn to turn stands first and depends on the tools alone, so that a backend's prefix cache
+keeps working; what `tool_choice` asks for stands at the very end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..formats.prompt import escaping
+from ..json_schema.compact import compact_schema
+from ..model import ChoiceMode
+from . import history
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..formats.base import ToolFormat
+    from ..model import Tool
+    from ..request.parse import ChatRequest
+    from ..settings import Settings
+
+_NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
+_ANSWER = "If you call no tool, answer with nothing but JSON that fits this JSON Schema: {schema}"
+_NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
+
+
+def build_messages(
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, answer: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The conversation for a text backend, with the tool block in front and the choice at the end.
+
+    `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
+    `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
+    answer: the JSON Schema that the client wants an answer in text to have.
+    """
+    block, choice = _parts(chat, fmt, settings, answer)
+    limit = settings.max_result_bytes
+    if settings.messages == "keep":
+        messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit)
+        front = block
+    else:
+        system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit)
+        front = history.joined([block, system])
+    if front:
+        _put_in_front(messages, front, settings.system_role)
+    if choice:
+        _put_last(messages, choice)
+    return messages
+
+
+def injected_text(
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, answer: Mapping[str, Any] | None = None
+) -> str:
+    """What `build_messages` adds to the conversation."""
+    return history.joined(_parts(chat, fmt, settings, answer))
+
+
+def _parts(chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None) -> tuple[str, str]:
+    """What goes in front, and what goes last."""
+    choice = fmt.render_choice(chat.tools.tools, chat.choice) if _offers(chat) else ""
+    if answer is not None:
+        wish = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
+        choice = history.joined([choice, wish])
+    return _tool_block(chat, fmt, settings), choice
+
+
+def build_body(
+    chat: ChatRequest,
+    fmt: ToolFormat,
+    settings: Settings,
+    *,
+    messages: list[dict[str, Any]] | None = None,
+    extra: Mapping[str, Any] = _NO_EXTRA,
+) -> bytes:
+    """The body for a text backend: the client's, its fields byte for byte and in order, without what such a backend
+    refuses.
+
+    messages: what `build_messages` gives, or a retry's; None builds them.
+    extra: fields to set, in place where the client sent them; None removes one. `drop_params` has the last word.
+    """
+    fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
+    _keep_stop(fields, chat)
+    fields["messages"] = build_messages(chat, fmt, settings) if messages is None else messages
+    if _wants_special_tokens(chat, fmt, settings):
+        fields.setdefault("skip_special_tokens", False)
+    return _encoded(fields, settings, extra)
+
+
+def build_native_body(
+    chat: ChatRequest,
+    settings: Settings,
+    *,
+    messages: list[dict[str, Any]] | None = None,
+    extra: Mapping[str, Any] = _NO_EXTRA,
+) -> bytes:
+    """The body for a backend that takes tools itself: the client's, byte for byte, but for `stop` and for what such a
+    backend may not know: deprecated functions and custom tools become function tools.
+
+    messages: a retry's; None leaves the client's. extra and `drop_params` as in `build_body`.
+    """
+    fields: dict[str, Any] = dict(chat.fields)
+    _keep_stop(fields, chat)
+    if chat.legacy or chat.custom:
+        fields.pop("functions", None)
+        fields.pop("function_call", None)
+        fields["messages"] = chat.messages
+        fields["tools"] = [_function_tool(tool) for tool in chat.tools.tools]
+        choice: Any = chat.choice.mode.value
+        if chat.choice.name is not None:
+            choice = {"type": "function", "function": {"name": chat.choice.name}}
+        fields["tool_choice"] = choice
+    if messages is not None:
+        fields["messages"] = messages
+    if not chat.choice.parallel and chat.choice.mode is not ChoiceMode.NAMED:
+        fields["parallel_tool_calls"] = False
+    return _encoded(fields, settings, extra)
+
+
+def _function_tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _encoded(fields: dict[str, Any], settings: Settings, extra: Mapping[str, Any]) -> bytes:
+    for name, value in extra.items():
+        if value is None:
+            fields.pop(name, None)
+        else:
+            fields[name] = value
+    for name in settings.drop_params:
+        if name != "messages":
+            fields.pop(name, None)
+    return msgspec.json.encode(fields)
+
+
+def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
+    """The middleware ends text at the client's stop strings itself, because a backend would cut calls by them. Where
+    no call can come the backend is told of them too, and stops there.
+    """
+    if _offers(chat):
+        fields.pop("stop", None)
+
+
+def _offers(chat: ChatRequest) -> bool:
+    return len(chat.tools) > 0 and chat.choice.mode is not ChoiceMode.NONE
+
+
+def _wants_special_tokens(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> bool:
+    match settings.special_tokens:
+        case "on":
+            return _offers(chat)
+        case "auto":
+            return _offers(chat) and bool(getattr(fmt, "special_tokens", False))
+        case _:
+            return False
+
+
+def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None:
+    """Into the system message (or the first of the user, where templates know no system role), else as a new one."""
+    wanted = {"user"} if role == "user" else {"system", "developer"}
+    for place, message in enumerate(messages):
+        if message.get("role") in wanted:
+            content = message.get("content")
+            messages[place] = {**message, "content": history.appended(front, content if content is not None else "")}
+            return
+        if role == "user" and message.get("role") == "assistant":
+            break  # such templates want the user to begin
+    messages.insert(0, {"role": role, "content": front})
+
+
+def _put_last(messages: list[dict[str, Any]], text: str) -> None:
+    if messages and messages[-1].get("role") == "user":
+        last = messages[-1]
+        messages[-1] = {**last, "content": history.appended(last.get("content") or "", text)}
+    else:
+        messages.append({"role": "user", "content": text})
+
+
+def _tool_block(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> str:
+    if not _offers(chat):
+        return ""
+    parallel = _block_parallel(chat, settings)
+    # The method stands for the format object itself: two of one name may render differently. The names, because a guard
+    # may offer fewer tools than the client sent.
+    key = (fmt.render_tools, parallel, chat.tools_raw, tuple(chat.tools.by_name))
+    block = _BLOCKS.get(key)
+    if block is None:
+        block = fmt.render_tools(chat.tools.tools, parallel=parallel)
+        _BLOCKS.put(key, block, size=len(chat.tools_raw) + len(block))
+    return block
+
+
+def _block_parallel(chat: ChatRequest, settings: Settings) -> bool:
+    """Whether the block speaks of several calls. A named tool is said at the end and must not change the block."""
+    if chat.choice.mode is not ChoiceMode.NAMED:
+        return chat.choice.parallel
+    asked = chat.fields.get("parallel_tool_calls")
+    return not chat.legacy and settings.parallel != "never" and (asked is None or bytes(asked).strip() != b"false")
+
+
+class BlockCache:
+    """The last used tool blocks, bounded in number and in memory. Agents send the same tools at every turn."""
+
+    def __init__(self, *, max_entries: int = 64, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._blocks: OrderedDict[Any, tuple[str, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def get(self, key: Any) -> str | None:
+        """The block, now the most recent one; None when it is not (or no longer) here."""
+        with self._lock:
+            entry = self._blocks.get(key)
+            if entry is None:
+                return None
+            self._blocks.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Any, block: str, *, size: int) -> None:
+        """Keeps the block; `size` is what it costs in bytes. The oldest ones go; one that is too large is not kept."""
+        if size > self._max_bytes // 4:
+            return
+        with self._lock:
+            if key in self._blocks:
+                return
+            self._blocks[key] = (block, size)
+            self._bytes += size
+            while len(self._blocks) > self._max_entries or self._bytes > self._max_bytes:
+                _, (_, old) = self._blocks.popitem(last=False)
+                self._bytes -= old
+
+
+_BLOCKS = BlockCache()

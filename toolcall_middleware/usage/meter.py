@@ -1,0 +1,324 @@
+"""Token usage: the backend's own numbers where it gives any, else counted here; an estimate says that it is one.
+
+A backend that was asked several times for one answer (retries) cost all of it: the numbers add up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..wire import openai
+from .tokenizers.base import APPROXIMATE, Tokenizer
+from .tokenizers.prompt_parts import Count, read_prompt
+from .transcript import Written
+
+_KEPT = 1 << 17  # characters of one choice that are kept for counting at the end
+_KEPT_TO_ASK = 1 << 22  # the same where the backend counts
+ENDED = frozenset({"stop", "tool_calls", "function_call"})
+"""The finish reasons of a choice that the model ended itself."""
+_NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
+_NEAR = 0.6  # an estimate errs by about a third
+_REASONING = ("reasoning", "reasoning_content")
+
+
+class Try:
+    """One request to the backend: what was sent, what was written, and the numbers that are known of it."""
+
+    __slots__ = (
+        "backend",
+        "body",
+        "completion",
+        "ended",
+        "injected",
+        "injected_tokens",
+        "loose",
+        "prompt",
+        "reasoning",
+        "texts",
+        "thoughts",
+    )
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.injected = ""
+        self.backend: dict[str, Any] | None = None
+        self.texts: dict[int, Written] = {}
+        self.thoughts: list[Written] = []  # of one item at most
+        self.ended = 0  # choices that the model ended itself
+        self.loose = False  # it wrote more than we have seen: markup that the backend took away
+        self.prompt: Count | None = None
+        self.completion: Count | None = None
+        self.reasoning = 0
+        self.injected_tokens: int | None = None
+
+    @property
+    def written(self) -> int:
+        """How many characters the model wrote."""
+        return sum(written.size for written in self.texts.values())
+
+    @property
+    def size(self) -> int:
+        """Characters to be counted, about."""
+        return len(self.body) + self.written
+
+    @property
+    def wants_prompt(self) -> bool:
+        """Whether the prompt is to be counted; engines that count nothing say 0, and no prompt is empty."""
+        return self.prompt is None and not _is_count((self.backend or {}).get("prompt_tokens"), least=1)
+
+    @property
+    def wants_completion(self) -> bool:
+        """Whether the completion is."""
+        least = 1 if self.written else 0
+        return self.completion is None and not _is_count((self.backend or {}).get("completion_tokens"), least=least)
+
+
+class UsageMeter:
+    """Counts one exchange, over all its tries.
+
+    known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
+    backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
+    `limit`: how many tokens an answer may have, where that is of interest.
+    """
+
+    __slots__ = ("_asked", "_count", "_known", "_tokenizer", "_tries", "_try", "extension", "limit")
+
+    def __init__(
+        self,
+        *,
+        known: bool = True,
+        count: bool = True,
+        tokenizer: Tokenizer = APPROXIMATE,
+        asked: bool = False,
+        extension: str | None = None,
+    ) -> None:
+        self.extension = extension
+        self.limit: int | None = None
+        self._known = known
+        self._count = count
+        self._tokenizer = tokenizer
+        self._asked = asked
+        self._tries: list[Try] = []
+        self._try = Try()
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def sent(self, body: bytes, injected: str = "") -> None:
+        """A request leaves for the backend. injected: the part of its prompt that is ours, where that is reported."""
+        self._try.body = body
+        self._try.injected = injected
+
+    def wrote(self, text: str, choice: int = 0) -> None:
+        """The model wrote `text`."""
+        if self._count or self.limit is not None:
+            written = self._try.texts.get(choice)
+            if written is None:
+                written = self._try.texts[choice] = self._written()
+            written.add(text)
+
+    def _written(self) -> Written:
+        return Written(self._tokenizer, _KEPT_TO_ASK if self._asked else _KEPT)
+
+    def thought(self, text: str) -> None:
+        """Some of what the model wrote is reasoning that is no part of the answer's text."""
+        if self._count:
+            if not self._try.thoughts:
+                self._try.thoughts.append(self._written())
+            self._try.thoughts[0].add(text)
+
+    def wrote_beside(self, message: openai.Fields, choice: int = 0) -> bool:
+        """What the model wrote that is not in the content of a message or delta: reasoning, and the backend's calls.
+
+        True when there was something.
+        """
+        if not self._count and self.limit is None:
+            return False
+        before = self._try.written
+        for name in _REASONING:
+            # Some send it under both names.
+            if text := openai.read_text(message.get(name)):
+                self._try.loose = True
+                self.wrote(text, choice)
+                self.thought(text)
+                break
+        for name in ("tool_calls", "function_call"):
+            if not openai.is_null(message.get(name)):
+                self._try.loose = True
+                self.wrote(_call_text(openai.read_value(message[name])), choice)
+        if text := openai.read_text(message.get("refusal")):
+            self.wrote(text, choice)
+        return self._try.written > before
+
+    def ended(self) -> None:
+        """The model ended a choice itself."""
+        self._try.ended += 1
+
+    def saw(self, usage: Any) -> bool:
+        """The backend gave numbers; the last ones of a try count (some engines send them with each chunk).
+
+        True when they can go to the client as they are.
+        """
+        one = self._try
+        if not isinstance(usage, dict):
+            return False
+        if not self._known:
+            # What only the backend can know: how much of the prompt it had in its cache.
+            one.backend = {name: value for name, value in usage.items() if name.endswith("_details")}
+            return False
+        if not _is_count(usage.get("completion_tokens")):
+            return False
+        one.backend, one.prompt, one.completion = usage, None, None
+        if self._tries or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
+            return False
+        prompt = usage.get("prompt_tokens")
+        return isinstance(prompt, int) and usage.get("total_tokens") == prompt + usage["completion_tokens"]
+
+    def full(self) -> bool:
+        """Whether this try has written about `limit` tokens: by the backend's numbers, else by estimate."""
+        limit, one = self.limit, self._try
+        if limit is None:
+            return False
+        if one.backend is not None and "completion_tokens" in one.backend:
+            return bool(one.backend["completion_tokens"] >= limit)
+        return sum(written.estimate() for written in one.texts.values()) >= limit * _NEAR
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """How long this try's prompt was, by the backend's own count."""
+        tokens = None if self._try.backend is None else self._try.backend.get("prompt_tokens")
+        return tokens if isinstance(tokens, int) else None
+
+    def next_try(self) -> None:
+        """This try is over and another one follows."""
+        self._tries.append(self._try)
+        self._try = Try()
+
+    # -- what is counted -------------------------------------------------------------------------------------------
+
+    @property
+    def tries(self) -> list[Try]:
+        """All of them, the last one too."""
+        return [*self._tries, self._try]
+
+    @property
+    def will_estimate(self) -> bool:
+        """Whether it is known beforehand that all numbers will be estimates."""
+        return self._count and not self._known and not self._asked and not self._tokenizer.exact
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether any of the numbers is a guess of ours. After `total`."""
+        counts = [count for one in self.tries for count in (one.prompt, one.completion) if count is not None]
+        return not all(count.exact for count in counts)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be counted that must not be counted on the event loop."""
+        if not self._count:
+            return False
+        wanting = [one for one in self.tries if one.wants_prompt or one.wants_completion or one.injected]
+        return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the backend gave numbers that can be believed."""
+        return self._try.backend is not None and not (self._try.wants_prompt or self._try.wants_completion)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the backend is asked to count."""
+        return self._asked
+
+    def count(self) -> None:
+        """Count what is not known yet. For a thread, where `is_due`."""
+        tokenizer = self._tokenizer
+        for one in self.tries if self._count else ():
+            if one.wants_prompt:
+                one.prompt = tokenizer.count_prompt(read_prompt(one.body))
+            if one.wants_completion:
+                tokens = sum(written.tokens() for written in one.texts.values())
+                one.completion = Count(tokens + one.ended * tokenizer.end_tokens, tokenizer.exact and not one.loose)
+                one.reasoning = self._reasoning(one)
+            if one.injected and one.injected_tokens is None:
+                one.injected_tokens = tokenizer.count_again(one.injected)
+
+    def _reasoning(self, one: Try) -> int:
+        if one.thoughts:
+            return one.thoughts[0].tokens()
+        return sum(self._tokenizer.count(written.thinking()) for written in one.texts.values())
+
+    def total(self) -> dict[str, Any] | None:
+        """The numbers for the client, in OpenAI's form; with `"estimated": true` where any of it is a guess.
+
+        None where the backend gave none and nothing is to be counted.
+        """
+        self.count()
+        total: dict[str, Any] = {}
+        for one in self.tries:
+            _add(total, self._numbers(one))
+        return total or None
+
+    def _numbers(self, one: Try) -> dict[str, Any]:
+        numbers = dict(one.backend or {})
+        estimated = numbers.pop("estimated", None)
+        for name, counted in (("prompt_tokens", one.prompt), ("completion_tokens", one.completion)):
+            if counted is not None:
+                numbers[name] = counted.tokens
+                estimated = estimated or (None if counted.exact else True)
+        if one.completion is not None and one.reasoning:
+            details = numbers.get("completion_tokens_details")
+            reasoning = min(one.reasoning, one.completion.tokens)
+            numbers["completion_tokens_details"] = {**(details or {}), "reasoning_tokens": reasoning}
+        prompt, completion = numbers.get("prompt_tokens"), numbers.get("completion_tokens")
+        if isinstance(prompt, int) and isinstance(completion, int):
+            numbers["total_tokens"] = prompt + completion
+        # In the order in which everybody writes them.
+        first = {name: numbers.pop(name) for name in _NAMES if name in numbers}
+        return {**first, **numbers, **({} if estimated is None else {"estimated": estimated})}
+
+    def injection(self) -> dict[str, int]:
+        """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
+        counts = [one.injected_tokens for one in self.tries if one.injected_tokens is not None]
+        return {"injected_prompt_tokens": sum(counts)} if counts else {}
+
+
+def _is_count(value: Any, *, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _call_text(value: Any) -> str:
+    """The names and arguments in the calls of a message or delta."""
+    if isinstance(value, list):
+        return "".join(map(_call_text, value))
+    if not isinstance(value, dict):
+        return ""
+    inner = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
+    return "".join(text for key in ("name", "arguments", "input") if isinstance(text := inner.get(key), str))
+
+
+def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
+    for name, value in usage.items():
+        if isinstance(value, bool):
+            total[name] = total.get(name) or value
+        elif isinstance(value, int | float) and isinstance(total.get(name, 0), int | float):
+            total[name] = total.get(name, 0) + value
+        elif isinstance(value, dict) and isinstance(total.get(name, {}), dict):
+            inner = dict(total.get(name, {}))
+            _add(inner, value)
+            total[name] = inner
+        else:
+            total[name] = value
+
+
+def usage_chunk(head: openai.Fields, meter: UsageMeter) -> bytes:
+    """The last chunk of a stream, with the head of another one; empty where there are no numbers."""
+    usage = meter.total()
+    if usage is None:
+        return b""
+    body = {name: value for name, value in head.items() if name in openai.HEAD}
+    chunk: dict[str, Any] = {**body, "choices": [], "usage": usage}
+    if meter.extension is not None and (injection := meter.injection()):
+        chunk[meter.extension] = injection
+    return openai.event(msgspec.json.encode(chunk))

@@ -1,0 +1,63 @@
+"""Counting that must be waited for: long texts in a thread, and the backend's own `/tokenize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ..settings import Settings
+from ..upstream.constraints import Memory
+from .meter import UsageMeter
+from .tokenizers.base import APPROXIMATE
+from .tokenizers.load import load
+from .upstream_tokenizer import TOKENIZE, Asking, ask_all
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What is to be waited for before an answer can end. A host runs the questions, then `count` in a thread."""
+
+    meter: UsageMeter
+    model: str
+    memory: Memory
+
+    def questions(self) -> Asking | None:
+        """What to ask the backend; None where it is not to be asked."""
+        return ask_all(self.meter, self.model, self.memory) if self.meter.is_asked else None
+
+    def count(self) -> None:
+        """The rest, here: takes time."""
+        self.meter.count()
+
+
+def meter_for(settings: Settings, model: str, memory: Memory, *, wanted: bool = True) -> UsageMeter:
+    """A meter as the settings say. wanted: whether anybody gets its numbers. Raises SettingsError as `load` does."""
+    upstream = settings.tokenizer == "upstream"
+    return UsageMeter(
+        known=settings.usage != "count",
+        count=wanted and settings.usage in {"auto", "count"},
+        tokenizer=APPROXIMATE if upstream else load(settings.tokenizer),
+        asked=upstream and not memory.refuses(model, TOKENIZE),
+        extension=settings.extension_field,
+    )
+
+
+def completes_whole_answers(settings: Settings) -> bool:
+    """Whether whole answers to requests without tools are looked at for missing usage.
+
+    Such requests do not ask for it, and pass untouched; unless an operator has said how tokens are to be counted.
+    """
+    return settings.usage == "count" or (settings.usage == "auto" and settings.tokenizer != "approximate")
+
+
+class _Model(msgspec.Struct):
+    model: str = ""
+
+
+def model_of(body: bytes) -> str:
+    """The model that a body names; empty when it names none."""
+    try:
+        return msgspec.json.decode(body, type=_Model).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""

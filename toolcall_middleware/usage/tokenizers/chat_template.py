@@ -1,0 +1,147 @@
+"""A model's chat template, to count what it adds to the messages. Rendered in jinja2's sandbox, as engines do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ...errors import SettingsError
+from .prompt_parts import Prompt
+
+# A tag of transformers' own, around what the assistant says; it renders to nothing.
+_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
+_MAX_BYTES = 4 << 20
+
+
+class TemplateError(Exception):
+    """The template cannot render these messages."""
+
+
+class ChatTemplate:
+    """A template and the special tokens that it may name. `source` is Jinja. Raises SettingsError for a broken one."""
+
+    def __init__(self, source: str, special: Mapping[str, str]) -> None:
+        try:
+            import jinja2
+            import jinja2.sandbox
+        except ImportError:
+            message = "tokenizer: the chat template needs jinja2; pip install 'toolcall-middleware[hf]'."
+            raise SettingsError(message) from None
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols"],
+            autoescape=False,
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise
+        environment.globals["strftime_now"] = _now
+        try:
+            self._template = environment.from_string(_GENERATION.sub("", source))
+        except jinja2.TemplateError as error:
+            raise SettingsError(f"tokenizer: the chat template cannot be read: {error}.") from None
+        # What a template does wrong with messages that it does not expect, in Python's words or Jinja's.
+        self._failures = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+        self._special = dict(special)
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt's text. Raises TemplateError."""
+        try:
+            return self._template.render(
+                {
+                    **self._special,
+                    **prompt.arguments,
+                    "messages": [_opened(message) for message in prompt.messages],
+                    "tools": prompt.tools or None,
+                    "documents": None,
+                    "add_generation_prompt": prompt.answer,
+                }
+            )
+        except (*self._failures, RecursionError) as error:
+            raise TemplateError(str(error)) from None
+
+
+def read_template(folder: Path) -> ChatTemplate | None:
+    """The template beside a model's tokenizer.json; None when there is none. Raises SettingsError for a broken file."""
+    config = _read_json(folder / "tokenizer_config.json")
+    template: Any = None
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        template = _read(file)
+    if template is None:
+        template = _read_json(folder / "chat_template.json").get("chat_template")
+    if template is None:
+        template = config.get("chat_template")
+    if isinstance(template, list):
+        # Several by name; the one for tools can do without them too.
+        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        template = named.get("tool_use") or named.get("default")
+    if not isinstance(template, str):
+        return None
+    return ChatTemplate(template, _special_tokens(config))
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        if name.endswith("_token"):
+            text = value.get("content") if isinstance(value, dict) else value
+            if isinstance(text, str):
+                found[name] = text
+    return found
+
+
+def _read(file: Path) -> str:
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise SettingsError(f"tokenizer: {file} is too large for a chat template.")
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"tokenizer: {file} cannot be read: {error}.") from None
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        value = json.loads(_read(file))
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"tokenizer: {file} is not JSON: {error}.") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _opened(message: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of calls as objects: templates are written for those."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    return {**message, "tool_calls": [_opened_call(call) for call in calls]}
+
+
+def _opened_call(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+
+
+def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
+    """Jinja's own would escape for HTML."""
+    wanted = {name: options[name] for name in ("sort_keys", "separators") if name in options}
+    return json.dumps(value, indent=indent, ensure_ascii=bool(options.get("ensure_ascii")), **wanted)
+
+
+def _raise(message: str) -> NoReturn:
+    raise ValueError(message)
+
+
+def _now(form: str) -> str:
+    return dt.datetime.now().astimezone().strftime(form)

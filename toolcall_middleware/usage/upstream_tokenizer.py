@@ -1,0 +1,148 @@
+"""`tokenizer=upstream`: the questions to a backend's own `/tokenize`, and how its answers are read. No I/O here.
+
+vLLM renders messages with tools itself and answers `{"count": n}`. llama.cpp's server takes text alone and answers
+`{"tokens": [...]}`; what it makes of messages is `/apply-template`'s to say. Which one it is, its first answer tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..upstream.constraints import Memory
+from .meter import Try, UsageMeter
+from .tokenizers.prompt_parts import Count, Prompt, read_prompt
+
+TOKENIZE = "tokenize"
+"""What a backend that does not count is remembered to refuse."""
+_MESSAGES = "tokenize messages"
+_log = logging.getLogger("toolcall_middleware")
+_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A POST to `path`, beside the API's own paths."""
+
+    path: str
+    body: bytes
+
+
+Asking = Generator[Question, bytes | None, None]
+"""Yields questions; takes the body of each answer of status 200, None for any other or none in time."""
+_Asked = Generator[Question, bytes | None, int | None]
+
+
+class _Counted(msgspec.Struct):
+    count: int | None = None
+    tokens: list[msgspec.Raw] | None = None
+
+
+class _Rendered(msgspec.Struct):
+    prompt: str
+
+
+_COUNTED = msgspec.json.Decoder(_Counted)
+_RENDERED = msgspec.json.Decoder(_Rendered)
+
+
+def ask_all(meter: UsageMeter, model: str, memory: Memory) -> Asking:
+    """Ask for all that the meter wants to know. A backend that does not answer is remembered; the rest is estimated."""
+    for one in meter.tries:
+        if not (yield from _ask_try(one, model, memory)):
+            memory.refuse(model, TOKENIZE)
+            _log.warning("The backend does not count tokens of %.100r: they are estimated.", model)
+            return
+
+
+def _ask_try(one: Try, model: str, memory: Memory) -> Generator[Question, bytes | None, bool]:
+    """Whether it was answered."""
+    if one.wants_prompt:
+        tokens = yield from _prompt(read_prompt(one.body), model, memory)
+        if tokens is None:
+            return False
+        one.prompt = Count(tokens, exact=True)
+    # What is too long to be kept is too long to be asked for: it is estimated.
+    if one.wants_completion and all(written.is_kept for written in one.texts.values()):
+        tokens = yield from _texts([written.text() for written in one.texts.values()], model, memory)
+        if tokens is None:
+            return False
+        thoughts = [written.text() for written in one.thoughts] or [each.thinking() for each in one.texts.values()]
+        reasoning = yield from _texts(thoughts, model, memory)
+        # An engine counts the token that ends an answer, and no text shows it.
+        one.completion = Count(tokens + one.ended, exact=not one.loose)
+        one.reasoning = reasoning or 0
+    if one.injected and one.injected_tokens is None:
+        one.injected_tokens = yield from _texts([one.injected], model, memory)
+    return True
+
+
+def _texts(texts: list[str], model: str, memory: Memory) -> _Asked:
+    total = 0
+    for text in texts:
+        tokens = (yield from _text(text, model, memory)) if text else 0
+        if tokens is None:
+            return None
+        total += tokens
+    return total
+
+
+def _prompt(prompt: Prompt, model: str, memory: Memory) -> _Asked:
+    body: dict[str, Any] = {"model": model, "messages": prompt.messages, "add_generation_prompt": prompt.answer}
+    if not prompt.answer:
+        body["continue_final_message"] = True
+    if prompt.tools:
+        body["tools"] = prompt.tools
+    if prompt.arguments:
+        body["chat_template_kwargs"] = prompt.arguments
+    question = msgspec.json.encode(body)
+    if not memory.refuses(model, _MESSAGES):
+        answer = yield Question("/tokenize", question)
+        if answer is None or (tokens := _read(answer)) is None:
+            # No backend is without `/tokenize` and has `/apply-template`; but one may refuse what is not text.
+            return None
+        if tokens:
+            return tokens
+        memory.refuse(model, _MESSAGES)
+    answer = yield Question("/apply-template", question)
+    if answer is None:
+        return None
+    try:
+        text = _RENDERED.decode(answer).prompt
+    except _FAILURES:
+        return None
+    answer = yield Question("/tokenize", _content(model, text, special=True))
+    return None if answer is None else _read(answer) or None
+
+
+def _text(text: str, model: str, memory: Memory) -> _Asked:
+    text = text.encode("utf-8", "replace").decode()
+    if not memory.refuses(model, _MESSAGES):
+        body = {"model": model, "prompt": text, "add_special_tokens": False}
+        answer = yield Question("/tokenize", msgspec.json.encode(body))
+        if answer is None or (tokens := _read(answer)) is None:
+            return None
+        if tokens:
+            return tokens
+        memory.refuse(model, _MESSAGES)
+    answer = yield Question("/tokenize", _content(model, text, special=False))
+    return None if answer is None else _read(answer) or None
+
+
+def _content(model: str, text: str, *, special: bool) -> bytes:
+    return msgspec.json.encode({"model": model, "content": text, "add_special": special, "parse_special": True})
+
+
+def _read(answer: bytes) -> int | None:
+    """The number in an answer; None when there is none."""
+    try:
+        counted = _COUNTED.decode(answer)
+    except _FAILURES:
+        return None
+    if counted.count is not None:
+        return counted.count if counted.count >= 0 else None
+    return None if counted.tokens is None else len(counted.tokens)
