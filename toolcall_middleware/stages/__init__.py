@@ -1,1 +1,0 @@
-"""The decisions about one request, one a file."""

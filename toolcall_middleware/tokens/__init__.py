@@ -1,1 +1,0 @@
-"""Counting tokens: vocabularies, chat templates, and an approximation. No I/O but the reading of their files."""
