@@ -2,8 +2,8 @@
 
 OLD and NEW are folders (`git worktree add ../old COMMIT` makes one). Run it in the tree whose `tests/` is to be used,
 as a rule NEW, in an environment with the extra `test`. Each checkout runs in a process of its own, with the same
-program, the same goldens, recordings and random exchanges (all of the tree that the command is run in), and says for each item
-its name and a hash. What differs is shown with both texts, and the command fails.
+program, the same goldens, recordings and random exchanges (all of the tree that the command is run in), and says for
+each item its name and a hash. What differs is shown with both texts, and the command fails.
 
     python -m tests.same ../old . --quick                     # about a minute of CPU
     python -m tests.same ../old .                             # everything, some minutes

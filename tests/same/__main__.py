@@ -17,7 +17,7 @@ from .compare import Comparison, compare, read_allowed, read_hashes, section, sh
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "toolcall_middleware"
-SECTIONS = ("prompts", "requests", "goldens", "wire", "fuzzed", "recorded", "cli")
+SECTIONS = ("prompts", "requests", "goldens", "wire", "fuzzed", "recorded", "proxy", "cli")
 _QUICK, _FULL = 1000, 10_000
 
 
@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("new", type=Path, help="another")
     parser.add_argument("--quick", action="store_true", help="about a minute of CPU")
     parser.add_argument("--sections", default=",".join(SECTIONS), help="of %(default)s")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="of names without their last part: cli/help/*")
     parser.add_argument("--show", type=int, default=5, metavar="N", help="differences to show (default: %(default)s)")
     parser.add_argument("--allow", type=Path, metavar="FILE", help="the differences that are wanted")
     parser.add_argument("--fuzzed", type=int, metavar="N", help=f"random exchanges (default: {_FULL}, quick {_QUICK})")
@@ -48,9 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     count = given.fuzzed if given.fuzzed is not None else _QUICK if given.quick else _FULL
     with tempfile.TemporaryDirectory(prefix="same") as temporary:
-        pair = Pair(given.old, given.new, Path(temporary), sections, quick=given.quick)
+        pair = Pair(given.old, given.new, Path(temporary), sections, only=given.only, quick=given.quick)
         try:
-            if "fuzzed" in sections:
+            if {"fuzzed", "proxy"} & set(sections):
                 pair.make_inputs(count, given.seed)
             old, new = pair.hashes()
             found = compare(old, new, allowed)
@@ -76,10 +77,10 @@ class RunError(Exception):
 class Pair:
     """Two checkouts, each run in a process of its own, at the same time."""
 
-    def __init__(self, old: Path, new: Path, folder: Path, sections: list[str], *, quick: bool) -> None:
+    def __init__(self, old: Path, new: Path, folder: Path, sections: list[str], *, only: str, quick: bool) -> None:
         self._checkouts = {"OLD": old.resolve(), "NEW": new.resolve()}
         self._folder = folder
-        self._options = ["--sections", ",".join(sections), *(["--quick"] if quick else [])]
+        self._options = ["--sections", ",".join(sections), "--only", only, *(["--quick"] if quick else [])]
         self._inputs = folder / "inputs.jsonl"
         for name, checkout in self._checkouts.items():
             # The package of the one, the driver and its material of this tree: both as if in one checkout.
@@ -109,7 +110,7 @@ class Pair:
         self._options[1] = ",".join(sections)
         old, new = [
             {row["name"]: row["text"] for row in map(json.loads, path.read_text("utf-8").splitlines())}
-            for path in self._run(["--only", str(only)])
+            for path in self._run(["--texts", str(only)])
         ]
         return {name: (old.get(name), new.get(name)) for name in names}
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from . import material, product
+from . import chats, material, product
 
 Groups = Iterator[tuple[str, Callable[[], dict[str, str]]]]
 
@@ -83,14 +82,14 @@ def _command(*arguments: str, **variables: str) -> dict[str, str]:
 
 def _run(arguments: list[str], folder: str, variables: dict[str, str]) -> dict[str, str]:
     # As `python -m` does it, in this process: a hundred processes would take as long as all other sections.
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
+    printed = [io.BytesIO(), io.BytesIO()]
+    out, err = (io.TextIOWrapper(kept, "utf-8", "surrogateescape", write_through=True) for kept in printed)
     code: object = None
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         contextlib.chdir(folder),
-        patch.dict(os.environ, variables),
-        patch.object(sys, "argv", [product.PACKAGE, *arguments]),
+        _world([product.PACKAGE, *arguments], variables),
     ):
         try:
             runpy.run_module(product.PACKAGE, run_name="__main__", alter_sys=True)
@@ -98,9 +97,22 @@ def _run(arguments: list[str], folder: str, variables: dict[str, str]) -> dict[s
             code = end.code
         except Exception as error:  # noqa: BLE001 - what a user would see is behaviour as well
             err.write(f"{product.RAISED}{type(error).__name__}: {error}")
-    printed = [stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)]  # type: ignore[attr-defined]
-    shown = [text.replace(folder, "FOLDER") for text in printed]
+    shown = [kept.getvalue().decode("utf-8", "surrogateescape").replace(folder, "FOLDER") for kept in printed]
     return {"out": shown[0], "err": shown[1], "code": repr(code)}
+
+
+@contextlib.contextmanager
+def _world(arguments: list[str], variables: dict[str, str]) -> Iterator[None]:
+    """Inside, the process was started with these arguments and variables."""
+    before = sys.argv
+    sys.argv = arguments
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        sys.argv = before
+        for name in variables:
+            del os.environ[name]
 
 
 def _commands() -> list[str]:
@@ -118,7 +130,7 @@ def _texts() -> dict[str, bytes]:
         "text": call,
         "cut": call[:-40],
         "stream": b"".join(material.chunks(call.decode(), [5])),
-        "whole": json.dumps(material.completion(call.decode())).encode(),
+        "whole": json.dumps(chats.completion(call.decode())).encode(),
         "empty": b"",
     }
 
@@ -152,13 +164,10 @@ def _settings() -> dict[str, str]:
 def _odd_values(name: str) -> dict[str, str]:
     """What each value becomes, or the message that refuses it."""
     settings = _package().Settings
-    lines = [
-        f"{value!r}: {product.said(lambda value=value: _value(settings(**{name: value}), name))}" for value in _BAD
-    ]
+    lines = [f"{value!r}: {product.said(_value, settings, name, value)}" for value in _BAD]
     return {"values": "\n".join(lines)}
 
 
-def _value(settings: Any, name: str) -> str:
-    return next(
-        f"{shown} ({source}) {getattr(settings, name)!r}" for row, shown, source in settings.explain() if row == name
-    )
+def _value(settings: Any, name: str, value: Any) -> str:
+    made = settings(**{name: value})
+    return next(f"{shown} ({source}) {getattr(made, name)!r}" for row, shown, source in made.explain() if row == name)

@@ -1,13 +1,14 @@
-"""One request through `ToolCallMiddleware`, from raw ASGI message to raw ASGI message, over a backend that is scripted."""
+"""One request through `ToolCallMiddleware`, from raw ASGI message to raw ASGI message, over a scripted backend."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,10 @@ class Seen:
     ends: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
+    def add(self, target: str, headers: list[list[str]], body: bytes) -> None:
+        """The backend is asked."""
+        self.asked.append({"target": target, "headers": checked_length(headers, len(body)), "body": text_of(body)})
+
 
 class _Log(logging.Handler):
     def __init__(self, lines: list[str]) -> None:
@@ -65,31 +70,39 @@ def exchange(
     answers: Sequence[Answer],
     path: str = "/v1/chat/completions",
 ) -> dict[str, str]:
-    """The items of one exchange. `answers`: those to each time that the backend is asked; the last one again and again."""
+    """The items of one exchange. `answers`: one for each time that the backend is asked, the last again and again."""
     import toolcall_middleware as package
 
     raw = body if isinstance(body, bytes) else json.dumps(body).encode("utf-8", "surrogatepass")
     seen = Seen()
+    try:
+        with seeded_secrets(), caught_log(seen):
+            app = package.ToolCallMiddleware(_backend(answers, seen), settings=package.Settings(**settings))
+            drive(app, raw, path, seen)
+    except (package.SettingsError, package.FormatError) as error:
+        return {"answer": f"{product.RAISED}{type(error).__name__}: {error}"}
+    return items(seen)
+
+
+@contextlib.contextmanager
+def caught_log(seen: Seen) -> Iterator[None]:
+    """What the package logs inside goes to `seen`."""
     handler = _Log(seen.log)
     logger = logging.getLogger(product.PACKAGE)
     logger.addHandler(handler)
     try:
-        with seeded_secrets():
-            app = package.ToolCallMiddleware(_backend(answers, seen), settings=package.Settings(**settings))
-            _drive(app, raw, path, seen)
-    except (package.SettingsError, package.FormatError) as error:
-        return {"answer": f"{product.RAISED}{type(error).__name__}: {error}"}
+        yield
     finally:
         logger.removeHandler(handler)
-    return items(seen)
 
 
-def _drive(app: Any, raw: bytes, path: str, seen: Seen) -> None:
+def drive(app: Any, raw: bytes, path: str, seen: Seen, *, method: str = "POST") -> None:
+    """One request, with what the client gets kept in `seen`."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
-        "method": "POST",
+        "method": method,
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
@@ -144,7 +157,7 @@ def _backend(answers: Sequence[Answer], seen: Seen) -> Any:
             if not message.get("more_body", False):
                 break
         headers = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]]
-        seen.asked.append({"path": scope["path"], "headers": _checked_length(headers, len(data)), "body": _text(data)})
+        seen.add(scope["path"], headers, data)
         answer = answers[min(number, len(answers) - 1)]
         seen.ends.append(f"{number}:start")
         kind = answer.content_type.encode("latin-1")
@@ -177,7 +190,7 @@ def items(seen: Seen) -> dict[str, str]:
     heads = [
         {
             "status": start["status"],
-            "headers": _checked_length(
+            "headers": checked_length(
                 [[name.decode("latin-1"), value.decode("latin-1")] for name, value in start.get("headers", ())],
                 len(body),
             ),
@@ -187,7 +200,7 @@ def items(seen: Seen) -> dict[str, str]:
     answer = "\n".join(
         [
             *(json.dumps(head) for head in heads),
-            _text(body),
+            text_of(body),
             f"ended={ended.count(False)} of {len(starts)}; {[end for end in seen.ends if not end[0].isdigit()]}",
         ]
     )
@@ -204,7 +217,7 @@ def items(seen: Seen) -> dict[str, str]:
     }
 
 
-def _checked_length(headers: list[list[str]], length: int) -> list[list[str]]:
+def checked_length(headers: list[list[str]], length: int) -> list[list[str]]:
     """Headers with a right content-length said so: the lengths of random ids may differ."""
     return [
         [name, "right" if name.lower() == "content-length" and value == str(length) else value]
@@ -212,5 +225,6 @@ def _checked_length(headers: list[list[str]], length: int) -> list[list[str]]:
     ]
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
+    """Bytes as text, whatever they are."""
     return data.decode("utf-8", "surrogateescape")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.bench.fuzzed import asked, native
+from tests.bench.fuzzed import asked, native, translated
 from tests.bench.fuzzed.dice import Dice, Seeded, chance, pick, pieces
 from tests.bench.fuzzed.frames import cuts, frame
 from tests.bench.fuzzed.texts import FORMATS, TOOLS, text_of
@@ -42,8 +44,8 @@ def by_prompt(dice: Dice) -> dict[str, Any]:
         "parallel": "never" if chance(dice, 8) else "client",
     }
     plain = dice.below(3) == 0  # what most clients ask
-    request = dict(_PLAIN) if plain else asked.request_of(dice)
-    texts = [text_of(dice, settings["format"])[0] for _ in range(request.get("n", 1))]
+    request: dict[str, Any] = dict(_PLAIN) if plain else asked.request_of(dice)
+    texts = [text_of(dice, settings["format"])[0] for _ in range(int(request.get("n", 1)))]
     reasons = [pick(dice, ("stop", "stop", "stop", "length", "content_filter", "tool_calls")) for _ in texts]
     usage = None if dice.below(2) else asked.USAGE
     events = asked._events(dice, texts, reasons, usage, logprobs="logprobs" in request)
@@ -74,7 +76,7 @@ def by_native(dice: Dice) -> dict[str, Any]:
 def by_reasoning(dice: Dice) -> dict[str, Any]:
     """A backend that gives a field of its own for reasoning, and calls in it or in the text."""
     name = "auto" if dice.below(2) else pick(dice, FORMATS)
-    settings = {
+    settings: dict[str, Any] = {
         "format": name,
         "reasoning": pick(dice, ("ignore", "parse")),
         "reasoning_field": pick(dice, (None, "reasoning", "reasoning_content")),
@@ -85,10 +87,10 @@ def by_reasoning(dice: Dice) -> dict[str, Any]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{key: piece} for piece in pieces(dice, thought)]
     deltas += [{"content": piece} for piece in pieces(dice, text)]
-    made = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    made: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     made.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     events = [{**asked.HEAD, "object": "chat.completion.chunk", "choices": [choice]} for choice in made]
-    choice = {
+    choice: dict[str, Any] = {
         "index": 0,
         "message": {"role": "assistant", key: thought, "content": text},
         "finish_reason": "stop",
@@ -97,8 +99,38 @@ def by_reasoning(dice: Dice) -> dict[str, Any]:
     return _ended(dice, settings, dict(_PLAIN), events, whole)
 
 
-KINDS = {"prompt": by_prompt, "native": by_native, "reasoning": by_reasoning}
-_WEIGHTED = ("prompt", "prompt", "prompt", "prompt", "native", "native", "reasoning")
+def by_api(make: Callable[[Dice], str], dice: Dice) -> dict[str, Any]:
+    """An answer of another API: what `make` would check is taken from it."""
+    made: list[tuple[dict[str, Any], list[bytes]]] = []
+
+    def kept(dice: Dice, make: Any, whole: dict[str, Any], sent: list[bytes]) -> str:
+        made.append((whole, sent))
+        return ""
+
+    compares = translated._compare
+    translated._compare = kept
+    try:
+        make(dice)
+    finally:
+        translated._compare = compares
+    [(whole, sent)] = made
+    broken = chance(dice, 5)
+    return {
+        "request": {**_PLAIN, **({"stream_options": {"include_usage": True}} if dice.below(2) else {})},
+        "sent": [base64.b64encode(piece).decode() for piece in (sent[: dice.below(len(sent) + 1)] if broken else sent)],
+        "cut": "raises" if broken and dice.below(2) else "",
+        "whole": whole,
+    }
+
+
+KINDS: dict[str, Callable[[Dice], dict[str, Any]]] = {
+    "prompt": by_prompt,
+    "native": by_native,
+    "reasoning": by_reasoning,
+    "anthropic": partial(by_api, translated.anthropic),
+    "google": partial(by_api, translated.google),
+}
+_WEIGHTED = ("prompt", "prompt", "prompt", "prompt", "native", "native", "reasoning", "anthropic", "google")
 
 
 def _ended(
@@ -140,8 +172,7 @@ def exchanges(count: int, seed: int) -> list[dict[str, Any]]:
 def main() -> None:
     path, count, seed = sys.argv[1:]
     with Path(path).open("w", encoding="utf-8") as file:
-        for made in exchanges(int(count), int(seed)):
-            file.write(json.dumps(made) + "\n")
+        file.writelines(json.dumps(made) + "\n" for made in exchanges(int(count), int(seed)))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import functools
 import importlib
 import json
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 PACKAGE = "toolcall_middleware"
-_LIKELY = ("model", "formats.base", "formats.registry")
+_LIKELY = (f"{PACKAGE}.model", f"{PACKAGE}.formats.base")
 
 
 class DriverError(Exception):
@@ -20,29 +20,23 @@ class DriverError(Exception):
 
 @functools.cache
 def find(name: str) -> Any:
-    """The class `name` of the package, in the module that it is made in. Raises DriverError where there is none."""
-    likely = [f"{PACKAGE}.{module}" for module in _LIKELY]
-    for module in likely:
+    """The class `name` of the package, from the module that makes it. Raises DriverError where there is none."""
+    for module in (*_LIKELY, *_modules()):
         try:
             found = getattr(importlib.import_module(module), name, None)
-        except ModuleNotFoundError as error:
-            if not likely[0].startswith(PACKAGE) or error.name not in likely:
-                raise
+        except ImportError:  # it lies elsewhere by now; or it needs an optional library
             continue
-        if found is not None:
-            return found
-    root = importlib.import_module(PACKAGE)
-    for module_info in pkgutil.walk_packages(root.__path__, f"{PACKAGE}."):
-        if module_info.name.endswith("__main__"):
-            continue
-        try:
-            module_found = importlib.import_module(module_info.name)
-        except ImportError:  # of an optional library
-            continue
-        found = getattr(module_found, name, None)
-        if isinstance(found, type) and found.__module__ == module_info.name:
+        if isinstance(found, type) and found.__module__.partition(".")[0] == PACKAGE:
             return found
     raise DriverError(f"{PACKAGE} has no class {name}")
+
+
+def _modules() -> Iterator[str]:
+    """All modules of the package but those that run when they are imported."""
+    root = importlib.import_module(PACKAGE)
+    for found in pkgutil.walk_packages(root.__path__, f"{PACKAGE}.", onerror=lambda _name: None):
+        if not found.name.endswith("__main__"):
+            yield found.name
 
 
 def registry() -> Any:
@@ -115,10 +109,10 @@ def text_of(value: Any) -> str:
 RAISED = "raised "
 
 
-def said(make: Callable[[], Any]) -> str:
-    """What `make` gives as text, or what it raises, which is behaviour as well."""
+def said(make: Callable[..., Any], *given: Any, **named: Any) -> str:
+    """What `make` gives of these as text, or what it raises, which is behaviour as well."""
     try:
-        value = make()
+        value = make(*given, **named)
     except DriverError:
         raise
     except Exception as error:  # noqa: BLE001 - see above; how many there are is told

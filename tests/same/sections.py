@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from . import cli, material, product
+from . import chats, cli, material, product
 from .driven import Answer, exchange
 from .proxied import proxy
 
@@ -44,33 +44,40 @@ def prompts(_run: Run) -> Groups:
 
 
 def _written(name: str, get: Callable[[], Any]) -> Groups:
-    yield f"{name}/itself", lambda: {"name": product.said(lambda: get().name), "special": product.said(
-        lambda: getattr(get(), "special_tokens", None))}  # fmt: skip
+    yield f"{name}/itself", partial(_itself, get)
     for key, functions in material.tool_sets().items():
         yield f"{name}/tools-{key}", partial(_tools, get, functions)
     for key, calls in material.call_sets().items():
-        made = partial(map, lambda given: product.call(*given), calls)
-        yield f"{name}/calls-{key}", lambda made=made: {"text": product.said(lambda: get().render_calls(list(made())))}
+        yield f"{name}/calls-{key}", partial(_calls, get, calls)
     for key, results in material.result_sets().items():
-        made = partial(map, lambda given: product.result(*given[:3], is_error=given[3]), results)
-        yield (
-            f"{name}/results-{key}",
-            lambda made=made: {"text": product.said(lambda: get().render_results(list(made())))},
-        )
+        yield f"{name}/results-{key}", partial(_results, get, results)
+
+
+def _itself(get: Callable[[], Any]) -> Items:
+    fmt = get()
+    return {"name": str(fmt.name), "special": product.text_of(getattr(fmt, "special_tokens", None))}
+
+
+def _calls(get: Callable[[], Any], calls: list[tuple[str, str, str | None]]) -> Items:
+    return {"text": product.said(get().render_calls, [product.call(*given) for given in calls])}
+
+
+def _results(get: Callable[[], Any], results: list[tuple[str, str, str | None, bool]]) -> Items:
+    made = [product.result(name, text, call_id, is_error=error) for name, text, call_id, error in results]
+    return {"text": product.said(get().render_results, made)}
 
 
 def _tools(get: Callable[[], Any], functions: list[dict[str, Any]]) -> Items:
     fmt = get()
     tools = [product.tool(function) for function in functions]
     found = {
-        f"parallel-{parallel}": product.said(lambda parallel=parallel: fmt.render_tools(tools, parallel=parallel))
-        for parallel in (True, False)
+        f"parallel-{parallel}": product.said(fmt.render_tools, tools, parallel=parallel) for parallel in (True, False)
     }
     for key, given in material.choices([function["name"] for function in functions]).items():
         mode, named, allowed, parallel = given
         choice = product.choice(mode, named, allowed, parallel=parallel)
-        found[f"choice-{key}"] = product.said(lambda choice=choice: fmt.render_choice(tools, choice))
-        found[f"constraint-{key}"] = product.said(lambda choice=choice: fmt.constraint(tools, choice))
+        found[f"choice-{key}"] = product.said(fmt.render_choice, tools, choice)
+        found[f"constraint-{key}"] = product.said(fmt.constraint, tools, choice)
     return found
 
 
@@ -79,9 +86,9 @@ def _of_model(model: str) -> Items:
     tools = [product.tool(material.WEATHER)]
     call = product.call("get_weather", '{"city": "Paris"}', "call_1")
     return {
-        "tools": product.said(lambda: fmt.render_tools(tools, parallel=True)),
-        "calls": product.said(lambda: fmt.render_calls([call])),
-        "special": product.said(lambda: getattr(fmt, "special_tokens", None)),
+        "tools": product.said(fmt.render_tools, tools, parallel=True),
+        "calls": product.said(fmt.render_calls, [call]),
+        "special": product.text_of(getattr(fmt, "special_tokens", None)),
     }
 
 
@@ -90,7 +97,7 @@ def _of_model(model: str) -> Items:
 
 def requests(run: Run) -> Groups:
     """What the backend is sent: each request in each format; with each setting in a few; in each mode."""
-    asked = material.requests()
+    asked = chats.requests()
     names = product.registry().names()
     few = [name for name in asked if name.startswith(("plain", "history", "required", "strict"))]
     for name, key in itertools.product(names, few if run.quick else asked):
@@ -98,8 +105,8 @@ def requests(run: Run) -> Groups:
     if run.quick:
         for key in asked:
             yield f"auto-all/{key}", partial(_asked, {"format": "auto"}, asked[key])
-    formats = material.FORMATS_OF_SETTINGS[:2] if run.quick else material.FORMATS_OF_SETTINGS
-    for (setting, values), name in itertools.product(material.SETTINGS.items(), formats):
+    formats = chats.FORMATS_OF_SETTINGS[:2] if run.quick else chats.FORMATS_OF_SETTINGS
+    for (setting, values), name in itertools.product(chats.SETTINGS.items(), formats):
         for key in few if run.quick else asked:
             yield f"{name}-{setting}/{key}", partial(_asked, {"format": name, **values}, asked[key])
     for mode, key in itertools.product(("native", "auto", "auto-refused", "off"), asked):
@@ -107,17 +114,17 @@ def requests(run: Run) -> Groups:
     for key in ("not json", "[]", "{", '{"model": 1}', '{"model": "m", "tools": [1], "messages": []}', "", "\xff"):
         yield (
             f"broken/{key or 'empty'}",
-            partial(exchange, {}, key.encode("latin-1"), [Answer([json.dumps(material.completion("Hm.")).encode()])]),
+            partial(exchange, {}, key.encode("latin-1"), [Answer([json.dumps(chats.completion("Hm.")).encode()])]),
         )
 
 
 def _asked(settings: dict[str, Any], request: dict[str, Any], mode: str = "prompt") -> Items:
     body = {"model": "m", **request}
-    answers = [Answer([json.dumps(material.completion("The weather is fine.", calls=mode == "native")).encode()])]
+    answers = [Answer([json.dumps(chats.completion("The weather is fine.", calls=mode == "native")).encode()])]
     if body.get("stream"):
         answers = [Answer(material.chunks("The weather is fine.", [5]), "text/event-stream")]
     if mode == "auto-refused":
-        answers = [Answer([json.dumps(material.REFUSES_TOOLS).encode()], status=400), *answers]
+        answers = [Answer([json.dumps(chats.REFUSES_TOOLS).encode()], status=400), *answers]
     return exchange(settings, body, answers)
 
 
@@ -139,6 +146,8 @@ def _events(reader: str, case: dict[str, Any], *, quick: bool) -> Items:
         "whole": [text],
         "seed-1": material.cut(text, material.sizes_of(case["id"])),
     }
+    if quick and reader == "auto":
+        del ways["seed-1"]
     if not quick or len(text) < 400:
         ways["characters"] = list(text)
     if not quick:
@@ -158,16 +167,14 @@ def _events(reader: str, case: dict[str, Any], *, quick: bool) -> Items:
                 (False, True) if way == "whole" and not quick else (bool(case.get("cut") or case.get("partial")),)
             ):
                 key = f"{way}{variant}{'-cut' if cut else ''}"
-                try:
-                    steps = _steps(product.registry().get(reader), tools, made, pieces, cut=cut)
-                except product.DriverError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - behaviour as well, see product.said
-                    found[f"{key}-events"] = f"{product.RAISED}{type(error).__name__}: {error}"
+                text_of_steps = product.said(_steps, product.registry().get(reader), tools, made, pieces, cut=cut)
+                if text_of_steps.startswith(product.RAISED):
+                    found[f"{key}-events"] = text_of_steps
                     continue
+                steps = json.loads(text_of_steps)
                 found[f"{key}-events"] = product.text_of(_joined([event for step in steps for event in step]))
                 if way != "whole":
-                    found[f"{key}-steps"] = product.text_of(steps)
+                    found[f"{key}-steps"] = text_of_steps
     return found
 
 
@@ -209,7 +216,7 @@ def _golden_answer(reader: str, case: dict[str, Any], *, stream: bool) -> Items:
     if stream:
         answer = Answer(material.chunks(case["text"], material.sizes_of(case["id"]), reason), "text/event-stream")
     else:
-        answer = Answer([json.dumps(material.completion(case["text"], reason=reason)).encode()])
+        answer = Answer([json.dumps(chats.completion(case["text"], reason=reason)).encode()])
     return exchange({"format": reader}, request, [answer])
 
 
@@ -220,17 +227,19 @@ def fuzzed(run: Run) -> Groups:
     """The exchanges of the inputs' file."""
     with run.inputs.open(encoding="utf-8") as lines:
         for line in lines:
-            yield line[10:].partition('"')[0], partial(_fuzzed, line)
+            name = line[10:].partition('"')[0]
+            if not name.endswith(("-anthropic", "-google")):  # these are of `proxy`
+                yield name, partial(_fuzzed, line, quick=run.quick)
 
 
-def _fuzzed(line: str) -> Items:
+def _fuzzed(line: str, *, quick: bool) -> Items:
     given = json.loads(line)
     pieces = [base64.b64decode(piece) for piece in given["sent"]]
     data = b"".join(pieces)
-    ways = {"one": [data], "events": [event + b"\n\n" for event in data.removesuffix(b"\n\n").split(b"\n\n")]}
+    ways = {"one": [data], "events": material.events(data)}
     if pieces not in (ways["one"], ways["events"]):
         ways["cut"] = pieces
-    if len(data) < 1500:
+    if len(data) < 1500 and not quick:
         ways["bytes"] = [data[at : at + 1] for at in range(len(data))]
     request = {**given["request"], "stream": True}
     found: Items = {}
@@ -265,7 +274,7 @@ def recorded(run: Run) -> Groups:
         }
     for engine, row in _recordings():
         for mode, ask, setting in itertools.product(("prompt", "native", "auto", "off"), asks, settings):
-            if run.quick and setting and ask != "usage":
+            if run.quick and ask not in (("usage",) if setting else asks if mode == "prompt" else ("usage", "two")):
                 continue
             request = row["request"] if isinstance(row["request"], dict) else {}
             body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], **request}
@@ -301,7 +310,7 @@ def _recorded(settings: dict[str, Any], body: dict[str, Any], row: dict[str, Any
     data = row["response"] if isinstance(row["response"], bytes) else row["response"].encode()
     ways = {"one": [data]}
     if body["stream"]:
-        ways["events"] = [event + b"\n\n" for event in data.removesuffix(b"\n\n").split(b"\n\n")]
+        ways["events"] = material.events(data)
         if not quick:
             ways["cut"] = [data[at : at + 7] for at in range(0, len(data), 7)]
     found: Items = {}

@@ -1,18 +1,19 @@
 """One checkout's side: `python -m tests.same.side`, in a folder that holds `tests` of one tree, the package of another.
 
-Writes a line `name<TAB>hash` for each item; with `--only FILE` a JSON line with its text, for the names in it.
+Writes a line `name<TAB>hash` for each item; with `--texts FILE` a JSON line with its text, for the names in it.
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import hashlib
 import json
 import sys
 import time
 from pathlib import Path
 
-from .fixed import patch_secrets
+from .fixed import fix
 
 
 def main() -> int:
@@ -22,9 +23,10 @@ def main() -> int:
     parser.add_argument("--inputs", type=Path, required=True)
     parser.add_argument("--sections", required=True)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", type=Path)
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--texts", type=Path)
     given = parser.parse_args()
-    patch_secrets()
+    fix()
 
     import toolcall_middleware
 
@@ -34,7 +36,7 @@ def main() -> int:
         return 2
     from .sections import SECTIONS, Run
 
-    wanted = None if given.only is None else set(json.loads(given.only.read_text("utf-8")))
+    wanted = None if given.texts is None else set(json.loads(given.texts.read_text("utf-8")))
     groups = None if wanted is None else {name.rpartition("/")[0] for name in wanted}
     run = Run(given.inputs, quick=given.quick)
     raised = 0
@@ -43,7 +45,7 @@ def main() -> int:
             begin, count = time.process_time(), 0
             for group, make in SECTIONS[section](run):
                 full = f"{section}/{group}"
-                if groups is not None and full not in groups:
+                if full not in groups if groups is not None else not fnmatch.fnmatchcase(full, given.only):
                     continue
                 for part, text in make().items():
                     name = f"{full}/{part}"
