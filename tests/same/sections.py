@@ -146,9 +146,7 @@ def _events(reader: str, case: dict[str, Any], *, quick: bool) -> Items:
         "whole": [text],
         "seed-1": material.cut(text, material.sizes_of(case["id"])),
     }
-    if quick and reader == "auto":
-        del ways["seed-1"]
-    if not quick or len(text) < 400:
+    if not quick or (reader != "auto" and len(text) < 400):
         ways["characters"] = list(text)
     if not quick:
         ways["seed-2"] = material.cut(text, material.sizes_of(case["id"] + "2", 40))
@@ -236,16 +234,16 @@ def _fuzzed(line: str, *, quick: bool) -> Items:
     given = json.loads(line)
     pieces = [base64.b64decode(piece) for piece in given["sent"]]
     data = b"".join(pieces)
-    ways = {"one": [data], "events": material.events(data)}
-    if pieces not in (ways["one"], ways["events"]):
-        ways["cut"] = pieces
+    ways = {"cut": pieces, "one": [data]}
+    if not quick:
+        ways["events"] = material.events(data)
     if len(data) < 1500 and not quick:
         ways["bytes"] = [data[at : at + 1] for at in range(len(data))]
     request = {**given["request"], "stream": True}
     found: Items = {}
     for way, sent in ways.items():
         made = exchange(given["settings"], request, [Answer(sent, given["kind"], cut=given["cut"])])
-        found |= {f"{way}-{key}": text for key, text in made.items() if key in {"answer", "pieces"} or way == "one"}
+        found |= {f"{way}-{key}": text for key, text in made.items() if key in {"answer", "pieces"} or way == "cut"}
     whole = exchange(given["settings"], given["request"], [Answer([json.dumps(given["whole"]).encode()])])
     return found | {f"whole-{key}": text for key, text in whole.items() if key != "pieces"}
 
@@ -310,8 +308,9 @@ def _recorded(settings: dict[str, Any], body: dict[str, Any], row: dict[str, Any
     data = row["response"] if isinstance(row["response"], bytes) else row["response"].encode()
     ways = {"one": [data]}
     if body["stream"]:
-        ways["events"] = material.events(data)
+        ways = {"events": material.events(data)}
         if not quick:
+            ways["one"] = [data]
             ways["cut"] = [data[at : at + 7] for at in range(0, len(data), 7)]
     found: Items = {}
     for way, pieces in ways.items():
