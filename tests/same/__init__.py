@@ -5,7 +5,7 @@ as a rule NEW, in an environment with the extra `test`. Each checkout runs in a 
 program, the same goldens, recordings and random exchanges (all of the tree that the command is run in), and says for
 each item its name and a hash. What differs is shown with both texts, and the command fails.
 
-    python -m tests.same ../old . --quick                     # about a minute of CPU
+    python -m tests.same ../old . --quick                     # a minute and a half of CPU
     python -m tests.same ../old .                             # everything, some minutes
     python -m tests.same ../old . --sections prompts,cli --show 20
     python -m tests.same ../old . --allow changed.txt         # differences that are wanted

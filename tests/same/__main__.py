@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("old", type=Path, help="a checkout")
     parser.add_argument("new", type=Path, help="another")
-    parser.add_argument("--quick", action="store_true", help="about a minute of CPU")
+    parser.add_argument("--quick", action="store_true", help="a minute and a half of CPU")
     parser.add_argument("--sections", default=",".join(SECTIONS), help="of %(default)s")
     parser.add_argument("--only", default="*", metavar="GLOB", help="of names without their last part: cli/help/*")
     parser.add_argument("--show", type=int, default=5, metavar="N", help="differences to show (default: %(default)s)")
