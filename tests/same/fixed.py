@@ -1,0 +1,35 @@
+"""What is random, or of the world around, made the same in each run."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import Iterator
+
+import httpx
+
+_RANDOM = random.Random(0)
+
+
+@contextlib.contextmanager
+def seeded_secrets() -> Iterator[None]:
+    """Inside, `secrets` starts from the same seed."""
+    _RANDOM.seed(1)
+    yield
+
+
+def fix() -> None:
+    """From here on nothing is random, no time passes on the calendar, and nothing is connected to.
+
+    To be called before the package is imported, which may take these names for itself.
+    """
+    secrets.token_bytes = lambda nbytes=None: _RANDOM.randbytes(nbytes or 32)
+    secrets.token_hex = lambda nbytes=None: _RANDOM.randbytes(nbytes or 32).hex()
+    secrets.choice = _RANDOM.choice
+    secrets.randbelow = lambda exclusive_upper_bound: int(_RANDOM.random() * exclusive_upper_bound)
+    time.time = lambda: 1_795_000_000.0
+    from .proxied import ScriptedTransport
+
+    httpx.AsyncHTTPTransport = ScriptedTransport  # type: ignore[assignment,misc]
