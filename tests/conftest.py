@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,20 @@ settings.register_profile(
     "toolcall", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("toolcall")
+
+
+TESTS = Path(__file__).parent
+# What the tests of a folder need beside this package. The other folders need neither a network nor a client.
+TIERS = {"clients": "client", "hosts": "server", "cli": "server"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test by its folder, so that `-m "not client and not server and not slow"` is the quick loop."""
+    for item in items:
+        room = item.path.relative_to(TESTS).parts[0]
+        tier = TIERS.get(room, "server" if room.endswith(".py") else None)
+        if tier is not None:
+            item.add_marker(tier)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,41 @@
+"""The loops of this project: `nox -s quick`, `test`, `lint`, `ci`. Each session makes its own environment."""
+
+import nox
+
+nox.options.sessions = ["quick", "lint"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.default_venv_backend = "uv|virtualenv"
+
+# No network, no clients, no servers: what reads requests, writes prompts and parses answers.
+QUICK = ("parsing", "formats", "json_schema", "request", "upstream", "response", "usage", "settings", "wire", "apis")
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Parsing, formats, requests and answers: some seconds. Arguments go to pytest: `nox -s quick -- -k hermes`."""
+    session.install("-e", ".[test]")
+    folders = [f"tests/{room}" for room in QUICK]
+    session.run("pytest", "-q", "-n", "auto", "-m", "not client and not server and not slow", *folders, *session.posargs)
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """All tests, with real clients, servers and Node. Arguments go to pytest."""
+    session.install("-e", ".[test,clients]")
+    session.run("npm", "ci", "--prefix", "tests/clients/ai_sdk", "--no-audit", "--no-fund", external=True)
+    session.run("pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, format and types."""
+    session.install("-e", ".[test,lint]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+
+
+@nox.session(venv_backend="none")
+def ci(session: nox.Session) -> None:
+    """All that CI checks, in a copy of the tree."""
+    session.run("bash", ".ci/run", external=True)
