@@ -15,7 +15,9 @@ def quick(session: nox.Session) -> None:
     """Parsing, formats, requests and answers: some seconds. Arguments go to pytest: `nox -s quick -- -k hermes`."""
     session.install("-e", ".[test]")
     folders = [f"tests/{room}" for room in QUICK]
-    session.run("pytest", "-q", "-n", "auto", "-m", "not client and not server and not slow", *folders, *session.posargs)
+    session.run(
+        "pytest", "-q", "-n", "auto", "-m", "not client and not server and not slow", *folders, *session.posargs
+    )
 
 
 @nox.session

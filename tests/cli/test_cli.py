@@ -386,7 +386,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_neither_help_nor_the_middleware_load_what_only_the_proxy_needs() -> None:
     code = (
-        "import sys, toolcall_middleware, toolcall_middleware.cli as cli\n"
+        "import sys, toolcall_middleware, toolcall_middleware.cli.commands as cli\n"
         "cli._parser()\n"
         "print(*sorted({'httpx', 'uvicorn', 'anyio', 'jsonschema', 'rich'} & set(sys.modules)))\n"
     )

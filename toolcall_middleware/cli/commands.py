@@ -291,7 +291,7 @@ def _formats(args: argparse.Namespace) -> int:
     for name in registry.names():
         fmt = registry.get(name)
         module = type(fmt).__module__
-        source = "built in" if module.startswith(f"{__package__}.") else module
+        source = "built in" if module.startswith("toolcall_middleware.") else module
         rows.append({"name": name, "source": source, "sample": fmt.render_calls([_SAMPLE])})
     if args.json:
         _print_json(rows)

@@ -49,7 +49,7 @@ def workers(redis: RedisServer) -> Iterator[str]:
     # On a busy machine a worker is not to be taken for dead, nor a connection for idle.
     patience = ["--timeout-worker-healthcheck", "60", "--timeout-keep-alive", "60"]
     options = ["--factory", "--workers", "2", "--port", str(port), "--log-level", "warning", *patience]
-    command = [sys.executable, "-m", "uvicorn", "tests.hosts.rated_app:create", *options]
+    command = [sys.executable, "-m", "uvicorn", "tests.hosts.middleware.rated_app:create", *options]
     process = subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True)
     address = f"http://127.0.0.1:{port}"
     try:
