@@ -10,6 +10,7 @@ is read back; a turn with a call that does not come back is written in JSON.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import msgspec
 
 from ...model import ToolCall
 from ...parsing.text.grammar import Opener
-from .. import reading
+from .. import markup
 from .round_trip import comes_back
 
 _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -61,9 +62,14 @@ class TagWriter:
         self.tags = tags
         self.openers = openers
         self.key = re.compile(tags.key)
+
+    @functools.cached_property
+    def suspicious(self) -> re.Pattern[str]:
+        """What a value can hold that the reader may take for markup. Every family's turn markers are among it."""
+        tags = self.tags
         own = (tags.closing, tags.call, tags.call_end, tags.tail, tags.parameter, tags.parameter_end, *tags.more)
-        known = {stem for tag in own for stem in _STEM.findall(tag)} | {*reading.ENDS, *reading.STOPS}
-        self.suspicious = re.compile("|".join(map(re.escape, sorted(known))))
+        known = {stem for tag in own for stem in _STEM.findall(tag)} | set(markup.turn_markers())
+        return re.compile("|".join(map(re.escape, sorted(known))))
 
     def __call__(self, calls: Sequence[ToolCall]) -> str | None:
         tags = self.tags

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..json_schema.compact import calls_schema
-from ..json_schema.examples import sample_arguments
-from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
-from . import reading
-from .base import Constraint
-from .prompt import escaping
-from .prompt.tool_results import named
+from ...json_schema.compact import calls_schema
+from ...json_schema.examples import sample_arguments
+from ...model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
+from ...parsing.text.grammar import Where
+from .. import reading
+from ..base import Constraint
+from ..markup import Markup
+from ..prompt import escaping
+from ..prompt.tool_results import named
+from ..syntax.openers import json_calls, shared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from .base import ParserOptions, StreamParser
+    from ..base import ParserOptions, StreamParser
 
 _TOOLS = """\
 # Tools
@@ -43,11 +46,33 @@ _SEVERAL = 'To call several tools at once, put several entries into the "tool_ca
 _ONE = 'Call at most one tool in an answer: the "tool_calls" list has one entry.'
 
 
+_LIST = shared(
+    "[",
+    json_calls(bare=True),
+    r"\[[ \t\r\n]*\{",
+    undecided=r"\[[ \t\r\n]*",
+    where=Where.START,
+    consume=False,
+)
+
+
 class FencedJson:
     """A fenced JSON block that holds `tool_calls`."""
 
     name = "json"
-    openers = (reading.WRAPPED_JSON, *reading.BARE_JSON)
+    openers = reading.ANY_JSON
+    marked = (reading.WRAPPED_JSON, reading.BARE_OBJECT, _LIST)
+    """What of it `auto` reads: there, Python's calls begin with the same bracket."""
+    markup = Markup()
+    """Its own is everybody's: markup.COMMON."""
+    models: Mapping[str, str] = {}
+    fine_tunes: Mapping[str, str] = {
+        "deepseek-r1:[1378]": "Ollama's tags: all but 671b are distillates",
+        "deepseek-r1-0528-qwen": "one, too",
+        "deepseek-r1-distill": '[card] templates without tools; [llama.cpp] "reluctant to call any tools"',
+    }
+    """Models that were trained on no syntax, named for a family that was."""
+    alike: Mapping[str, str] = {}
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """A tool a line, an example call of the first one, and the rules."""
@@ -84,3 +109,6 @@ class FencedJson:
         if not choice.must_call or not callable_now:
             return None
         return Constraint("tool_calls", calls_schema(callable_now, parallel=choice.parallel))
+
+
+FAMILIES = (FencedJson(),)

@@ -1,0 +1,63 @@
+"""ByteDance's Seed OSS: Qwen3-Coder's tags within its own `<seed:tool_call>`."""
+
+from __future__ import annotations
+
+from .. import reading
+from ..family import Family, function
+from ..markup import Markup
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml_tags import function_tags
+from .qwen import KEY
+
+_MARKUP = Markup(
+    reasoning=(("<seed:think>", "</seed:think>"),),
+    ends=("<seed:eos>",),
+    tags=("seed:",),
+)
+
+_OPENERS = (opener("<seed:tool_call>", xml_calls(function_tags("seed:tool_call"))),)
+
+# https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
+SEED_OSS = Family(
+    name="seed_oss",
+    about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
+    models={
+        "seed-oss": "[llama.cpp] ByteDance-Seed-OSS",
+    },
+    marked=_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+Tool List:
+You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \
+decide how to call them based on the descriptions and parameters of these tools.
+[{tools}]
+
+工具调用请遵循如下格式:
+<seed:tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>value_1</parameter>
+<parameter=example_parameter_2>This is the value for the second parameter
+that can span
+multiple lines</parameter>
+</function>
+</seed:tool_call>""",
+    tool=function,
+    between=", ",
+    write=TagWriter(
+        Tags(
+            call="<seed:tool_call>\n<function={name}>\n",
+            call_end="</function>",
+            tail="\n</seed:tool_call>",
+            parameter="<parameter={key}>",
+            parameter_end="</parameter>",
+            key=KEY,
+        ),
+        (*_OPENERS, *reading.ANY_JSON),
+    ),
+    answer="the call within <seed:tool_call></seed:tool_call> tags",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (SEED_OSS,)
