@@ -149,7 +149,7 @@ def test_an_unknown_name_tells_nothing(model: str) -> None:
 
 
 def test_every_line_names_a_format_and_is_reached() -> None:
-    for glob, name in models.TABLE:
+    for glob, name in models.table():
         assert name in registry.names()
         sample = re.sub(r"\[(.)[^]]*\]", r"\1", glob).replace("*", "-x-")
         assert models.family(f"org/{sample}-8b-instruct-awq") == name, glob
@@ -157,7 +157,7 @@ def test_every_line_names_a_format_and_is_reached() -> None:
 
 
 def test_every_family_has_a_model() -> None:
-    assert {name for _, name in models.TABLE} == set(registry.names()) - {"auto"}
+    assert {name for _, name in models.table()} == set(registry.names()) - {"auto"}
 
 
 def test_a_hostile_name_costs_no_time() -> None:

@@ -27,9 +27,9 @@ class Auto:
     def __init__(self, prompt: ToolFormat | None = None) -> None:
         self.prompt: ToolFormat = registry.get("json") if prompt is None else prompt
         own: tuple[Opener, ...] = () if prompt is None else getattr(prompt, "openers", ())
-        known = {(opener.marker, opener.pattern) for opener in _all_openers()}
+        known = {(opener.marker, opener.pattern) for opener in all_openers()}
         more = (opener for opener in own if (opener.marker, opener.pattern) not in known)
-        self.openers = (*_all_openers(), *more)
+        self.openers = (*all_openers(), *more)
 
     @property
     def prompt_name(self) -> str:
@@ -77,7 +77,7 @@ def _writing(name: str) -> Auto:
 
 
 @functools.cache
-def _all_openers() -> tuple[Opener, ...]:
+def all_openers() -> tuple[Opener, ...]:
     """One opener for each marker that any family declares for `auto`."""
     by_marker: dict[str, dict[Opener, None]] = {}  # in order, each once: families share openers
     for family in markup.families():

@@ -104,7 +104,8 @@ def get(name: str) -> ToolFormat:
 
         return Auto()
     if name in _built_in():
-        return next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
+        found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
+        return found
     if ":" in name:
         return _of_place(name)
     entry = _installed().get(name)

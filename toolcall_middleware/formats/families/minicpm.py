@@ -13,7 +13,7 @@ _MARKUP = Markup(
     tags=(r"function\s+name\s*=",),
 )
 
-_SYNTAX = xml_syntax(
+SYNTAX = xml_syntax(
     call=attribute("function", "name"),
     # `Ġ`: a space as the tokenizer writes it.
     call_heads=("<function name", "<functionname", "<functionĠname"),
@@ -27,7 +27,7 @@ _SYNTAX = xml_syntax(
     xml=True,
 )
 
-_OPENERS = tuple(opener(f"<function{space}name=", xml_calls(_SYNTAX), consume=False) for space in (" ", "", "Ġ"))
+_OPENERS = tuple(opener(f"<function{space}name=", xml_calls(SYNTAX), consume=False) for space in (" ", "", "Ġ"))
 
 # https://github.com/OpenBMB/MiniCPM#with-tool-calling (the calls; the words are ours)
 MINICPM5 = Family(

@@ -18,13 +18,13 @@ _MARKUP = Markup(
     tags=("steptml:",),
 )
 
-_SYNTAX = invoke_tags(
+SYNTAX = invoke_tags(
     "<｜tool_calls_end｜>",
     "steptml:",
     noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
 )
 
-_OPENERS = (shared("<｜tool_calls_begin｜>", xml_calls(_SYNTAX), ""),)
+_OPENERS = (shared("<｜tool_calls_begin｜>", xml_calls(SYNTAX), ""),)
 
 # https://huggingface.co/stepfun-ai/step3
 STEP3 = Family(
