@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,12 @@ import pytest
 
 from toolcall_middleware import FormatError, Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.scripted import ScriptedModel
-from toolcall_middleware.formats import registry
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.auto import Auto
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.model import ToolCall
+
+from ..parsing.streams import calls_in, read, text_in, thought_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,6 +152,73 @@ async def _ask(client: httpx.AsyncClient, messages: list[dict[str, Any]], *, str
                 for key, value in piece["function"].items():
                     call["function"][key] = call["function"].get(key, "") + value
     return {"content": content, **({"tool_calls": list(calls.values())} if calls else {})}
+
+
+def test_the_index_says_what_the_lineages_hold() -> None:
+    declared = {family.name: lineage for lineage in markup.lineages() for family in markup.lineage(lineage)}
+    assert declared == registry._built_in()
+    assert set(markup.families()) == {registry.get(name) for name in NAMES} - {registry.get("auto")}
+
+
+PRIVATE = """
+from toolcall_middleware.formats.family import Family
+from toolcall_middleware.formats.markup import Markup
+from toolcall_middleware.formats.syntax.json import each
+from toolcall_middleware.formats.syntax.openers import json_calls, opener
+
+ACME = Family(
+    name="acme",
+    about="ours",
+    marked=(opener("<acme>", json_calls(close=("</acme>",))),),
+    markup=Markup(reasoning=(("<acme:think>", "</acme:think>"),)),
+    prompt="{tools} {example}",
+    write=each("<acme>", "</acme>"),
+    answer="the call",
+)
+NUMBER = 5
+"""
+
+
+@pytest.fixture
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of the operator's on the path."""
+    (tmp_path / "acme_formats.py").write_text(PRIVATE)
+    (tmp_path / "acme_broken.py").write_text("import acme_missing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("acme_formats", None)
+    registry.get.cache_clear()
+
+
+@pytest.mark.usefixtures("private")
+def test_a_format_is_taken_from_a_module_of_the_operators() -> None:
+    fmt = registry.of_settings(Settings(format="acme_formats:ACME"))
+    assert fmt.name == "acme"
+    assert registry.get("acme_formats:ACME") is fmt
+    assert registry.names() == NAMES
+    text = "<acme:think>hm</acme:think>Well. " + fmt.render_calls([ToolCall("f", '{"x": 1}')])
+    events = read(fmt.parser(None, ParserOptions(parse_reasoning=False)), [text])
+    assert [call.name for call in calls_in(events)] == ["f"]
+    assert (thought_in(events), text_in(events)) == ("hm", "Well. ")
+
+
+@pytest.mark.usefixtures("private")
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [
+        ("acme_none:F", "acme_none cannot be imported: No module named 'acme_none'"),
+        ("acme_broken:F", "acme_broken cannot be imported: No module named 'acme_missing'"),
+        ("acme_formats:NOTHING", "acme_formats has no NOTHING"),
+        ("acme_formats:NUMBER", "it is of the type int and lacks render_tools, .*, parser, constraint"),
+        ("acme_formats:", "a format of your own is given as package.module:FAMILY"),
+        ("/etc/x.py:F", "a format of your own is given as package.module:FAMILY"),
+        (".relative:F", "a format of your own is given as package.module:FAMILY"),
+        ("a:b:c", "a format of your own is given as package.module:FAMILY"),
+    ],
+)
+def test_a_place_without_a_format_is_an_error_that_says_why(place: str, fault: str) -> None:
+    with pytest.raises(FormatError, match=f"format.*{re.escape(place)} is not a format[:;] {fault}"):
+        registry.of_settings(Settings(format=place))
 
 
 def test_auto_is_one_object_for_all_models_of_a_family() -> None:
