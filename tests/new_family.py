@@ -45,7 +45,7 @@ Left to do:
 2. Add what the family's real models write: outputs of their chat template, of other engines' tests, of bug reports,
    each with its `source`. At least {least} cases are needed; the fields are described in tests/formats/goldens.py.
 3. python -m pytest tests/formats -k {name}
-4. Name its models in tests/formats/test_models.py, and the format in tests/formats/test_registry.py.
+4. Names of its models with and without their maker, as engines have them, in tests/formats/test_models.py.
 5. python -m tests.readme (the list of formats) and a line in CHANGELOG.md."""
 LEAST = 15  # as tests/formats/test_conformance.py has it
 

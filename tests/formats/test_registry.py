@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "custom_format.py"
 
-# The names that the documentation promises.
+# The names that the documentation promises, in its order. What is added comes behind them.
 NAMES = """
 auto json hermes reka granite4 ernie45 longcat qwen3_coder step3p5 seed_oss minicpm5 llama3_json pythonic
 llama4_pythonic lfm2 olmo3 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32 kimi_k2 kimi_k3 solar_open
@@ -36,8 +36,8 @@ command_r dots gigachat35 inkling k2_horizon mirothinker muse_glimmer solar_open
 
 
 def test_every_documented_format_is_there_under_its_name() -> None:
-    assert registry.names() == NAMES
-    for name in NAMES:
+    assert registry.names()[: len(NAMES)] == NAMES
+    for name in registry.names():
         assert registry.get(name).name == name
         assert registry.get(name) is registry.get(name)
 
@@ -68,7 +68,7 @@ assert not {{"gemma", "mistral", "auto", "models"}} & set(loaded()), loaded()
 def test_the_command_lists_all_formats() -> None:
     command = [sys.executable, "-m", "toolcall_middleware", "formats", "--json"]
     out = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
-    assert [row["name"] for row in json.loads(out)] == NAMES
+    assert [row["name"] for row in json.loads(out)] == registry.names()
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 @pytest.mark.usefixtures("installed")
 def test_another_packages_format_is_found_and_cannot_replace_ours() -> None:
-    assert registry.names() == [*NAMES, "broken", "guillemets"]
+    assert registry.names()[-2:] == ["broken", "guillemets"]
     fmt = registry.get("guillemets")
     assert type(fmt).__module__ == "custom_format"
     assert registry.for_model("guillemets", "Qwen/Qwen3-8B") is fmt
@@ -157,7 +157,7 @@ async def _ask(client: httpx.AsyncClient, messages: list[dict[str, Any]], *, str
 def test_the_index_says_what_the_lineages_hold() -> None:
     declared = {family.name: lineage for lineage in markup.lineages() for family in markup.lineage(lineage)}
     assert declared == registry._built_in()
-    assert set(markup.families()) == {registry.get(name) for name in NAMES} - {registry.get("auto")}
+    assert set(markup.families()) == {registry.get(name) for name in declared}
 
 
 PRIVATE = """
@@ -195,7 +195,7 @@ def test_a_format_is_taken_from_a_module_of_the_operators() -> None:
     fmt = registry.of_settings(Settings(format="acme_formats:ACME"))
     assert fmt.name == "acme"
     assert registry.get("acme_formats:ACME") is fmt
-    assert registry.names() == NAMES
+    assert not {"acme", "acme_formats:ACME"} & set(registry.names())
     text = "<acme:think>hm</acme:think>Well. " + fmt.render_calls([ToolCall("f", '{"x": 1}')])
     events = read(fmt.parser(None, ParserOptions(parse_reasoning=False)), [text])
     assert [call.name for call in calls_in(events)] == ["f"]

@@ -35,7 +35,7 @@ def reader(marker: str, syntax: TaggedSyntax, *, consume: bool = True) -> Reader
     return Reader([opener(marker, lambda sink: TaggedCalls(sink, syntax), consume=consume)], TOOLS)
 
 
-FUNCTION = reader("<tool_call>", qwen.FUNCTIONS())
+FUNCTION = reader("<tool_call>", qwen.FUNCTIONS.read())
 INVOKE = reader("<minimax:tool_call>", invoke_tags("</minimax:tool_call>")())
 DSML = reader("<｜DSML｜function_calls>", invoke_tags("</｜DSML｜function_calls>", "｜DSML｜", newlines=False)())
 XML = reader("<function name=", minicpm.SYNTAX(), consume=False)

@@ -65,8 +65,8 @@ def test_halves_of_markers_are_passed_over_at_once() -> None:
 
 
 def test_a_value_is_looked_through_for_what_can_end_it() -> None:
-    patterns = tag_ends(qwen.FUNCTIONS())
-    assert patterns is tag_ends(qwen.FUNCTIONS())
+    patterns = tag_ends(qwen.FUNCTIONS.read())
+    assert patterns is tag_ends(qwen.FUNCTIONS.read())
     for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
         for size in range(1, len(tag) + 1):
             assert patterns.end.match(tag[:size]), tag[:size]

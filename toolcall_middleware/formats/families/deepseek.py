@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from ...model import ToolCall
 from ...parsing.text.grammar import beginnings
-from .. import reading
 from ..family import Family, function
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.tool_results import between_tags
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener, shared, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import invoke_tags
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
 
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<function_results>"),
@@ -142,16 +141,16 @@ Where:
     special_tokens=True,
 )
 
-# Version 4 wraps in `tool_calls`, 4.1 in ` calls` with a space in every tag. Values stand as they are.
-_DSML = {
-    f"{prefix}{wrapper}": invoke_tags(f"</{prefix}{wrapper}>", prefix, newlines=False)
-    for prefix, wrapper in (("｜DSML｜", "function_calls"), ("｜DSML｜", "tool_calls"), ("｜DSML｜ ", "calls"))
-}
-
+# Values stand as they are.
+_DSML = invoke_calls("｜DSML｜function_calls", "｜DSML｜", typed=True)
+_DSML_V4 = invoke_calls("｜DSML｜tool_calls", "｜DSML｜", typed=True)
+_DSML_V41 = invoke_calls("｜DSML｜ calls", "｜DSML｜ ", typed=True)  # with a space in every tag
 _DSML_OPENERS = (
-    *(opener(f"<{wrapper}>", xml_calls(syntax), special=True) for wrapper, syntax in _DSML.items()),
+    opener("<｜DSML｜function_calls>", xml_calls(_DSML.read), special=True),
+    opener("<｜DSML｜tool_calls>", xml_calls(_DSML_V4.read), special=True),
+    opener("<｜DSML｜ calls>", xml_calls(_DSML_V41.read), special=True),
     # Without the wrapper around the calls.
-    opener("<｜DSML｜invoke name=", xml_calls(_DSML["｜DSML｜function_calls"]), consume=False, special=True),
+    opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3.2 (encoding_dsv32.py; llama.cpp: models/templates/DeepSeek-V3.2.jinja)
@@ -188,20 +187,7 @@ Here are the functions available in JSONSchema format:
 <functions>
 {tools}
 </functions>""",
-    write=TagWriter(
-        Tags(
-            opening="<｜DSML｜function_calls>\n",
-            closing="\n</｜DSML｜function_calls>",
-            call='<｜DSML｜invoke name="{name}">\n',
-            call_end="</｜DSML｜invoke>",
-            parameter='<｜DSML｜parameter name="{key}" string="{kind}">',
-            parameter_end="</｜DSML｜parameter>",
-            key=r"[^\"'>\n]{1,256}",
-            more=("<parameter",),
-            exact=True,
-        ),
-        (*_DSML_OPENERS, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_DSML.written, _DSML_OPENERS),
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer="the <｜DSML｜function_calls> block",
     special_tokens=True,

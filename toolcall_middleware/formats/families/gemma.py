@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ...parsing.calls.gemma_calls import GemmaSyntax
 from ...parsing.calls.harmony_messages import Thought
-from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..syntax import gemma
@@ -28,9 +27,7 @@ _function_calls = gemma_calls(GemmaSyntax("<end_function_call>", "<escape>"))
 _FUNCTION = opener("<start_function_call>", _function_calls)
 _BARE_FUNCTION = gemma.bare_call(_function_calls)
 
-_function = GemmaWriter(
-    "<escape>", "<start_function_call>", "<end_function_call>", (_FUNCTION, _BARE_FUNCTION, *reading.ANY_JSON)
-)
+_function = GemmaWriter("<escape>", "<start_function_call>", "<end_function_call>", (_FUNCTION, _BARE_FUNCTION))
 
 # https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
 FUNCTIONGEMMA = Family(
@@ -59,7 +56,7 @@ _GEMMA4_OPENERS = (
     opener("<|channel>thought", lambda sink: Thought(sink, "<channel|>")),
 )
 
-_gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", (*_GEMMA4_OPENERS, *reading.ANY_JSON))
+_gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", _GEMMA4_OPENERS)
 
 # https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
 GEMMA4 = Family(

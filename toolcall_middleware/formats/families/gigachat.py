@@ -13,8 +13,8 @@ from ..syntax.json import (
     each,
 )
 from ..syntax.openers import json_calls, markup, opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import invoke_tags
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
 
 # A message of its own (3), or a token (3.1).
 _gigachat = json_calls(close=("<|message_sep|>",))
@@ -58,7 +58,8 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
     special_tokens=True,
 )
 
-_tags = xml_calls(invoke_tags("</｜GCML｜tool_calls>", "｜GCML｜", newlines=False))
+_INVOKE = invoke_calls("｜GCML｜tool_calls", "｜GCML｜", typed=True)
+_tags = xml_calls(_INVOKE.read)
 _GCML_OPENERS = (
     opener("<｜GCML｜tool_calls>", _tags),
     opener("<｜GCML｜invoke name=", _tags, consume=False),
@@ -90,20 +91,7 @@ they are, and "false" for all other values, which stand there as JSON:
 The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
     tool=declared,
     between="\n\n",
-    write=TagWriter(
-        Tags(
-            opening="<｜GCML｜tool_calls>\n",
-            closing="\n</｜GCML｜tool_calls>",
-            call='<｜GCML｜invoke name="{name}">\n',
-            call_end="</｜GCML｜invoke>",
-            parameter='<｜GCML｜parameter name="{key}" string="{kind}">',
-            parameter_end="</｜GCML｜parameter>",
-            key=r"[^\"'>\n]{1,256}",
-            more=("<parameter",),
-            exact=True,
-        ),
-        (*_GCML_OPENERS, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_INVOKE.written, _GCML_OPENERS),
     answer="the <｜GCML｜tool_calls> block",
     special_tokens=True,
 )

@@ -5,13 +5,12 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from .. import reading
 from ..family import Family, function
 from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags
 from ..syntax.openers import shared, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import key_value_tags
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import key_value_calls
 
 _MARKUP = Markup(
     stops=("<tool_response>", "<|user|>", "<|observation|>"),
@@ -20,7 +19,9 @@ _MARKUP = Markup(
     escapes=(Escape(r"\[", r"gMASK\]"),),
 )
 
-TOOL_CALL = shared("<tool_call>", xml_calls(key_value_tags()), r"\w")
+_LINES = key_value_calls(lines=True)
+_LINE = key_value_calls(lines=False)
+TOOL_CALL = shared("<tool_call>", xml_calls(_LINES.read), r"\w")
 
 _ANSWER = "the call within <tool_call></tool_call> tags"
 
@@ -61,16 +62,7 @@ GLM45 = Family(
 ...
 </tool_call>""",
     tool=function,
-    write=TagWriter(
-        Tags(
-            call="<tool_call>{name}\n",
-            call_end="</tool_call>",
-            parameter="<arg_key>{key}</arg_key>\n<arg_value>",
-            parameter_end="</arg_value>",
-            key=r"[^<]{1,256}",
-        ),
-        (TOOL_CALL, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_LINES.written, (TOOL_CALL,)),
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
     answer=_ANSWER,
     special_tokens=True,
@@ -94,18 +86,7 @@ GLM47 = Family(
 <tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\
 <arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>""",
     tool=function,
-    write=TagWriter(
-        Tags(
-            between="",
-            call="<tool_call>{name}",
-            call_end="</tool_call>",
-            parameter="<arg_key>{key}</arg_key><arg_value>",
-            parameter_end="</arg_value>",
-            gap="",
-            key=r"[^<]{1,256}",
-        ),
-        (TOOL_CALL, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_LINE.written, (TOOL_CALL,)),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     answer=_ANSWER,
     special_tokens=True,

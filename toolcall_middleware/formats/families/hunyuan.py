@@ -93,7 +93,7 @@ At the end of function call returns, you should print </tool_calls:opensource>""
             parameter_end="</arg_value:opensource>",
             key=r"[^<]{1,256}",
         ),
-        (*_OPENERS, *reading.ANY_JSON),
+        _OPENERS,
     ),
     results=between_tags(
         "<tool_response:opensource>\n",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from ...parsing.text.grammar import Opener, beginnings
-from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..syntax.openers import json_calls, opener, xml_calls
@@ -87,7 +86,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
             gap="",
             key=r"[^<]{1,256}",
         ),
-        (*_OPENERS, *reading.ANY_JSON),
+        _OPENERS,
     ),
     answer="the calls between <ifm|tool_calls> and </ifm|tool_calls>",
     noun="tool",

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
-from .. import reading
 from ..family import Family, function
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
@@ -164,7 +163,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
             more=("<|open|>",),
             exact=True,
         ),
-        (*_K3_OPENERS, *reading.ANY_JSON),
+        _K3_OPENERS,
     ),
     answer="the tools section",
     noun="tool",

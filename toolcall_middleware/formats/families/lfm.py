@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
@@ -42,7 +41,7 @@ List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>
 To call tools, answer with a Python list of calls between <|tool_call_start|> and <|tool_call_end|>, for example:
 {example}""",
     between=", ",
-    write=PythonicWriter("<|tool_call_start|>[", "]<|tool_call_end|>", (*_OPENERS, *reading.ANY_JSON)),
+    write=PythonicWriter("<|tool_call_start|>[", "]<|tool_call_end|>", _OPENERS),
     results=between_tags("<|tool_response_start|>", "<|tool_response_end|>", between=""),
     answer="the list of calls between <|tool_call_start|> and <|tool_call_end|>",
     noun="tool",

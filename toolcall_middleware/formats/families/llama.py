@@ -132,7 +132,7 @@ You SHOULD NOT include any other text in the response if you call a function.
 ]""",
     tool=_function_indented,
     between=",\n",
-    write=PythonicWriter("[", "]", (_LIST, *_JSON)),
+    write=PythonicWriter("[", "]", (_LIST,)),
     answer="the function call in that format",
 )
 
@@ -180,7 +180,7 @@ Here is a list of functions in JSON format that you can invoke:
 ]""",
     tool=_function_indented,
     between=",\n",
-    write=PythonicWriter("[", "]", (_PYTHON_START, _LIST, *_JSON)),
+    write=PythonicWriter("[", "]", (_PYTHON_START, _LIST)),
     answer="the function call in that format",
     special_tokens=True,
 )

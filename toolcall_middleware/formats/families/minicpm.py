@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from .. import reading
 from ..family import Family, function
 from ..markup import Markup
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import attribute, begun, xml_syntax
+from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, xml_syntax
 
 _MARKUP = Markup(
     tags=(r"function\s+name\s*=",),
@@ -58,10 +57,10 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
             parameter='<param name="{key}">',
             parameter_end="</param>",
             gap="",
-            key=r"[^\"'>\n]{1,256}",
+            key=ATTRIBUTE,
             xml=True,
         ),
-        (*_OPENERS, *reading.ANY_JSON),
+        _OPENERS,
     ),
     answer="the call",
 )

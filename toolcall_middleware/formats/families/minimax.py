@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from ...model import Tool
 from ...parsing.calls.nested_xml_calls import NestedCalls
-from .. import reading
 from ..family import Family, definition
 from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags
 from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import invoke_tags
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
 
 _MARKUP = Markup(
     reasoning=(("<mm:think>", "</mm:think>"),),
@@ -29,7 +28,8 @@ def _json_tool(tool: Tool) -> str:
     return f"<tool>{definition(tool)}</tool>"
 
 
-_OPENERS = (opener("<minimax:tool_call>", xml_calls(invoke_tags("</minimax:tool_call>"))),)
+_INVOKE = invoke_calls("minimax:tool_call")
+_OPENERS = (opener("<minimax:tool_call>", xml_calls(_INVOKE.read)),)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
 MINIMAX_M2 = Family(
@@ -59,18 +59,7 @@ When making tool calls, use XML format to invoke tools and pass parameters:
 </invoke>
 </minimax:tool_call>""",
     tool=_json_tool,
-    write=TagWriter(
-        Tags(
-            opening="<minimax:tool_call>\n",
-            closing="\n</minimax:tool_call>",
-            call='<invoke name="{name}">\n',
-            call_end="</invoke>",
-            parameter='<parameter name="{key}">',
-            parameter_end="</parameter>",
-            key=r"[^\"'>\n]{1,256}",
-        ),
-        (*_OPENERS, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_INVOKE.written, _OPENERS),
     results=between_tags("<response>", "</response>"),
     answer="the call within <minimax:tool_call></minimax:tool_call> tags",
     noun="tool",
@@ -106,7 +95,7 @@ containing nested objects or arrays are recursively expanded into XML elements. 
 {_MARK}<invoke name="tool-name-2">{_MARK}<param-1>value-1{_MARK}</param-1>{_MARK}</invoke>
 {_MARK}</tool_call>""",
     tool=_json_tool,
-    write=NestedXmlWriter(_MARK, "tool_call", (*_M3_OPENERS, *reading.ANY_JSON)),
+    write=NestedXmlWriter(_MARK, "tool_call", _M3_OPENERS),
     results=between_tags("<response>", "</response>"),
     answer="the tool call block",
     noun="tool",

@@ -8,12 +8,11 @@ from ...parsing.calls.fork import Nothing
 from ...parsing.calls.harmony_messages import HarmonyMessage
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
-from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..syntax.openers import opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import invoke_tags
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
 from .harmony import HEADS
 
 _MARKUP = Markup(
@@ -29,7 +28,8 @@ def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
     return lambda sink, context: HarmonyMessage(sink, opening or context.opening, tags=_PREFIX)
 
 
-_tags = xml_calls(invoke_tags("</atem:function_calls>", "atem:", noise=("</atem:invoke>",)))
+_INVOKE = invoke_calls(f"{_PREFIX[1:]}function_calls", _PREFIX[1:], noise=(f"</{_PREFIX[1:]}invoke>",))
+_tags = xml_calls(_INVOKE.read)
 
 _CALLS = (
     opener(f"{_PREFIX}function_calls>", _tags),
@@ -69,19 +69,7 @@ To call functions, answer with a block in this form. Strings stand in it as they
 {example}
 
 The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
-    write=TagWriter(
-        Tags(
-            opening="<atem:function_calls>\n",
-            closing="\n</atem:function_calls>",
-            call='<atem:invoke name="{name}">\n',
-            call_end="</atem:invoke>",
-            parameter='<atem:parameter name="{key}">',
-            parameter_end="</atem:parameter>",
-            key=r"[^\"'>\n]{1,256}",
-            more=("<parameter",),
-        ),
-        (*_CALLS, *_MESSAGES, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_INVOKE.written, (*_CALLS, *_MESSAGES)),
     answer="the <atem:function_calls> block",
     special_tokens=True,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..syntax.openers import fork, opener, pythonic_calls, xml_calls
@@ -47,7 +46,7 @@ Here are the available functions:
     write=PythonicWriter(
         "<function_calls>\n",
         "\n</function_calls>",
-        (*_OPENERS, *reading.ANY_JSON),
+        _OPENERS,
         between="\n",
         words=JSON_WORDS,
         quote=single,

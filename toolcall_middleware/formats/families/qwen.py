@@ -28,8 +28,8 @@ from ..syntax.json import (
     each,
 )
 from ..syntax.openers import opener, shared, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import function_tags
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import function_calls
 
 MARKUP = Markup(
     stops=("<tool_response>", "<|im_start|>"),
@@ -84,23 +84,12 @@ For each function call, return a json object with function name and arguments wi
     answer=_TAGS,
 )
 
-FUNCTIONS = function_tags("tool_call")
-_functions = xml_calls(FUNCTIONS)
+FUNCTIONS = function_calls("tool_call", lines=True)
+_functions = xml_calls(FUNCTIONS.read)
 FUNCTION_OPENERS = (
     shared("<tool_call>", _functions, "<"),
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
     opener("<function=", _functions, consume=False),
-)
-
-KEY = r"(?![\"'])[^>\n]{1,256}"  # quotes around it are markup
-FUNCTION_TAGS = Tags(
-    call="<tool_call>\n<function={name}>\n",
-    call_end="</function>",
-    tail="\n</tool_call>",
-    parameter="<parameter={key}>",
-    parameter_end="</parameter>",
-    lines=True,
-    key=KEY,
 )
 
 FUNCTION_PROMPT = """\
@@ -159,7 +148,7 @@ QWEN3_CODER = Family(
     markup=MARKUP,
     prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),
     tool=function,
-    write=TagWriter(FUNCTION_TAGS, (*FUNCTION_OPENERS, *reading.ANY_JSON)),
+    write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
     results=_TOOL_RESPONSE,
     answer=_TAGS,
 )

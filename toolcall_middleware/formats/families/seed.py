@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from .. import reading
 from ..family import Family, function
 from ..markup import Markup
 from ..syntax.openers import opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import function_tags
-from .qwen import KEY
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import function_calls
 
 _MARKUP = Markup(
     reasoning=(("<seed:think>", "</seed:think>"),),
@@ -16,7 +14,8 @@ _MARKUP = Markup(
     tags=("seed:",),
 )
 
-_OPENERS = (opener("<seed:tool_call>", xml_calls(function_tags("seed:tool_call"))),)
+_FUNCTIONS = function_calls("seed:tool_call")
+_OPENERS = (opener("<seed:tool_call>", xml_calls(_FUNCTIONS.read)),)
 
 # https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
 SEED_OSS = Family(
@@ -44,17 +43,7 @@ multiple lines</parameter>
 </seed:tool_call>""",
     tool=function,
     between=", ",
-    write=TagWriter(
-        Tags(
-            call="<seed:tool_call>\n<function={name}>\n",
-            call_end="</function>",
-            tail="\n</seed:tool_call>",
-            parameter="<parameter={key}>",
-            parameter_end="</parameter>",
-            key=KEY,
-        ),
-        (*_OPENERS, *reading.ANY_JSON),
-    ),
+    write=TagWriter(_FUNCTIONS.written, _OPENERS),
     answer="the call within <seed:tool_call></seed:tool_call> tags",
     noun="tool",
     special_tokens=True,

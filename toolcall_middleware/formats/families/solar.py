@@ -9,7 +9,6 @@ import re
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
-from .. import reading
 from ..family import Family, definition
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
@@ -126,7 +125,7 @@ The results come in the next message, each between <tool_result> and </tool_resu
             more=("<|tool_",),
             exact=True,
         ),
-        (*_OPENERS, *reading.ANY_JSON),
+        _OPENERS,
     ),
     answer="the tool calls",
     noun="tool",

@@ -5,14 +5,13 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from .. import reading
 from ..family import Family, function
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import invoke_tags
-from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TAGS
+from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
+from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTIONS
 
 _MARKUP = Markup(
     tags=("steptml:",),
@@ -63,10 +62,10 @@ Note:
             parameter='<steptml:parameter name="{key}">',
             parameter_end="</steptml:parameter>",
             gap="",
-            key=r"[^\"'>\n]{1,256}",
+            key=ATTRIBUTE,
             more=("<parameter",),
         ),
-        (*_OPENERS, *reading.ANY_JSON),
+        _OPENERS,
     ),
     answer="the calls between <｜tool_calls_begin｜> and <｜tool_calls_end｜>",
     noun="tool",
@@ -84,7 +83,7 @@ STEP3P5 = Family(
     markup=_MARKUP,
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,
-    write=TagWriter(FUNCTION_TAGS, (*FUNCTION_OPENERS, *reading.ANY_JSON)),
+    write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     answer="the call within <tool_call></tool_call> tags",
 )

@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.calls.xml_syntax import TaggedSyntax
 from .. import markup
+from .xml import Tags
 
 XmlSyntax = Callable[[], TaggedSyntax]
 """Gives what the reader of calls in tags needs, always the same object."""
@@ -19,6 +21,9 @@ XmlSyntax = Callable[[], TaggedSyntax]
 # `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`.
 _NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[ ]?"
 _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{0})[\"'])[ ]?"
+
+ATTRIBUTE = r"[^\"'>\n]{1,256}"
+"""Pattern of a key that can stand in an attribute."""
 
 
 def xml_syntax(**parts: Any) -> XmlSyntax:
@@ -41,9 +46,20 @@ def begun(*heads: str) -> re.Pattern[str]:
     return re.compile(f"(?:{'|'.join(map(re.escape, heads))})[^>\\n]{{0,300}}")
 
 
-def function_tags(marker: str) -> XmlSyntax:
-    """`<function=f><parameter=x>…</parameter></function>` within `<marker>`."""
-    return xml_syntax(
+@dataclass(frozen=True, slots=True)
+class XmlCalls:
+    """Calls in tags: how they are read, and how they are written."""
+
+    read: XmlSyntax
+    written: Tags
+
+
+def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
+    """`<function=f><parameter=x>…</parameter></function>` within `<wrapper>`.
+
+    lines: a value stands on lines of its own.
+    """
+    read = xml_syntax(
         call=re.compile(rf"<function{_NAMED.format('name')}>"),
         call_heads=("<function=", "<function "),
         call_part=begun("<function=", "<function "),
@@ -52,9 +68,19 @@ def function_tags(marker: str) -> XmlSyntax:
         parameter_part=begun("<parameter=", "<parameter "),
         value_close="</parameter>",
         call_close="</function>",
-        close=f"</{marker}>",
-        reopen=(f"<{marker}>",),
+        close=f"</{wrapper}>",
+        reopen=(f"<{wrapper}>",),
     )
+    written = Tags(
+        call=f"<{wrapper}>\n<function={{name}}>\n",
+        call_end="</function>",
+        tail=f"\n</{wrapper}>",
+        parameter="<parameter={key}>",
+        parameter_end="</parameter>",
+        key=r"(?![\"'])[^>\n]{1,256}",  # quotes around it are markup
+        lines=lines,
+    )
+    return XmlCalls(read, written)
 
 
 def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), newlines: bool = True) -> XmlSyntax:
@@ -80,6 +106,40 @@ def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), ne
         noise=noise,
         newlines=newlines,
     )
+
+
+def invoke_calls(wrapper: str, prefix: str = "", *, noise: tuple[str, ...] = (), typed: bool = False) -> XmlCalls:
+    """`<invoke name="f"><parameter name="x">…</parameter></invoke>` within `<wrapper>`, as `invoke_tags` reads them.
+
+    typed: an attribute says whether a value is a string, and its line breaks are its own.
+    """
+    written = Tags(
+        opening=f"<{wrapper}>\n",
+        closing=f"\n</{wrapper}>",
+        call=f'<{prefix}invoke name="{{name}}">\n',
+        call_end=f"</{prefix}invoke>",
+        parameter=f'<{prefix}parameter name="{{key}}"' + (' string="{kind}">' if typed else ">"),
+        parameter_end=f"</{prefix}parameter>",
+        key=ATTRIBUTE,
+        more=("<parameter",) if prefix else (),
+        exact=typed,
+    )
+    return XmlCalls(invoke_tags(f"</{wrapper}>", prefix, noise=noise, newlines=not typed), written)
+
+
+def key_value_calls(*, lines: bool) -> XmlCalls:
+    """`<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`. lines: each part on a line of its own."""
+    gap = "\n" if lines else ""
+    written = Tags(
+        between=gap,
+        call=f"<tool_call>{{name}}{gap}",
+        call_end="</tool_call>",
+        parameter=f"<arg_key>{{key}}</arg_key>{gap}<arg_value>",
+        parameter_end="</arg_value>",
+        gap=gap,
+        key=r"[^<]{1,256}",
+    )
+    return XmlCalls(key_value_tags(), written)
 
 
 def key_value_tags(prefix: str = "") -> XmlSyntax:
