@@ -12,10 +12,14 @@ import pytest
 
 from toolcall_middleware import FormatError, Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.scripted import ScriptedModel
-from toolcall_middleware.formats import markup, registry
+from toolcall_middleware.formats import auto, markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.families import qwen
+from toolcall_middleware.formats.prompt import escaping
+from toolcall_middleware.formats.syntax.openers import json_calls, opener, shared, xml_calls
 from toolcall_middleware.model import ToolCall
+from toolcall_middleware.parsing.events import Stop
 
 from ..parsing.streams import calls_in, read, text_in, thought_in
 
@@ -170,7 +174,7 @@ ACME = Family(
     name="acme",
     about="ours",
     marked=(opener("<acme>", json_calls(close=("</acme>",))),),
-    markup=Markup(reasoning=(("<acme:think>", "</acme:think>"),)),
+    markup=Markup(reasoning=(("<acme:think>", "</acme:think>"),), stops=("<acme:user>",), tags=("acme",)),
     prompt="{tools} {example}",
     write=each("<acme>", "</acme>"),
     answer="the call",
@@ -188,6 +192,9 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     sys.modules.pop("acme_formats", None)
     registry.get.cache_clear()
+    markup._private.clear()
+    markup.gathered.cache_clear()
+    markup.turn_markers.cache_clear()
 
 
 @pytest.mark.usefixtures("private")
@@ -200,6 +207,21 @@ def test_a_format_is_taken_from_a_module_of_the_operators() -> None:
     events = read(fmt.parser(None, ParserOptions(parse_reasoning=False)), [text])
     assert [call.name for call in calls_in(events)] == ["f"]
     assert (thought_in(events), text_in(events)) == ("hm", "Well. ")
+
+
+@pytest.mark.usefixtures("private")
+def test_every_reader_learns_the_markup_of_a_format_of_the_operators() -> None:
+    hermes = registry.get("hermes")
+    text = hermes.render_calls([ToolCall("f", "{}")]) + "<acme:user>Thanks!"
+
+    def stops() -> list[str]:
+        events = read(hermes.parser(None, ParserOptions()), [text])
+        return [event.marker for event in events if isinstance(event, Stop)]
+
+    assert (stops(), escaping.neutralise("<acme>")) == ([], "<acme>")
+    registry.get("acme_formats:ACME")
+    assert (stops(), escaping.neutralise("<acme>")) == (["<acme:user>"], "<\\acme>")
+    assert "<acme:user>" in qwen.FUNCTIONS.read().tails
 
 
 @pytest.mark.usefixtures("private")
@@ -222,13 +244,24 @@ def test_a_place_without_a_format_is_an_error_that_says_why(place: str, fault: s
 
 
 def test_auto_is_one_object_for_all_models_of_a_family() -> None:
-    auto = registry.get("auto")
-    assert isinstance(auto, Auto)
+    common = registry.get("auto")
+    assert isinstance(common, Auto)
     for models, prompt in ((("Qwen/Qwen3-8B", "qwen2.5:7b"), "hermes"), (("my-model", "", "x" * 100_000), "json")):
         first, *others = (registry.for_model("auto", model) for model in models)
         assert isinstance(first, Auto)
         assert all(other is first for other in others)
         assert (first.name, first.prompt_name) == ("auto", prompt)
-    assert registry.for_model("auto", "my-model") is auto
+    assert registry.for_model("auto", "my-model") is common
     assert registry.for_model("json", "Qwen/Qwen3-8B") is registry.get("json")
     assert registry.for_model("hermes", "openai/gpt-oss-20b") is registry.get("hermes")
+
+
+@pytest.mark.parametrize("follow", ["", "<"])
+def test_families_with_one_marker_are_told_apart_by_what_follows(follow: str) -> None:
+    one, other = shared("<x>", json_calls(close=("</x>",)), follow), shared("<x>", xml_calls(qwen.FUNCTIONS.read), "f")
+    for both in ((one, other), (other, one)):
+        merged = auto.one_of(both)
+        assert (merged.marker, merged.where, merged.consume) == ("<x>", one.where, True)
+    with pytest.raises(FormatError, match="two families declare <x>: say what follows it"):
+        auto.one_of((one, opener("<x>", json_calls())))
+    assert auto.one_of((one,)) is one

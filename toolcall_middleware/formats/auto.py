@@ -83,11 +83,14 @@ def all_openers() -> tuple[Opener, ...]:
     for family in markup.families():
         for opener in family.marked:
             by_marker.setdefault(opener.marker or opener.pattern, {})[opener] = None
-    return tuple(map(_one, by_marker.values()))
+    return tuple(map(one_of, by_marker.values()))
 
 
-def _one(openers: Iterable[Opener]) -> Opener:
-    """The opener of a marker. Where families share it, what follows tells them apart."""
+def one_of(openers: Iterable[Opener]) -> Opener:
+    """The opener of a marker that all `openers` have. What follows tells them apart.
+
+    Raises FormatError where they do not say what follows.
+    """
     first, *others = openers
     if not others:
         return first

@@ -11,23 +11,13 @@ from ..parsing.text.grammar import Opener
 from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
-from .prompt import escaping
+from .prompt import escaping, tool_choice
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import named
+from .prompt.tools_json import definition
 from .syntax.json import WriteCalls
 
 ONE = "Make at most one function call in an answer."
-
-
-def definition(tool: Tool) -> str:
-    """`{"name": …, "description": …, "parameters": …}`, spaced as chat templates do."""
-    return escaping.as_data(escaping.dump_spaced(escaping.describe(tool)))
-
-
-def function(tool: Tool) -> str:
-    """The definition as OpenAI's API has it: `{"type": "function", "function": {…}}`."""
-    return f'{{"type": "function", "function": {definition(tool)}}}'
-
 
 # Arguments that no client sends: what stands around them is the call's syntax.
 _ARGUMENTS = '{"arguments": "0b6ad9c1"}'
@@ -108,7 +98,7 @@ class Family:
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
-        return escaping.choice_text(tools, choice, noun=self.noun, answer=self.answer)
+        return tool_choice.choice_text(tools, choice, noun=self.noun, answer=self.answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """The calls of one turn in the family's own syntax."""
@@ -123,13 +113,13 @@ class Family:
 
     def parser(self, tools: ToolSet | None, options: ParserOptions, /) -> StreamParser:
         """A new parser for one choice."""
-        return reading.scanner(self.openers, tools, options, self.markup)
+        return reading.scanner(self.openers, tools, options)
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """The calls of the tools that may be called now, one by one, where the syntax allows it."""
         if self.constrain is not None:
             return self.constrain(tools, choice)
-        tags = tuple(filter(None, map(self._tag, escaping.callable_tools(tools, choice)))) if self.trigger else ()
+        tags = tuple(filter(None, map(self._tag, tool_choice.callable_tools(tools, choice)))) if self.trigger else ()
         return Constraint("tool_calls", tags=tags) if tags else None
 
     def _tag(self, tool: Tool) -> Tag | None:

@@ -30,9 +30,9 @@ class Escape:
     """Pattern of what makes a marker of it. No more is looked at than needed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Markup:
-    """What a family's models write besides calls and text."""
+    """What a family's models write besides calls and text. Compared by identity: what is made of it is kept."""
 
     reasoning: tuple[tuple[str, str], ...] = ()
     """Opening and closing tag of what a model thinks."""
@@ -86,19 +86,7 @@ def lineage(name: str) -> tuple[Any, ...]:
 @functools.cache
 def gathered() -> Markup:
     """The markup of all families. Imports all of them."""
-    return joined((COMMON, *(family.markup for family in families())))
-
-
-@functools.cache
-def turn_markers() -> tuple[str, ...]:
-    """What no call's value goes beyond: ends of turns, and beginnings of somebody else's."""
-    found = gathered()
-    return (*found.ends, *found.stops)
-
-
-def joined(parts: Iterable[Markup]) -> Markup:
-    """All markup of `parts`, each once."""
-    known = list(parts)
+    known = (COMMON, *(family.markup for family in families()), *_private)
     return Markup(
         reasoning=_once(part.reasoning for part in known),
         stops=_once(part.stops for part in known),
@@ -107,6 +95,23 @@ def joined(parts: Iterable[Markup]) -> Markup:
         tags=_once(part.tags for part in known),
         escapes=_once(part.escapes for part in known),
     )
+
+
+_private: dict[Markup, None] = {}
+
+
+def add(own: Markup) -> None:
+    """Have every reader know the markup of a family that is not built in, as of now."""
+    _private[own] = None
+    gathered.cache_clear()
+    turn_markers.cache_clear()
+
+
+@functools.cache
+def turn_markers() -> tuple[str, ...]:
+    """What no call's value goes beyond: ends of turns, and beginnings of somebody else's."""
+    found = gathered()
+    return (*found.ends, *found.stops)
 
 
 def _once(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,14 +42,9 @@ def tagged_json(marker: str, close: str) -> Opener:
     return Opener(marker=marker, body=lambda sink, _: JsonCalls(sink, syntax))
 
 
-def scanner(
-    openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserOptions, own: markup.Markup | None = None
-) -> StreamParser:
-    """A parser that recognises `openers`. Without `tools` any name can be called.
-
-    `own`: the markup of a family that is not built in.
-    """
-    known = markup.gathered() if own is None else _with(own)
+def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserOptions) -> StreamParser:
+    """A parser that recognises `openers` and every family's markup. Without `tools` any name can be called."""
+    known = markup.gathered()
     return Scanner(
         Grammar(openers, known.reasoning, known.stops, known.noise, known.ends),
         _offered(tools),
@@ -60,11 +54,6 @@ def scanner(
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
     )
-
-
-@functools.lru_cache(maxsize=64)
-def _with(own: markup.Markup) -> markup.Markup:
-    return markup.joined((markup.gathered(), own))
 
 
 def _offered(tools: ToolSet | None) -> Callable[[str], bool]:

@@ -165,8 +165,10 @@ def _of_place(place: str) -> ToolFormat:
 
 
 def _made(found: Any) -> ToolFormat:
-    """A format is an object; a class is called without arguments to get one."""
+    """A format is an object; a class is called without arguments to get one. Its markup is told to all readers."""
     made: ToolFormat = found() if isinstance(found, type) else found
+    if isinstance(own := getattr(made, "markup", None), markup.Markup):
+        markup.add(own)
     return made
 
 

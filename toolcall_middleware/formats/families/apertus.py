@@ -6,10 +6,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tools_typescript import declared
-from ..syntax.json import (
-    keyed,
-    listed,
-)
+from ..syntax.json import keyed, listed
 from ..syntax.openers import json_calls, opener
 
 _MARKUP = Markup(

@@ -17,11 +17,7 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_results import said
-from ..syntax.json import (
-    listed,
-    named_tool,
-    numbered,
-)
+from ..syntax.json import listed, named_tool, numbered
 from ..syntax.openers import json_calls, opener
 
 _MARKUP = Markup(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from ...model import ToolCall
 from ...parsing.text.grammar import beginnings
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import function
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener, shared, xml_calls
 from ..syntax.xml import TagWriter

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from .. import reading
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
-from ..syntax.json import (
-    TOOL_CALL_JSON,
-    each,
-)
+from ..prompt.tools_json import function
+from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import markup
 
 _MARKUP = Markup(

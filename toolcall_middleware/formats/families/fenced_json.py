@@ -19,6 +19,7 @@ from .. import reading
 from ..base import Constraint
 from ..markup import Markup
 from ..prompt import escaping
+from ..prompt.tool_choice import callable_tools, choice_text
 from ..prompt.tool_results import named
 from ..syntax.openers import json_calls, shared
 
@@ -89,7 +90,7 @@ class FencedJson:
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
         answer = 'the JSON code block that holds "tool_calls"'
-        return escaping.choice_text(tools, choice, noun="tool", answer=answer)
+        return choice_text(tools, choice, noun="tool", answer=answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """All calls in one block; arguments verbatim."""
@@ -105,7 +106,7 @@ class FencedJson:
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """The JSON that a required or named call must be; None where text is an answer too."""
-        callable_now = escaping.callable_tools(tools, choice)
+        callable_now = callable_tools(tools, choice)
         if not choice.must_call or not callable_now:
             return None
         return Constraint("tool_calls", calls_schema(callable_now, parallel=choice.parallel))

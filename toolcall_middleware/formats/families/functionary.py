@@ -12,10 +12,11 @@ from ...model import Tool, ToolCall
 from ...parsing.calls.fork import Nothing
 from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.text.grammar import Opener, Where
-from ..family import Family, definition
+from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.escaping import arguments_json
+from ..prompt.tools_json import definition
 from ..prompt.tools_typescript import declared
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener

@@ -9,9 +9,7 @@ from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
 from ..prompt.tools_typescript import declared
-from ..syntax.json import (
-    each,
-)
+from ..syntax.json import each
 from ..syntax.openers import json_calls, markup, opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls

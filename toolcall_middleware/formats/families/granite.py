@@ -6,14 +6,11 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 from __future__ import annotations
 
 from .. import reading
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags, json_each
-from ..syntax.json import (
-    TOOL_CALL_JSON,
-    each,
-    listed,
-)
+from ..prompt.tools_json import function
+from ..syntax.json import TOOL_CALL_JSON, each, listed
 from ..syntax.openers import json_calls, opener
 
 _MARKUP = Markup(

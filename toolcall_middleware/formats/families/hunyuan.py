@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 
 from .. import reading
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
-from ..syntax.json import (
-    listed,
-)
+from ..prompt.tools_json import function
+from ..syntax.json import listed
 from ..syntax.openers import fork, markup, opener, shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import XmlSyntax, xml_syntax

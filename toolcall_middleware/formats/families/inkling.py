@@ -10,10 +10,7 @@ from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
-from ..syntax.json import (
-    each,
-    with_args,
-)
+from ..syntax.json import each, with_args
 from ..syntax.openers import json_calls, markup, opener
 
 _MARKUP = Markup(

@@ -7,10 +7,7 @@ from ...parsing.calls.json_syntax import JsonCallSyntax
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
-from ..syntax.json import (
-    each,
-    parameters,
-)
+from ..syntax.json import each, parameters
 
 _OPENERS = (
     Opener(

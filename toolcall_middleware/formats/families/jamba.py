@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from .. import reading
 from ..family import Family
-from ..syntax.json import (
-    listed,
-)
+from ..syntax.json import listed
 from ..syntax.openers import json_calls, shared
 
 LIST = json_calls(close=("</tool_calls>",))

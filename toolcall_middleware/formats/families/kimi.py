@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
-from ..family import Family, function
+from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.tools_json import function
 from ..syntax.named import write_each
 from ..syntax.openers import markup, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter

@@ -14,14 +14,10 @@ from .. import reading
 from ..base import Constraint
 from ..family import Family
 from ..markup import Markup
-from ..prompt import escaping
-from ..prompt.escaping import as_data, describe, dump_indented
+from ..prompt.tool_choice import callable_tools
 from ..prompt.tool_results import json_each
-from ..syntax.json import (
-    each,
-    parameters,
-    unmarked,
-)
+from ..prompt.tools_json import definition_indented, function_indented
+from ..syntax.json import each, parameters, unmarked
 from ..syntax.openers import bare_call, fork, json_calls, opener, pythonic_calls, shared
 from ..syntax.pythonic import PythonicWriter
 from .functionary import FUNCTION
@@ -42,14 +38,9 @@ _PYTHON_TAG = opener(
 )
 
 
-def _indented(tool: Tool) -> str:
-    whole = {"type": "function", "function": escaping.describe(tool)}
-    return escaping.as_data(escaping.dump_indented(whole, indent=4))
-
-
 def _one_object(tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
     """One call: several, with `; ` between them, are no JSON."""
-    callable_now = escaping.callable_tools(tools, choice)
+    callable_now = callable_tools(tools, choice)
     if not choice.must_call or not callable_now:
         return None
     return Constraint("tool_call", compact.call_schema(callable_now, arguments="parameters"))
@@ -83,7 +74,7 @@ variables.
 
 Only reply with a function call if the function exists in the list above. If it doesn't exist, just reply directly in \
 natural language. When you receive a function's output, use it to format an answer to the original question.""",
-    tool=_indented,
+    tool=function_indented,
     between="\n\n",
     write=unmarked(each("", "", between="; ", entry=parameters)),
     results=json_each('{"output": ', "}"),
@@ -101,10 +92,6 @@ _LIST = shared(
 )
 _JSON = (reading.WRAPPED_JSON, reading.BARE_OBJECT)
 _FORM = "[func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)]"
-
-
-def _function_indented(tool: Tool) -> str:
-    return as_data(dump_indented(describe(tool), indent=2))
 
 
 # https://ai.google.dev/gemma/docs/capabilities/function-calling, near to what Llama 3.2 was shown
@@ -130,7 +117,7 @@ You SHOULD NOT include any other text in the response if you call a function.
 [
 {{tools}}
 ]""",
-    tool=_function_indented,
+    tool=definition_indented,
     between=",\n",
     write=PythonicWriter("[", "]", (_LIST,)),
     answer="the function call in that format",
@@ -178,7 +165,7 @@ Here is a list of functions in JSON format that you can invoke:
 [
 {tools}
 ]""",
-    tool=_function_indented,
+    tool=definition_indented,
     between=",\n",
     write=PythonicWriter("[", "]", (_PYTHON_START, _LIST)),
     answer="the function call in that format",

@@ -7,9 +7,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt import escaping
-from ..syntax.json import (
-    each,
-)
+from ..syntax.json import each
 from ..syntax.openers import fork, json_calls, opener, xml_calls
 from ..syntax.xml_tags import key_value_tags
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
+from ..prompt.tools_json import function
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, xml_syntax

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from ...model import Tool
 from ...parsing.calls.nested_xml_calls import NestedCalls
-from ..family import Family, definition
+from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import definition
 from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter

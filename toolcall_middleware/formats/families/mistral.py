@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from ...model import ToolResult
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
-from ..family import Family, function
+from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.escaping import arguments_json
 from ..prompt.tool_results import as_json, said
-from ..syntax.json import (
-    listed,
-    short_id,
-    with_id,
-)
+from ..prompt.tools_json import function
+from ..syntax.json import listed, short_id, with_id
 from ..syntax.named import write_each
 from ..syntax.openers import fork, json_calls, named_calls
 

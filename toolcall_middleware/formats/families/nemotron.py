@@ -6,9 +6,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import json_list
-from ..syntax.json import (
-    listed,
-)
+from ..syntax.json import listed
 from ..syntax.openers import json_calls, opener
 
 _MARKUP = Markup(

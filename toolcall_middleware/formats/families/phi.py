@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from .. import reading
-from ..family import Family, function
+from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import json_each
-from ..syntax.json import (
-    listed,
-)
+from ..prompt.tools_json import function
+from ..syntax.json import listed
 from ..syntax.openers import json_calls, opener
 from .granite import PIPED
 

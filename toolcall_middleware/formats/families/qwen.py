@@ -20,13 +20,11 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 from __future__ import annotations
 
 from .. import reading
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
-from ..syntax.json import (
-    TOOL_CALL_JSON,
-    each,
-)
+from ..prompt.tools_json import function
+from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import function_calls

@@ -9,12 +9,11 @@ import re
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
-from ..family import Family, definition
+from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
-from ..syntax.json import (
-    short_id,
-)
+from ..prompt.tools_json import definition
+from ..syntax.json import short_id
 from ..syntax.named import write_each
 from ..syntax.openers import markup, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter

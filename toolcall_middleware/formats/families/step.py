@@ -5,9 +5,10 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from ..family import Family, function
+from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, invoke_tags

@@ -13,12 +13,9 @@ from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, beginnings
 from ..base import Constraint
 from ..family import Family
-from ..prompt import escaping
-from ..syntax.json import (
-    TOOL_CALL_JSON,
-    listed,
-    unmarked,
-)
+from ..prompt.tool_choice import callable_tools
+from ..prompt.tools_json import function_indented
+from ..syntax.json import TOOL_CALL_JSON, listed, unmarked
 from .mistral import OPENERS as MISTRAL_OPENERS
 
 
@@ -35,13 +32,8 @@ _LIST = Opener(
 )
 
 
-def _indented(tool: Tool) -> str:
-    whole = {"type": "function", "function": escaping.describe(tool)}
-    return escaping.as_data(escaping.dump_indented(whole, indent=4))
-
-
 def _list_of_objects(tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
-    callable_now = escaping.callable_tools(tools, choice)
+    callable_now = callable_tools(tools, choice)
     if not choice.must_call or not callable_now:
         return None
     return Constraint("tool_calls", compact.call_list_schema(callable_now, parallel=choice.parallel))
@@ -72,7 +64,7 @@ calls if needed. For tasks that don't require tools, such as casual conversation
 in plain text. The available tools are:
 
 {tools}""",
-    tool=_indented,
+    tool=function_indented,
     between="\n\n",
     write=unmarked(listed("[", "]")),
     answer="the JSON array of calls",

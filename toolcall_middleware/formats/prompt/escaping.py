@@ -17,21 +17,24 @@ import msgspec
 
 from ...json_schema.compact import compact_schema
 from ...json_schema.examples import sample_arguments
-from ...model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult
+from ...model import Tool, ToolCall, ToolResult
 from .. import markup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-@functools.cache
 def _marker() -> re.Pattern[str]:
+    return _marker_of(markup.gathered())
+
+
+@functools.lru_cache(maxsize=2)
+def _marker_of(known: markup.Markup) -> re.Pattern[str]:
     """How a marker of any family opens, and what must follow for it to be one. A backslash goes in between.
 
     What follows is looked at only as far as needed, and no marker opens before its last character: so one insertion
     never hides another marker, which is why `restore` can undo them all.
     """
-    known = markup.gathered()
     # The first look is for speed alone: `<` by the million is text.
     follow = {"<": [rf"(?=/?[\w|｜\]])/?(?:{'|'.join(known.tags)})"]}
     for escape in known.escapes:
@@ -163,31 +166,3 @@ def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
     """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
     text = "\n".join(blocks)
     return f"{text}\n{NEUTRALISED_NOTE}" if any(_marker().search(result.content) for result in results) else text
-
-
-def choice_text(tools: Sequence[Tool], choice: ToolChoice, *, noun: str, answer: str) -> str:
-    """What `tool_choice` adds to a prompt; empty for `auto`. `answer`: what a call's answer consists of."""
-    callable_now = callable_tools(tools, choice)
-    lines = []
-    if choice.mode in {ChoiceMode.AUTO, ChoiceMode.REQUIRED} and len(callable_now) < len(tools):
-        lines.append(f"Only these {noun}s may be called now: {quoted_names(callable_now)}.")
-    if choice.mode is ChoiceMode.REQUIRED:
-        count = f"at least one {noun}" if choice.parallel else f"exactly one {noun}"
-        lines.append(f"Now call {count}: answer with only {answer}.")
-    elif choice.mode is ChoiceMode.NAMED:
-        lines.append(f"Now call the {noun} {quoted_names(callable_now)}, once: answer with only {answer}.")
-    return "\n".join(lines)
-
-
-def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
-    """The tools that `choice` lets the model call."""
-    if choice.mode is ChoiceMode.NONE:
-        return []
-    if choice.mode is ChoiceMode.NAMED:
-        return [tool for tool in tools if tool.name == choice.name]
-    return [tool for tool in tools if choice.allowed is None or tool.name in choice.allowed]
-
-
-def quoted_names(tools: Iterable[Tool]) -> str:
-    """The names as `"f", "g"`."""
-    return as_data(", ".join(dump(tool.name) for tool in tools))

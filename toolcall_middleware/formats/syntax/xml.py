@@ -32,27 +32,36 @@ _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 class Tags:
     """How a family writes calls. `{name}`, `{number}` (from 1), `{key}`, `{kind}` (`true` for a string) and `{type}`
     (JSON's name of it) stand in the opening tags.
-
-    opening, closing: around all calls of a turn; between: between two. call, call_end: around one; tail: what follows.
-    parameter, parameter_end: around a value; gap: what follows. key: what a key may consist of. more: other tags that
-    mean something to the reader. lines: a value stands on lines of its own; exact: a line break at its ends is its own
-    (else one at each end is markup). xml: entities mean what they mean in XML.
     """
 
     opening: str = ""
+    """Before all calls of a turn."""
     closing: str = ""
+    """Behind them."""
     between: str = "\n"
+    """Between two calls."""
     call: str
+    """Opens a call."""
     call_end: str
+    """Closes a call."""
     tail: str = ""
+    """Follows `call_end`."""
     parameter: str
+    """Opens a value."""
     parameter_end: str
+    """Closes a value."""
     gap: str = "\n"
+    """Follows `parameter_end`."""
     key: str
+    """Pattern of what a key may consist of."""
     more: tuple[str, ...] = ()
+    """Other tags that mean something to the reader."""
     lines: bool = False
+    """A value stands on lines of its own."""
     exact: bool = False
+    """A line break at a value's end is its own; else one at each end is markup."""
     xml: bool = False
+    """Entities mean what they mean in XML."""
 
 
 class TagWriter:

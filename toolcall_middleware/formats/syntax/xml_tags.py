@@ -29,11 +29,11 @@ ATTRIBUTE = r"[^\"'>\n]{1,256}"
 def xml_syntax(**parts: Any) -> XmlSyntax:
     """`parts` are TaggedSyntax's. It is made when it is first asked for: its tails are every family's turn markers."""
 
-    @functools.cache
-    def made() -> TaggedSyntax:
-        return TaggedSyntax(tails=markup.turn_markers(), **parts)
+    @functools.lru_cache(maxsize=2)
+    def made(tails: tuple[str, ...]) -> TaggedSyntax:
+        return TaggedSyntax(tails=tails, **parts)
 
-    return made
+    return lambda: made(markup.turn_markers())
 
 
 def attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:
