@@ -88,7 +88,7 @@ def cases(name: str, fmt: ToolFormat) -> Iterator[dict[str, Any]]:
         }
     single = fmt.render_calls([ToolCall(WEATHER[0], json.dumps(WEATHER[1]), "call_1")])
     for variant, share in (("cut-early", 0.3), ("cut-late", 0.8)):
-        case = {
+        case: dict[str, Any] = {
             "id": f"{name}-{variant}",
             **common,
             "kind": "cut",

@@ -173,7 +173,7 @@ from toolcall_middleware.formats.syntax.openers import json_calls, opener
 ACME = Family(
     name="acme",
     about="ours",
-    marked=(opener("<acme>", json_calls(close=("</acme>",))),),
+    auto_openers=(opener("<acme>", json_calls(close=("</acme>",))),),
     markup=Markup(reasoning=(("<acme:think>", "</acme:think>"),), stops=("<acme:user>",), tags=("acme",)),
     prompt="{tools} {example}",
     write=each("<acme>", "</acme>"),

@@ -81,7 +81,7 @@ def all_openers() -> tuple[Opener, ...]:
     """One opener for each marker that any family declares for `auto`."""
     by_marker: dict[str, dict[Opener, None]] = {}  # in order, each once: families share openers
     for family in markup.families():
-        for opener in family.marked:
+        for opener in family.auto_openers:
             by_marker.setdefault(opener.marker or opener.pattern, {})[opener] = None
     return tuple(map(one_of, by_marker.values()))
 

@@ -43,9 +43,9 @@ class Family:
     """Globs of other makers' models that write as this family does."""
     openers: tuple[Opener, ...] = field(init=False)
     """How calls begin: all that the family's own parser knows."""
-    marked: tuple[Opener, ...] = ()
-    """Those that `auto` knows too."""
-    unmarked: tuple[Opener, ...] = ()
+    auto_openers: tuple[Opener, ...] = ()
+    """Those that `auto` knows too: no other model's text holds their markers."""
+    own_openers: tuple[Opener, ...] = ()
     """Those that only this family's parser knows: in other models' answers they may be text."""
     fallback: tuple[Opener, ...] = reading.ANY_JSON
     """Calls in JSON without a marker, which every model writes now and then."""
@@ -79,7 +79,7 @@ class Family:
     """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "openers", (*self.marked, *self.unmarked, *self.fallback))
+        object.__setattr__(self, "openers", (*self.auto_openers, *self.own_openers, *self.fallback))
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The family's own layout; one sentence more where only one call may be made."""

@@ -22,7 +22,7 @@ APERTUS = Family(
     models={
         "apertus": "[vllm] apertus",
     },
-    marked=(opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),),
+    auto_openers=(opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

@@ -55,7 +55,7 @@ COHERE_COMMAND3 = Family(
         "command-r7b": "[llama.cpp] Command R7B",
         "command-a": "[vllm] cohere_command3",
     },
-    marked=(opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),),
+    auto_openers=(opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\
@@ -122,8 +122,8 @@ COMMAND_R = Family(
     models={
         "command-r": "[card] Command R and R+",
     },
-    marked=_ACTIONS,
-    unmarked=_UNFENCED_ACTIONS,
+    auto_openers=_ACTIONS,
+    own_openers=_UNFENCED_ACTIONS,
     markup=_MARKUP,
     prompt="""\
 ## Available Tools

@@ -70,7 +70,7 @@ DEEPSEEK_V3 = Family(
         "deepseek-v3": "[vllm] deepseek_v3",
         "deepseek-r1": "[vllm] deepseek_v3: R1-0528",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools
@@ -117,7 +117,7 @@ DEEPSEEK_V31 = Family(
         "deepseek-v3.2-exp": "[sglang] deepseekv31",
         "deepseek-v3.1": "[vllm] deepseek_v31",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 ## Tools
@@ -162,7 +162,7 @@ DEEPSEEK_V32 = Family(
         "deepseek-v4": "[sglang] deepseekv4: DSML too",
         "deepseek-v3.2": "[sglang] deepseekv32",
     },
-    marked=_DSML_OPENERS,
+    auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
     prompt="""\
 ## Tools

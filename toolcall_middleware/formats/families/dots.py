@@ -30,7 +30,7 @@ DOTS = Family(
     models={
         "dots.llm": "[sglang] dots",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools

@@ -23,8 +23,8 @@ ERNIE45 = Family(
     models={
         "ernie4.5": "[card] ERNIE-4.5-21B-A3B-Thinking: its parsers",
     },
-    marked=(TOOL_CALL_JSON,),
-    unmarked=tuple(map(markup, ("<response>", "</response>"))),
+    auto_openers=(TOOL_CALL_JSON,),
+    own_openers=tuple(map(markup, ("<response>", "</response>"))),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

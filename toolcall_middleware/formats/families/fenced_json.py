@@ -62,7 +62,7 @@ class FencedJson:
 
     name = "json"
     openers = reading.ANY_JSON
-    marked = (reading.WRAPPED_JSON, reading.BARE_OBJECT, _LIST)
+    auto_openers = (reading.WRAPPED_JSON, reading.BARE_OBJECT, _LIST)
     """What of it `auto` reads: there, Python's calls begin with the same bracket."""
     markup = Markup()
     """Its own is everybody's: markup.COMMON."""

@@ -45,7 +45,7 @@ FUNCTIONARY_V31 = Family(
     fine_tunes={
         "functionary*v3.1": "[llama.cpp] Functionary v3.1",
     },
-    unmarked=(FUNCTION,),
+    own_openers=(FUNCTION,),
     prompt="""\
 You have access to the following functions:
 
@@ -118,8 +118,8 @@ FUNCTIONARY_V32 = Family(
     fine_tunes={
         "functionary*v3.2": "[llama.cpp] Functionary v3.2",
     },
-    marked=_MARKED,
-    unmarked=_BEGUN,
+    auto_openers=_MARKED,
+    own_openers=_BEGUN,
     markup=_MARKUP,
     prompt="""\
 You are capable of executing available function(s) if required.

@@ -36,8 +36,8 @@ FUNCTIONGEMMA = Family(
     fine_tunes={
         "functiongemma": "[vllm] functiongemma",
     },
-    marked=(_FUNCTION,),
-    unmarked=(_BARE_FUNCTION,),
+    auto_openers=(_FUNCTION,),
+    own_openers=(_BARE_FUNCTION,),
     markup=_MARKUP,
     # The first words are the template's; what follows them stands there without a space.
     prompt="You are a model that can do function calling with the following functions{tools}",
@@ -65,7 +65,7 @@ GEMMA4 = Family(
     models={
         "gemma4": "[llama.cpp] gemma4",
     },
-    marked=_GEMMA4_OPENERS,
+    auto_openers=_GEMMA4_OPENERS,
     markup=_MARKUP,
     prompt="""\
 {tools}

@@ -37,7 +37,7 @@ GIGACHAT3 = Family(
     models={
         "gigachat3": "[vllm] gigachat3",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     prompt="""\
 You have access to these functions:
@@ -72,7 +72,7 @@ GIGACHAT35 = Family(
     models={
         "gigachat3.5": "[sglang] gigachat35",
     },
-    marked=_GCML_OPENERS,
+    auto_openers=_GCML_OPENERS,
     prompt="""\
 # Tools
 

@@ -51,7 +51,7 @@ GLM45 = Family(
         "ling3": "[vllm] ling3: GLM's tags",
         "ling-flash3": "the same",
     },
-    marked=(TOOL_CALL,),
+    auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
     prompt=_PROMPT
     + """\
@@ -80,7 +80,7 @@ GLM47 = Family(
     alike={
         "spark2.5": "[llama.cpp] Spark2.5",
     },
-    marked=(TOOL_CALL,),
+    auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
     prompt=_PROMPT
     + """\

@@ -28,7 +28,7 @@ GRANITE4 = Family(
     models={
         "granite4": "[vllm] granite4",
     },
-    marked=(TOOL_CALL_JSON,),
+    auto_openers=(TOOL_CALL_JSON,),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\
@@ -59,7 +59,7 @@ GRANITE = Family(
     models={
         "granite3": "[vllm] granite",
     },
-    marked=(PIPED, TOOL_CALL_JSON),
+    auto_openers=(PIPED, TOOL_CALL_JSON),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\
@@ -86,7 +86,7 @@ GRANITE_20B_FC = Family(
     models={
         "granite20b-functioncalling": "[vllm] granite-20b-fc",
     },
-    marked=(opener("<function_call>", json_calls(close=("</function_call>",))),),
+    auto_openers=(opener("<function_call>", json_calls(close=("</function_call>",))),),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

@@ -59,7 +59,7 @@ HARMONY = Family(
     models={
         "gpt-oss": "[vllm] openai; [sglang] gpt-oss",
     },
-    unmarked=_OPENERS,  # `auto` reads Muse's messages, of which these are some
+    own_openers=_OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=(reading.WRAPPED_JSON,),
     markup=_MARKUP,
     prompt="""\

@@ -59,7 +59,7 @@ HY_V3 = Family(
     models={
         "hy3": "[vllm] hy_v3",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools
@@ -111,7 +111,7 @@ HUNYUAN = Family(
     models={
         "hunyuan": "[vllm] hunyuan_a13b",
     },
-    unmarked=(
+    own_openers=(
         opener("<tool_calls>", fork((r"<", _tags), (r"", LIST))),  # one name stands for both in the engines
         _OPEN,
         TOOL_CALL,

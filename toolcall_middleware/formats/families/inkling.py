@@ -55,8 +55,8 @@ INKLING = Family(
     models={
         "inkling": "[vllm] inkling",
     },
-    marked=_MARKED,
-    unmarked=_BEGUN,
+    auto_openers=_MARKED,
+    own_openers=_BEGUN,
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

@@ -26,7 +26,7 @@ INTERNLM = Family(
         "internlm2": "[vllm] internlm: 2 and 2.5",
         "internlm3": "[card] InternLM 3",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     prompt="""\
 You can call the following functions:

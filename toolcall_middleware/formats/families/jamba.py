@@ -20,7 +20,7 @@ JAMBA = Family(
     alike={
         "apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>",
     },
-    marked=(shared("<tool_calls>", LIST, ""),),
+    auto_openers=(shared("<tool_calls>", LIST, ""),),
     fallback=reading.BARE_JSON,
     prompt="""\
 You have access to the following tools:

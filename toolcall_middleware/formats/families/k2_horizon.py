@@ -60,7 +60,7 @@ K2_HORIZON = Family(
     models={
         "k2-horizon": "[sglang] k2_horizon",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools

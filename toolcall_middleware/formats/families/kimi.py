@@ -74,7 +74,7 @@ KIMI_K2 = Family(
     models={
         "kimi-k2": "[vllm] kimi_k2",
     },
-    marked=_K2_OPENERS,
+    auto_openers=_K2_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools
@@ -133,7 +133,7 @@ KIMI_K3 = Family(
     models={
         "kimi-k3": "[vllm] kimi_k3",
     },
-    marked=_K3_OPENERS,
+    auto_openers=_K3_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools

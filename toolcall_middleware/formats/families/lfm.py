@@ -33,7 +33,7 @@ LFM2 = Family(
     models={
         "lfm2": '[card] LFM2, "Tool use"',
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>

@@ -58,8 +58,8 @@ LLAMA3_JSON = Family(
     fine_tunes={
         "llama3.1-nemotron70b": "[card] Llama 3.1's template",
     },
-    marked=(_PYTHON_TAG,),
-    unmarked=(
+    auto_openers=(_PYTHON_TAG,),
+    own_openers=(
         bare_call('"name"', ":"),  # no marker: text may surround it
         bare_call('"type"', ":", '"function"'),
         FUNCTION,  # where a prompt asks for it
@@ -105,7 +105,7 @@ PYTHONIC = Family(
     alike={
         "gemma3": "ai.google.dev/gemma/docs/capabilities/function-calling",
     },
-    marked=(_LIST,),
+    auto_openers=(_LIST,),
     fallback=_JSON,
     markup=_MARKUP,
     prompt=f"""\
@@ -133,7 +133,7 @@ LLAMA4_PYTHONIC = Family(
     models={
         "llama4": "[vllm] llama4_pythonic",
     },
-    marked=(_PYTHON_START, _LIST),
+    auto_openers=(_PYTHON_START, _LIST),
     fallback=_JSON,
     markup=_MARKUP,
     prompt="""\

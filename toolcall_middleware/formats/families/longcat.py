@@ -40,7 +40,7 @@ LONGCAT = Family(
     models={
         "longcat": "[vllm] longcat",
     },
-    marked=(_OPENER,),
+    auto_openers=(_OPENER,),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

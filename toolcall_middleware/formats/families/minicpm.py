@@ -36,7 +36,7 @@ MINICPM5 = Family(
     models={
         "minicpm5": "[sglang] minicpm5",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools

@@ -39,7 +39,7 @@ MINIMAX_M2 = Family(
     models={
         "minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools
@@ -76,7 +76,7 @@ MINIMAX_M3 = Family(
     models={
         "minimax-m3": "[vllm] minimax_m3",
     },
-    marked=_M3_OPENERS,
+    auto_openers=_M3_OPENERS,
     markup=_MARKUP,
     prompt=f"""\
 # Tools

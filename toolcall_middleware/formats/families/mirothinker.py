@@ -47,7 +47,7 @@ MIROTHINKER = Family(
     models={
         "mirothinker": "[llama.cpp] MiroThinker-v1",
     },
-    marked=(opener("<use_mcp_tool>", xml_calls(_SYNTAX)),),
+    auto_openers=(opener("<use_mcp_tool>", xml_calls(_SYNTAX)),),
     markup=_MARKUP,
     prompt=f"""\
 # Tools

@@ -74,7 +74,7 @@ MISTRAL_OLD = Family(
         "ministral": "[mistral] v3: the 8B of 2024",
         "pixtral": "[mistral] v3 and v7",
     },
-    marked=OPENERS,
+    auto_openers=OPENERS,
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\
@@ -119,7 +119,7 @@ MISTRAL_V11 = Family(
         "devstral": "[mistral] v11 and v13",
         "magistral": "[mistral] v11 and v13",
     },
-    marked=OPENERS,
+    auto_openers=OPENERS,
     markup=_MARKUP,
     prompt="""\
 [AVAILABLE_TOOLS][{tools}][/AVAILABLE_TOOLS]

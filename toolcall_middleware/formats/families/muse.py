@@ -54,7 +54,7 @@ MUSE_GLIMMER = Family(
     models={
         "muse-glimmer": "[sglang] muse",
     },
-    marked=(*_CALLS, *_MESSAGES),
+    auto_openers=(*_CALLS, *_MESSAGES),
     markup=_MARKUP,
     prompt="""\
 # Tools

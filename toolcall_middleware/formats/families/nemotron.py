@@ -27,7 +27,7 @@ NEMOTRON = Family(
     fine_tunes={
         "nemotron": "[llama.cpp] NVIDIA-Nemotron-Nano-v2, Llama-3_3-Nemotron-Super-49B-v1_5",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

@@ -22,7 +22,7 @@ OLMO3 = Family(
     models={
         "olmo3": "[vllm] olmo3",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 You have access to the following functions. To call functions, respond with a pythonic function call wrapped in \

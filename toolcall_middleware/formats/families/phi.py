@@ -31,7 +31,7 @@ PHI4_MINI = Family(
     alike={
         "firefunction-v2": "[llama.cpp] llama-3-firefunction-v2",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\

@@ -58,7 +58,7 @@ HERMES = Family(
         "bielik": "[llama.cpp] Bielik-11B-v3.0-Instruct",
         "smollm3": "[card] SmolLM3: hermes",
     },
-    marked=(TOOL_CALL_JSON,),
+    auto_openers=(TOOL_CALL_JSON,),
     fallback=reading.BARE_JSON,
     markup=MARKUP,
     prompt="""\
@@ -142,7 +142,7 @@ QWEN3_CODER = Family(
     alike={
         "mimo": "[sglang] mimo",
     },
-    marked=FUNCTION_OPENERS,
+    auto_openers=FUNCTION_OPENERS,
     markup=MARKUP,
     prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),
     tool=function,

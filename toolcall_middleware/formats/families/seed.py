@@ -25,7 +25,7 @@ SEED_OSS = Family(
     models={
         "seed-oss": "[llama.cpp] ByteDance-Seed-OSS",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 Tool List:

@@ -53,8 +53,8 @@ SOLAR_OPEN = Family(
     models={
         "solar-open": "[llama.cpp] upstage-Solar-Open-100B",
     },
-    marked=(_CALL,),
-    unmarked=_ALONE,
+    auto_openers=(_CALL,),
+    own_openers=_ALONE,
     markup=_MARKUP,
     prompt="""\
 ## Tools
@@ -102,7 +102,7 @@ SOLAR_OPEN2 = Family(
     models={
         "solar-open2": "[vllm] solar_open2",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 ## Tools

@@ -33,7 +33,7 @@ STEP3 = Family(
     models={
         "step3": "[sglang] step3",
     },
-    marked=_OPENERS,
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
 # Tools
@@ -80,7 +80,7 @@ STEP3P5 = Family(
     models={
         "step3.[5-9]": "[llama.cpp] StepFun3.7-Flash",
     },
-    marked=FUNCTION_OPENERS,
+    auto_openers=FUNCTION_OPENERS,
     markup=_MARKUP,
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,

@@ -47,7 +47,7 @@ XLAM = Family(
         "xlam": "[vllm] xlam",
         "llama-xlam": "[vllm] xlam",
     },
-    unmarked=(
+    own_openers=(
         *MISTRAL_OPENERS,
         TOOL_CALL_JSON,
         _LIST,  # besides the bare list that is the whole answer: a block behind text
