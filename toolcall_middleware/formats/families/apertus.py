@@ -9,22 +9,15 @@ from ..prompt.tools_typescript import declared
 from ..syntax.json import keyed, listed
 from ..syntax.openers import json_calls, opener
 
-_MARKUP = Markup(
-    reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
-    ends=("<|assistant_end|>",),
-)
-
 # https://huggingface.co/swiss-ai/Apertus-8B-Instruct-2509 (vLLM: examples/tool_chat_template_apertus.jinja), which does
 # not say how to call.
 APERTUS = Family(
     name="apertus",
     about="a JSON list between `<|tools_prefix|>` and `<|tools_suffix|>`, names as keys: Apertus",
-    models={
-        "apertus": "[vllm] apertus",
-    },
+    models={"apertus": "[vllm] apertus"},
     auto_openers=(opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),),
     fallback=reading.BARE_JSON,
-    markup=_MARKUP,
+    markup=Markup(reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),), ends=("<|assistant_end|>",)),
     prompt="""\
 Tool Capabilities:
 {tools}

@@ -98,9 +98,7 @@ COHERE_COMMAND4 = replace(
     COHERE_COMMAND3,
     name="cohere_command4",
     about="as `cohere_command3`: North Mini Code",
-    models={
-        "north-mini-code": "[llama.cpp] Cohere2MoE",
-    },
+    models={"north-mini-code": "[llama.cpp] Cohere2MoE"},
 )
 
 # The fence belongs to the marker, for it stands behind a word.
@@ -119,9 +117,7 @@ _UNFENCED_ACTIONS = (
 COMMAND_R = Family(
     name="command_r",
     about="`Action:` and a JSON list in a code block, with `tool_name` and `parameters`: Command R and R+",
-    models={
-        "command-r": "[card] Command R and R+",
-    },
+    models={"command-r": "[card] Command R and R+"},
     auto_openers=_ACTIONS,
     own_openers=_UNFENCED_ACTIONS,
     markup=_MARKUP,

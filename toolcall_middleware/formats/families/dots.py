@@ -8,10 +8,6 @@ from ..syntax.openers import fork, json_calls, opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
 
-_MARKUP = Markup(
-    tags=("dots_function_call>",),
-)
-
 _INVOKE = invoke_calls("dots_function_call")
 _OPENERS = (
     opener(
@@ -27,11 +23,9 @@ _OPENERS = (
 DOTS = Family(
     name="dots",
     about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
-    models={
-        "dots.llm": "[sglang] dots",
-    },
+    models={"dots.llm": "[sglang] dots"},
     auto_openers=_OPENERS,
-    markup=_MARKUP,
+    markup=Markup(tags=("dots_function_call>",)),
     prompt="""\
 # Tools
 

@@ -10,23 +10,16 @@ from ..prompt.tools_json import function
 from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import markup
 
-_MARKUP = Markup(
-    stops=("<tool_output>",),
-    ends=("<|end_of_sentence|>",),
-)
-
 # The list and the outputs' tags are the template's; it does not say how to call.
 # https://huggingface.co/baidu/ERNIE-4.5-21B-A3B-Thinking
 ERNIE45 = Family(
     name="ernie45",
     about="JSON objects within `<tool_call>` tags: ERNIE 4.5",
-    models={
-        "ernie4.5": "[card] ERNIE-4.5-21B-A3B-Thinking: its parsers",
-    },
+    models={"ernie4.5": "[card] ERNIE-4.5-21B-A3B-Thinking: its parsers"},
     auto_openers=(TOOL_CALL_JSON,),
     own_openers=tuple(map(markup, ("<response>", "</response>"))),
     fallback=reading.BARE_JSON,
-    markup=_MARKUP,
+    markup=Markup(stops=("<tool_output>",), ends=("<|end_of_sentence|>",)),
     prompt="""\
 <tool_list>
 [{tools}]

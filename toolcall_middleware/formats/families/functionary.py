@@ -21,13 +21,6 @@ from ..prompt.tools_typescript import declared
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener
 
-_MARKUP = Markup(
-    escapes=(
-        Escape(r">>>(?<![^\n]>>>)", "[A-Za-z_]"),  # a recipient at the start of a line
-        Escape(">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
-    ),
-)
-
 # Functionary 3.1, and Llama 3.1 where a prompt asks for it. (`auto`: Qwen3-Coder's reader knows it too.)
 FUNCTION = opener("<function=", named_calls(name_ends=(">",), item_close=("</function>",)))
 
@@ -42,9 +35,7 @@ def _introduced(tool: Tool) -> str:
 FUNCTIONARY_V31 = Family(
     name="functionary_v31",
     about="`<function=f>`, JSON and `</function>`: Functionary v3.1",
-    fine_tunes={
-        "functionary*v3.1": "[llama.cpp] Functionary v3.1",
-    },
+    fine_tunes={"functionary*v3.1": "[llama.cpp] Functionary v3.1"},
     own_openers=(FUNCTION,),
     prompt="""\
 You have access to the following functions:
@@ -115,12 +106,15 @@ def _write_call(_number: int, call: ToolCall) -> str | None:
 FUNCTIONARY_V32 = Family(
     name="functionary_v32",
     about="`>>>f`, a line break and JSON: Functionary v3.2",
-    fine_tunes={
-        "functionary*v3.2": "[llama.cpp] Functionary v3.2",
-    },
+    fine_tunes={"functionary*v3.2": "[llama.cpp] Functionary v3.2"},
     auto_openers=_MARKED,
     own_openers=_BEGUN,
-    markup=_MARKUP,
+    markup=Markup(
+        escapes=(
+            Escape(r">>>(?<![^\n]>>>)", "[A-Za-z_]"),  # a recipient at the start of a line
+            Escape(">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
+        ),
+    ),
     prompt="""\
 You are capable of executing available function(s) if required.
 Only execute function(s) when absolutely necessary.

@@ -33,9 +33,7 @@ _function = GemmaWriter("<escape>", "<start_function_call>", "<end_function_call
 FUNCTIONGEMMA = Family(
     name="functiongemma",
     about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
-    fine_tunes={
-        "functiongemma": "[vllm] functiongemma",
-    },
+    fine_tunes={"functiongemma": "[vllm] functiongemma"},
     auto_openers=(_FUNCTION,),
     own_openers=(_BARE_FUNCTION,),
     markup=_MARKUP,
@@ -62,9 +60,7 @@ _gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", _GEMMA4_OPENERS)
 GEMMA4 = Family(
     name="gemma4",
     about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
-    models={
-        "gemma4": "[llama.cpp] gemma4",
-    },
+    models={"gemma4": "[llama.cpp] gemma4"},
     auto_openers=_GEMMA4_OPENERS,
     markup=_MARKUP,
     prompt="""\

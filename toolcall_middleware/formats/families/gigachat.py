@@ -34,9 +34,7 @@ _OPENERS = (
 GIGACHAT3 = Family(
     name="gigachat3",
     about="a JSON object behind `<|function_call|>`: GigaChat 3",
-    models={
-        "gigachat3": "[vllm] gigachat3",
-    },
+    models={"gigachat3": "[vllm] gigachat3"},
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     prompt="""\
@@ -69,9 +67,7 @@ _GCML_OPENERS = (
 GIGACHAT35 = Family(
     name="gigachat35",
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
-    models={
-        "gigachat3.5": "[sglang] gigachat35",
-    },
+    models={"gigachat3.5": "[sglang] gigachat35"},
     auto_openers=_GCML_OPENERS,
     prompt="""\
 # Tools

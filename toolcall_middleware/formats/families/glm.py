@@ -43,9 +43,7 @@ For each function call, output the function name and arguments within the follow
 GLM45 = Family(
     name="glm45",
     about="the name, `<arg_key>` and `<arg_value>` within `<tool_call>`: GLM 4.5 and 4.6",
-    models={
-        "glm4.[56]": "[vllm] glm45",
-    },
+    models={"glm4.[56]": "[vllm] glm45"},
     alike={
         "laguna": "[vllm] poolside_v1: GLM's tags",
         "ling3": "[vllm] ling3: GLM's tags",
@@ -77,9 +75,7 @@ GLM47 = Family(
         "glm4.7": "[vllm] glm47",
         "glm5": "[sglang] glm47",
     },
-    alike={
-        "spark2.5": "[llama.cpp] Spark2.5",
-    },
+    alike={"spark2.5": "[llama.cpp] Spark2.5"},
     auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
     prompt=_PROMPT

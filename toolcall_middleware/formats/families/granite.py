@@ -25,9 +25,7 @@ PIPED = opener("<|tool_call|>", json_calls(close=("<|/tool_call|>",)))
 GRANITE4 = Family(
     name="granite4",
     about="JSON objects within `<tool_call>` tags: Granite 4",
-    models={
-        "granite4": "[vllm] granite4",
-    },
+    models={"granite4": "[vllm] granite4"},
     auto_openers=(TOOL_CALL_JSON,),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
@@ -56,9 +54,7 @@ ability to fulfill the request.""",
 GRANITE = Family(
     name="granite",
     about="a JSON list behind `<|tool_call|>`: Granite 3",
-    models={
-        "granite3": "[vllm] granite",
-    },
+    models={"granite3": "[vllm] granite"},
     auto_openers=(PIPED, TOOL_CALL_JSON),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
@@ -83,9 +79,7 @@ A tool call looks like this:
 GRANITE_20B_FC = Family(
     name="granite_20b_fc",
     about="`<function_call>` and a JSON object, one a line: granite-20b-functioncalling",
-    models={
-        "granite20b-functioncalling": "[vllm] granite-20b-fc",
-    },
+    models={"granite20b-functioncalling": "[vllm] granite-20b-fc"},
     auto_openers=(opener("<function_call>", json_calls(close=("</function_call>",))),),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,

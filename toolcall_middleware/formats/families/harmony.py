@@ -21,11 +21,6 @@ from ..markup import Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.tools_typescript import declared
 
-_MARKUP = Markup(
-    stops=("<|start|>user", "<|start|>functions."),
-    ends=("<|return|>", "<|end|>"),
-)
-
 
 def _harmony(sink: Sink, context: Context) -> Body:
     return HarmonyMessage(sink, context.opening)
@@ -56,12 +51,10 @@ def _write(calls: Sequence[ToolCall]) -> str | None:
 HARMONY = Family(
     name="harmony",
     about="messages to `functions.*` in the commentary channel: gpt-oss",
-    models={
-        "gpt-oss": "[vllm] openai; [sglang] gpt-oss",
-    },
+    models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     own_openers=_OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=(reading.WRAPPED_JSON,),
-    markup=_MARKUP,
+    markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
     prompt="""\
 # Tools
 

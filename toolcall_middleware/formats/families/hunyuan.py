@@ -56,9 +56,7 @@ _OPENERS = (
 HY_V3 = Family(
     name="hy_v3",
     about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`: Hunyuan 3",
-    models={
-        "hy3": "[vllm] hy_v3",
-    },
+    models={"hy3": "[vllm] hy_v3"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
@@ -108,9 +106,7 @@ At the end of function call returns, you should print </tool_calls:opensource>""
 HUNYUAN = Family(
     name="hunyuan",
     about="a JSON list within `<tool_calls>` tags: Hunyuan A13B",
-    models={
-        "hunyuan": "[vllm] hunyuan_a13b",
-    },
+    models={"hunyuan": "[vllm] hunyuan_a13b"},
     own_openers=(
         opener("<tool_calls>", fork((r"<", _tags), (r"", LIST))),  # one name stands for both in the engines
         _OPEN,

@@ -13,10 +13,6 @@ from ..markup import Markup
 from ..syntax.json import each, with_args
 from ..syntax.openers import json_calls, markup, opener
 
-_MARKUP = Markup(
-    stops=("<|message_user|>", "<|message_tool|>"),
-)
-
 _ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
 _calls = json_calls(close=_ENDS)
 _CALL = "<|content_invoke_tool_json|>"
@@ -52,13 +48,11 @@ _BEGUN = (
 INKLING = Family(
     name="inkling",
     about="a JSON object with `args` behind `<|content_invoke_tool_json|>`: Inkling",
-    models={
-        "inkling": "[vllm] inkling",
-    },
+    models={"inkling": "[vllm] inkling"},
     auto_openers=_MARKED,
     own_openers=_BEGUN,
     fallback=reading.BARE_JSON,
-    markup=_MARKUP,
+    markup=Markup(stops=("<|message_user|>", "<|message_tool|>")),
     prompt="""\
 # Tools
 

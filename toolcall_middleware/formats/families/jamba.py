@@ -14,12 +14,8 @@ LIST = json_calls(close=("</tool_calls>",))
 JAMBA = Family(
     name="jamba",
     about="a JSON list within `<tool_calls>` tags: Jamba 1.5 and later",
-    models={
-        "jamba": "[vllm] jamba",
-    },
-    alike={
-        "apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>",
-    },
+    models={"jamba": "[vllm] jamba"},
+    alike={"apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>"},
     auto_openers=(shared("<tool_calls>", LIST, ""),),
     fallback=reading.BARE_JSON,
     prompt="""\

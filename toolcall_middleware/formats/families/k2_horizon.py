@@ -11,10 +11,6 @@ from ..syntax.openers import json_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
 
-_MARKUP = Markup(
-    tags=(r"ifm\|",),
-)
-
 _KIND = r"(?:<ifm\|arg_type>(?P<kind>\w{1,12})</ifm\|arg_type>[ \t\r\n]{0,64})?"
 _SYNTAX = xml_syntax(
     call=re.compile(
@@ -57,11 +53,9 @@ _OPENERS = (
 K2_HORIZON = Family(
     name="k2_horizon",
     about="as `glm47`, with `ifm|` in each tag, within `<ifm|tool_calls>`; or JSON there: K2 Horizon",
-    models={
-        "k2-horizon": "[sglang] k2_horizon",
-    },
+    models={"k2-horizon": "[sglang] k2_horizon"},
     auto_openers=_OPENERS,
-    markup=_MARKUP,
+    markup=Markup(tags=(r"ifm\|",)),
     prompt="""\
 # Tools
 

@@ -71,9 +71,7 @@ def _write_call(number: int, call: ToolCall) -> str:
 KIMI_K2 = Family(
     name="kimi_k2",
     about="`functions.f:0` and JSON between `<|tool_call_…|>` markers: Kimi K2",
-    models={
-        "kimi-k2": "[vllm] kimi_k2",
-    },
+    models={"kimi-k2": "[vllm] kimi_k2"},
     auto_openers=_K2_OPENERS,
     markup=_MARKUP,
     prompt="""\
@@ -130,9 +128,7 @@ _K3_OPENERS = (
 KIMI_K3 = Family(
     name="kimi_k3",
     about='`<|open|>call tool="f"<|sep|>` and `<|open|>argument key="x"<|sep|>`: Kimi K3',
-    models={
-        "kimi-k3": "[vllm] kimi_k3",
-    },
+    models={"kimi-k3": "[vllm] kimi_k3"},
     auto_openers=_K3_OPENERS,
     markup=_MARKUP,
     prompt="""\

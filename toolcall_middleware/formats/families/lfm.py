@@ -8,10 +8,6 @@ from ..prompt.tool_results import between_tags
 from ..syntax.openers import fork, json_calls, opener, pythonic_calls
 from ..syntax.pythonic import PythonicWriter
 
-_MARKUP = Markup(
-    stops=("<|tool_response_start|>",),
-)
-
 _lfm2 = pythonic_calls(close=("<|tool_call_end|>",), echoed=True)
 
 _OPENERS = (
@@ -30,11 +26,9 @@ _OPENERS = (
 LFM2 = Family(
     name="lfm2",
     about="a Python list of calls between `<|tool_call_start|>` and `<|tool_call_end|>`: LFM2",
-    models={
-        "lfm2": '[card] LFM2, "Tool use"',
-    },
+    models={"lfm2": '[card] LFM2, "Tool use"'},
     auto_openers=_OPENERS,
-    markup=_MARKUP,
+    markup=Markup(stops=("<|tool_response_start|>",)),
     prompt="""\
 List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>
 

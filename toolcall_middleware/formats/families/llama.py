@@ -55,9 +55,7 @@ LLAMA3_JSON = Family(
         "llama3[.-][123]": "[vllm] llama3_json; [sglang] llama3",
         "llama-v3p[123]": "the same by Fireworks' names",
     },
-    fine_tunes={
-        "llama3.1-nemotron70b": "[card] Llama 3.1's template",
-    },
+    fine_tunes={"llama3.1-nemotron70b": "[card] Llama 3.1's template"},
     auto_openers=(_PYTHON_TAG,),
     own_openers=(
         bare_call('"name"', ":"),  # no marker: text may surround it
@@ -99,12 +97,8 @@ _FORM = "[func_name1(params_name1=params_value1, params_name2=params_value2...),
 PYTHONIC = Family(
     name="pythonic",
     about="a bare Python list of calls: Llama 3.2 1B and 3B, ToolACE, Gemma 3",
-    fine_tunes={
-        "toolace": "[vllm] pythonic",
-    },
-    alike={
-        "gemma3": "ai.google.dev/gemma/docs/capabilities/function-calling",
-    },
+    fine_tunes={"toolace": "[vllm] pythonic"},
+    alike={"gemma3": "ai.google.dev/gemma/docs/capabilities/function-calling"},
     auto_openers=(_LIST,),
     fallback=_JSON,
     markup=_MARKUP,
@@ -130,9 +124,7 @@ _PYTHON_START = opener("<|python_start|>", pythonic_calls(close=("<|python_end|>
 LLAMA4_PYTHONIC = Family(
     name="llama4_pythonic",
     about="a Python list of calls, perhaps between `<|python_start|>` and `<|python_end|>`: Llama 4",
-    models={
-        "llama4": "[vllm] llama4_pythonic",
-    },
+    models={"llama4": "[vllm] llama4_pythonic"},
     auto_openers=(_PYTHON_START, _LIST),
     fallback=_JSON,
     markup=_MARKUP,

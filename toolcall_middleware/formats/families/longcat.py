@@ -11,12 +11,6 @@ from ..syntax.json import each
 from ..syntax.openers import fork, json_calls, opener, xml_calls
 from ..syntax.xml_tags import key_value_tags
 
-_MARKUP = Markup(
-    reasoning=(("<longcat_think>", "</longcat_think>"),),
-    ends=("</longcat_s>",),
-    tags=("longcat_",),
-)
-
 _OPENER = opener(
     "<longcat_tool_call>",
     fork(
@@ -37,12 +31,10 @@ def _longcat_tool(tool: Tool) -> str:
 LONGCAT = Family(
     name="longcat",
     about="JSON objects within `<longcat_tool_call>` tags: LongCat Flash",
-    models={
-        "longcat": "[vllm] longcat",
-    },
+    models={"longcat": "[vllm] longcat"},
     auto_openers=(_OPENER,),
     fallback=reading.BARE_JSON,
-    markup=_MARKUP,
+    markup=Markup(reasoning=(("<longcat_think>", "</longcat_think>"),), ends=("</longcat_s>",), tags=("longcat_",)),
     prompt="""\
 ## Tools
 You have access to the following tools:\x20

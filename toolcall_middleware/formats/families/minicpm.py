@@ -9,10 +9,6 @@ from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, xml_syntax
 
-_MARKUP = Markup(
-    tags=(r"function\s+name\s*=",),
-)
-
 SYNTAX = xml_syntax(
     call=attribute("function", "name"),
     # `Ġ`: a space as the tokenizer writes it.
@@ -33,11 +29,9 @@ _OPENERS = tuple(opener(f"<function{space}name=", xml_calls(SYNTAX), consume=Fal
 MINICPM5 = Family(
     name="minicpm5",
     about='`<function name="f">` and `<param name="x">`: MiniCPM 5',
-    models={
-        "minicpm5": "[sglang] minicpm5",
-    },
+    models={"minicpm5": "[sglang] minicpm5"},
     auto_openers=_OPENERS,
-    markup=_MARKUP,
+    markup=Markup(tags=(r"function\s+name\s*=",)),
     prompt="""\
 # Tools
 

@@ -36,9 +36,7 @@ _OPENERS = (opener("<minimax:tool_call>", xml_calls(_INVOKE.read)),)
 MINIMAX_M2 = Family(
     name="minimax_m2",
     about='`<invoke name="f">` and `<parameter name="x">` within `<minimax:tool_call>`: MiniMax M2',
-    models={
-        "minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2",
-    },
+    models={"minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
@@ -73,9 +71,7 @@ _M3_OPENERS = (opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MAR
 MINIMAX_M3 = Family(
     name="minimax_m3",
     about='`<invoke name="f">` and an element for each argument, all behind `]<]minimax[>[`: MiniMax M3',
-    models={
-        "minimax-m3": "[vllm] minimax_m3",
-    },
+    models={"minimax-m3": "[vllm] minimax_m3"},
     auto_openers=_M3_OPENERS,
     markup=_MARKUP,
     prompt=f"""\

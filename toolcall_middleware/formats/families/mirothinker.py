@@ -12,10 +12,6 @@ from ..syntax.named import write_each
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml_tags import xml_syntax
 
-_MARKUP = Markup(
-    tags=("use_mcp_tool>",),
-)
-
 _SYNTAX = xml_syntax(
     call=re.compile(
         r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
@@ -44,11 +40,9 @@ def _write_call(_number: int, call: ToolCall) -> str:
 MIROTHINKER = Family(
     name="mirothinker",
     about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
-    models={
-        "mirothinker": "[llama.cpp] MiroThinker-v1",
-    },
+    models={"mirothinker": "[llama.cpp] MiroThinker-v1"},
     auto_openers=(opener("<use_mcp_tool>", xml_calls(_SYNTAX)),),
-    markup=_MARKUP,
+    markup=Markup(tags=("use_mcp_tool>",)),
     prompt=f"""\
 # Tools
 

@@ -15,12 +15,6 @@ from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
 from .harmony import HEADS
 
-_MARKUP = Markup(
-    stops=("<|start|>tool ",),
-    ends=("<|eom|>", "<|eot|>"),
-    tags=("atem:",),
-)
-
 _PREFIX = "<atem:"
 
 
@@ -51,11 +45,9 @@ _MESSAGES = (
 MUSE_GLIMMER = Family(
     name="muse_glimmer",
     about='`<atem:invoke name="f">` within `<atem:function_calls>`, in messages to a tool: Muse Glimmer',
-    models={
-        "muse-glimmer": "[sglang] muse",
-    },
+    models={"muse-glimmer": "[sglang] muse"},
     auto_openers=(*_CALLS, *_MESSAGES),
-    markup=_MARKUP,
+    markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
     prompt="""\
 # Tools
 

@@ -9,12 +9,6 @@ from ..prompt.tool_results import json_list
 from ..syntax.json import listed
 from ..syntax.openers import json_calls, opener
 
-_MARKUP = Markup(
-    stops=("<TOOL_RESPONSE>",),
-    ends=("<SPECIAL_12>",),
-    tags=("(?i:toolcall>)", r"(?:SPECIAL|extra_id)_\d{1,3}>"),
-)
-
 _OPENERS = (
     opener("<TOOLCALL>", json_calls(close=("</TOOLCALL>",))),
     opener("<toolcall>", json_calls(close=("</toolcall>",))),  # Nemotron Mini
@@ -24,12 +18,14 @@ _OPENERS = (
 NEMOTRON = Family(
     name="nemotron",
     about="a JSON list within `<TOOLCALL>` tags: Nemotron Nano v2, Llama-Nemotron Super",
-    fine_tunes={
-        "nemotron": "[llama.cpp] NVIDIA-Nemotron-Nano-v2, Llama-3_3-Nemotron-Super-49B-v1_5",
-    },
+    fine_tunes={"nemotron": "[llama.cpp] NVIDIA-Nemotron-Nano-v2, Llama-3_3-Nemotron-Super-49B-v1_5"},
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
-    markup=_MARKUP,
+    markup=Markup(
+        stops=("<TOOL_RESPONSE>",),
+        ends=("<SPECIAL_12>",),
+        tags=("(?i:toolcall>)", r"(?:SPECIAL|extra_id)_\d{1,3}>"),
+    ),
     prompt="""\
 You can use the following tools to assist the user if required:
 <AVAILABLE_TOOLS>[{tools}]</AVAILABLE_TOOLS>

@@ -8,10 +8,6 @@ from ..syntax.openers import fork, opener, pythonic_calls, xml_calls
 from ..syntax.pythonic import JSON_WORDS, PythonicWriter, single
 from ..syntax.xml_tags import invoke_tags
 
-_MARKUP = Markup(
-    tags=("function_(?:call|result|response)",),
-)
-
 _olmo3 = pythonic_calls(brackets=False, close=("</function_calls>",))
 _OPENERS = (opener("<function_calls>", fork((r"[^<\s]", _olmo3), (r"<", xml_calls(invoke_tags("</function_calls>"))))),)
 
@@ -19,11 +15,9 @@ _OPENERS = (opener("<function_calls>", fork((r"[^<\s]", _olmo3), (r"<", xml_call
 OLMO3 = Family(
     name="olmo3",
     about="Python calls, one a line, within `<function_calls>`: Olmo 3",
-    models={
-        "olmo3": "[vllm] olmo3",
-    },
+    models={"olmo3": "[vllm] olmo3"},
     auto_openers=_OPENERS,
-    markup=_MARKUP,
+    markup=Markup(tags=("function_(?:call|result|response)",)),
     prompt="""\
 You have access to the following functions. To call functions, respond with a pythonic function call wrapped in \
 <function_calls></function_calls> XML tags.

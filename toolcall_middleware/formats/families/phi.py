@@ -11,10 +11,6 @@ from ..syntax.json import listed
 from ..syntax.openers import json_calls, opener
 from .granite import PIPED
 
-_MARKUP = Markup(
-    escapes=(Escape("functools", r"\["),),
-)
-
 _OPENERS = (
     opener("functools[", json_calls(in_list=True)),
     PIPED,  # the tokenizer's own marker, which prompts differ about
@@ -25,15 +21,11 @@ _OPENERS = (
 PHI4_MINI = Family(
     name="phi4_mini",
     about="a JSON list behind `functools`: Phi 4 mini",
-    models={
-        "phi4-mini": "vLLM: phi4_mini_json, examples/tool_chat_template_phi4_mini.jinja",
-    },
-    alike={
-        "firefunction-v2": "[llama.cpp] llama-3-firefunction-v2",
-    },
+    models={"phi4-mini": "vLLM: phi4_mini_json, examples/tool_chat_template_phi4_mini.jinja"},
+    alike={"firefunction-v2": "[llama.cpp] llama-3-firefunction-v2"},
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
-    markup=_MARKUP,
+    markup=Markup(escapes=(Escape("functools", r"\["),)),
     prompt="""\
 In addition to plain text responses, you can choose to call one or more of the provided functions.
 

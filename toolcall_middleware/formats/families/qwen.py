@@ -136,12 +136,8 @@ QWEN3_CODER = Family(
         "qwen3-coder": "[vllm] qwen3_xml; [sglang] qwen3_coder",
         "qwen3.[5-9]": "[recipes] Qwen 3.5: qwen3_coder",
     },
-    fine_tunes={
-        "nemotron3": "[recipes] Nemotron 3 Nano and Super: qwen3_coder",
-    },
-    alike={
-        "mimo": "[sglang] mimo",
-    },
+    fine_tunes={"nemotron3": "[recipes] Nemotron 3 Nano and Super: qwen3_coder"},
+    alike={"mimo": "[sglang] mimo"},
     auto_openers=FUNCTION_OPENERS,
     markup=MARKUP,
     prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),

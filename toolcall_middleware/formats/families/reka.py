@@ -11,9 +11,7 @@ REKA = replace(
     HERMES,
     name="reka",
     about="as `hermes`: Reka Edge",
-    models={
-        "reka-edge": "[llama.cpp] Reka-Edge",
-    },
+    models={"reka-edge": "[llama.cpp] Reka-Edge"},
     fine_tunes={},
     alike={},
 )

@@ -9,12 +9,6 @@ from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import function_calls
 
-_MARKUP = Markup(
-    reasoning=(("<seed:think>", "</seed:think>"),),
-    ends=("<seed:eos>",),
-    tags=("seed:",),
-)
-
 _FUNCTIONS = function_calls("seed:tool_call")
 _OPENERS = (opener("<seed:tool_call>", xml_calls(_FUNCTIONS.read)),)
 
@@ -22,11 +16,9 @@ _OPENERS = (opener("<seed:tool_call>", xml_calls(_FUNCTIONS.read)),)
 SEED_OSS = Family(
     name="seed_oss",
     about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
-    models={
-        "seed-oss": "[llama.cpp] ByteDance-Seed-OSS",
-    },
+    models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
     auto_openers=_OPENERS,
-    markup=_MARKUP,
+    markup=Markup(reasoning=(("<seed:think>", "</seed:think>"),), ends=("<seed:eos>",), tags=("seed:",)),
     prompt="""\
 Tool List:
 You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \

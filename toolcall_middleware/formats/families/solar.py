@@ -19,9 +19,7 @@ from ..syntax.openers import markup, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
 
-_MARKUP = Markup(
-    reasoning=(("<|think:start|>", "<|think:end|>"),),
-)
+_MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),))
 
 _CALL = opener(
     "<|tool_call:begin|>",
@@ -50,9 +48,7 @@ def _write_call(_number: int, call: ToolCall) -> str:
 SOLAR_OPEN = Family(
     name="solar_open",
     about="an id, the name and JSON between `<|tool_call:…|>` markers: Solar Open",
-    models={
-        "solar-open": "[llama.cpp] upstage-Solar-Open-100B",
-    },
+    models={"solar-open": "[llama.cpp] upstage-Solar-Open-100B"},
     auto_openers=(_CALL,),
     own_openers=_ALONE,
     markup=_MARKUP,
@@ -99,9 +95,7 @@ _OPENERS = (opener("<|tool_call:start|>", xml_calls(_ARGUMENTS), consume=False),
 SOLAR_OPEN2 = Family(
     name="solar_open2",
     about="the name, `<|tool_arg:start|>` and `<|tool_arg:value|>` within `<|tool_call:start|>`: Solar Open 2",
-    models={
-        "solar-open2": "[vllm] solar_open2",
-    },
+    models={"solar-open2": "[vllm] solar_open2"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\

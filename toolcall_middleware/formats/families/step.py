@@ -14,9 +14,7 @@ from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
 from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTIONS
 
-_MARKUP = Markup(
-    tags=("steptml:",),
-)
+_MARKUP = Markup(tags=("steptml:",))
 
 SYNTAX = invoke_tags(
     "<｜tool_calls_end｜>",
@@ -30,9 +28,7 @@ _OPENERS = (shared("<｜tool_calls_begin｜>", xml_calls(SYNTAX), ""),)
 STEP3 = Family(
     name="step3",
     about='`<steptml:invoke name="f">` within `<｜tool_calls_begin｜>`: Step 3',
-    models={
-        "step3": "[sglang] step3",
-    },
+    models={"step3": "[sglang] step3"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
@@ -77,9 +73,7 @@ Note:
 STEP3P5 = Family(
     name="step3p5",
     about="as `qwen3_coder`: Step 3.5",
-    models={
-        "step3.[5-9]": "[llama.cpp] StepFun3.7-Flash",
-    },
+    models={"step3.[5-9]": "[llama.cpp] StepFun3.7-Flash"},
     auto_openers=FUNCTION_OPENERS,
     markup=_MARKUP,
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
