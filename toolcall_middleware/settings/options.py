@@ -214,8 +214,7 @@ def _options() -> dict[str, Option]:
     rows: list[tuple[str, str, Any, tuple[str, Callable[[Any], Any]], str]] = [
         ("prompt", "mode", "prompt", _choice("prompt", "native", "auto", "off"),
          "`prompt`: tools go into the prompt, calls are read from text. `off`: everything passes."),
-        ("prompt", "format", "auto", ("auto or a format's name", _word),
-         "How calls are written and read. `package.module:FAMILY` names a format of your own."),
+        ("prompt", "format", "auto", ("auto or a format's name", _word), "How calls are written and read."),
         ("prompt", "profile", "compat", _choice("compat", "gateway", "strict"), "A preset of other settings."),
         ("prompt", "paths", ("/chat/completions",), ("path suffixes, comma separated, each with a leading /", _paths),
          "Which paths are intercepted (POST only)."),
