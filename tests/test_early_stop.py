@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.exchange import Exchange, Plan
-from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.reading import STOPS
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.model import ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.constraints import Memory
@@ -84,7 +83,7 @@ def test_a_model_that_invents_results_is_stopped(name: str) -> None:
     fmt = registry.get(name)
     calls = fmt.render_calls([ToolCall("weather", PARIS)])
     results = fmt.render_results([ToolResult("weather", "18 degrees", "call_1")])
-    if not results.startswith(STOPS):
+    if not results.startswith(markup.gathered().stops):
         pytest.skip("its results are bare JSON")
     choice, written = both(f"{calls}\n{results}\n{JUNK}", settings={"format": name})
     assert [(call.name, call.parsed) for call in choice.calls] == [("weather", {"city": "Paris"})]
@@ -93,7 +92,7 @@ def test_a_model_that_invents_results_is_stopped(name: str) -> None:
     assert written < len(calls) + len(results)
 
 
-@pytest.mark.parametrize("marker", STOPS)
+@pytest.mark.parametrize("marker", markup.gathered().stops)
 @pytest.mark.parametrize("name", ["hermes", "json", "qwen3_coder", "llama3_json", "pythonic", "mistral_v11"])
 def test_every_beginning_of_another_turn_stops_it(name: str, marker: str) -> None:
     calls = registry.get(name).render_calls([ToolCall("weather", PARIS), ToolCall("clock", "{}")])

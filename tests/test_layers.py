@@ -31,8 +31,11 @@ FLOORS: list[set[str]] = [
     {"usage"},
     {"request"},
     {"formats"},
+    {"formats.families"},
+    {"formats.family"},
     {"formats.syntax"},
-    {"formats.prompt"},
+    {"formats.prompt", "formats.reading"},
+    {"formats.base", "formats.markup"},
     {"apis.messages", "apis.google", "apis.responses"},
     {"apis", "usage.tokenizers"},
     {"wire", "settings"},
@@ -45,9 +48,6 @@ FLOORS: list[set[str]] = [
 ]
 # Imports that still point upward, to be turned round.
 UPWARD: set[str] = {
-    "toolcall_middleware.formats.syntax.json -> formats",
-    "toolcall_middleware.formats.syntax.round_trip -> formats",
-    "toolcall_middleware.formats.syntax.xml -> formats",
     "toolcall_middleware.hosts.proxy.upstream.call_ids -> hosts.proxy",
     "toolcall_middleware.hosts.proxy.upstream.forwarder -> hosts.proxy",
     "toolcall_middleware.hosts.proxy.upstream.translator -> hosts.proxy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def test_changes_are_read_as_settings(toolcall: dict[str, Any], expected: dict[s
         ({"mode": ["native"]}, "toolcall.mode"),
         ({"format": "klingon"}, "toolcall.format"),
         ({"format": None}, "toolcall.format"),
+        ({"format": "os:path"}, "toolcall.format"),
         ({"validate_arguments": {}}, "toolcall.validate_arguments"),
         ({"stream_arguments": 5}, "toolcall.stream_arguments"),
         ({"retries": -1}, "toolcall.retries"),
@@ -263,3 +265,11 @@ def test_each_setting_by_itself_is_not_loosened(name: str) -> None:
             assert isinstance(chat, ChatRequest)
             after = before.layer(chat.overrides, "request")
             assert all(stricter_or_same(each, before, after) for each in OPTIONS)
+
+
+def test_a_request_cannot_have_a_module_imported() -> None:
+    module = "tests.bench.each"
+    sys.modules.pop(module, None)
+    with pytest.raises(ToolCallError, match="names a module, which a request cannot do"):
+        read(Settings(format=f"{module}:main"), toolcall={"format": f"{module}:main"})
+    assert module not in sys.modules

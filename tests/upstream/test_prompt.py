@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from toolcall_middleware.formats.fenced_json import FencedJson
-from toolcall_middleware.formats.json_tags import HERMES
+from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream import prompt
 from toolcall_middleware.upstream.prompt import BlockCache, build_body, build_messages

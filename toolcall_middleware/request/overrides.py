@@ -63,6 +63,10 @@ def _read(name: str, value: Any, settings: Settings) -> Any:
     except (ValueError, TypeError, KeyError):
         message = f"{param}: {shown(value)} is not allowed; use {option.allowed}."
         raise ToolCallError("invalid_request", message, param=param) from None
+    if name == "format" and registry.is_place(read):
+        # Importing a module runs it: only whoever operates this may say which.
+        message = f"{param}: {shown(read)} names a module, which a request cannot do; use a format's name."
+        raise ToolCallError("invalid_request", message, param=param)
     if name == "format" and read not in (formats := registry.names()):
         message = f"{param}: {shown(read)} is not a format; use {', '.join(formats)}."
         raise ToolCallError("invalid_request", message, param=param)

@@ -1,4 +1,4 @@
-"""The format `harmony`: messages with a channel and a recipient, as gpt-oss writes them.
+"""OpenAI's gpt-oss, the format `harmony`: messages with a channel and a recipient, as gpt-oss writes them.
 
     <|channel|>commentary to=functions.lookup <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
@@ -11,11 +11,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..model import ToolCall
-from . import openers, reading
-from .family import Family
-from .prompt.escaping import arguments_json
-from .prompt.tools_typescript import declared
+from ...model import ToolCall
+from ...parsing.calls.harmony_messages import HarmonyMessage
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Context, Opener, Where
+from .. import reading
+from ..family import Family
+from ..markup import Markup
+from ..prompt.escaping import arguments_json
+from ..prompt.tools_typescript import declared
+
+
+def _harmony(sink: Sink, context: Context) -> Body:
+    return HarmonyMessage(sink, context.opening)
+
+
+HEADS = ("to=", "commentary to=")  # of a message whose marker stands in the prompt
+
+_OPENERS = (
+    Opener(marker="<|channel|>", body=_harmony),
+    Opener(marker="<|start|>assistant", body=_harmony),
+    *(Opener(marker=head, body=_harmony, where=Where.START) for head in HEADS),
+)
 
 _NAME = re.compile(r"[^\s<]{1,256}")
 
@@ -34,7 +51,10 @@ def _write(calls: Sequence[ToolCall]) -> str | None:
 HARMONY = Family(
     name="harmony",
     about="messages to `functions.*` in the commentary channel: gpt-oss",
-    openers=(*openers.HARMONY, reading.WRAPPED_JSON),
+    models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
+    own_openers=_OPENERS,  # `auto` reads Muse's messages, of which these are some
+    fallback=(reading.WRAPPED_JSON,),
+    markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
     prompt="""\
 # Tools
 
@@ -57,3 +77,5 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
     answer="the call in the commentary channel",
     special_tokens=True,
 )
+
+FAMILIES = (HARMONY,)

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ..parsing.calls.fork import Branch, Fork, Nothing
-from ..parsing.calls.json_calls import JsonCalls
-from ..parsing.calls.json_syntax import JsonCallSyntax
-from ..parsing.calls.named_calls import NamedCalls, NamedSyntax
-from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
-from ..parsing.calls.xml_calls import TaggedCalls
-from ..parsing.calls.xml_syntax import TaggedSyntax
-from ..parsing.sink import Body, Sink
-from ..parsing.text.grammar import Opener, Where, beginnings
+from ...parsing.calls.fork import Branch, Fork, Nothing
+from ...parsing.calls.json_calls import JsonCalls
+from ...parsing.calls.json_syntax import JsonCallSyntax
+from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
+from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ...parsing.calls.xml_calls import TaggedCalls
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Opener, Where, beginnings
+from .xml_tags import XmlSyntax
 
 Make = Callable[[Sink], Body]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedOpener(Opener):
+    """An opener whose marker another family has too: where both are known, what follows the marker tells them apart."""
+
+    make: Make
+    follow: str
+    """Pattern of what follows the marker (white space aside) in this family; empty: all that no other family claims."""
+    undecided: str
+    """Pattern of a text that ends before it can be told."""
 
 
 def opener(
@@ -25,24 +37,39 @@ def opener(
     return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special)
 
 
+def shared(
+    marker: str, make: Make, follow: str, *, undecided: str = "", where: Where = Where.ANYWHERE, consume: bool = True
+) -> SharedOpener:
+    """A marker that other families have too. See SharedOpener."""
+    return SharedOpener(
+        marker=marker,
+        body=lambda sink, _: make(sink),
+        where=where,
+        consume=consume,
+        make=make,
+        follow=follow,
+        undecided=undecided,
+    )
+
+
 def json_calls(**syntax: object) -> Make:
     """A reader of JSON call objects; `syntax` is JsonCallSyntax's."""
     made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
     return lambda sink: JsonCalls(sink, made)
 
 
-def tagged(syntax: TaggedSyntax) -> Make:
+def xml_calls(syntax: XmlSyntax) -> Make:
     """A reader of calls in tags."""
-    return lambda sink: TaggedCalls(sink, syntax)
+    return lambda sink: TaggedCalls(sink, syntax())
 
 
-def named(**syntax: object) -> Make:
+def named_calls(**syntax: object) -> Make:
     """A reader of a name and then JSON; `syntax` is NamedSyntax's."""
     made = NamedSyntax(**syntax)  # type: ignore[arg-type]
     return lambda sink: NamedCalls(sink, made)
 
 
-def pythonic(**syntax: object) -> Make:
+def pythonic_calls(**syntax: object) -> Make:
     """A reader of calls in Python; `syntax` is PythonicSyntax's."""
     made = PythonicSyntax(**syntax)  # type: ignore[arg-type]
     return lambda sink: PythonicCalls(sink, made)

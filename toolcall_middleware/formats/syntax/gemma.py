@@ -1,6 +1,4 @@
-"""Families that write calls in Gemma's own notation.
-
-    <|tool_call>call:lookup{city:<|"|>Paris<|"|>,days:2}<tool_call|>
+"""Calls written in Gemma's own notation: `<|tool_call>call:lookup{city:<|"|>Paris<|"|>,days:2}<tool_call|>`.
 
 Strings stand between two equal markers, without escapes; one that holds the marker stands there as in JSON. What looks
 odd is read back, and a turn with a call that does not come back is written in JSON. FunctionGemma has other markers.
@@ -14,13 +12,14 @@ from typing import Any
 
 import msgspec
 
-from ..model import Tool, ToolCall, ToolResult
-from ..parsing.text.grammar import Opener
-from . import openers, reading
-from .family import Family
-from .prompt import escaping
-from .prompt.tool_results import said
-from .syntax.round_trip import comes_back
+from ...model import Tool, ToolCall, ToolResult
+from ...parsing.calls.gemma_calls import GemmaCalls, GemmaSyntax
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Opener, Where
+from ..prompt import escaping
+from ..prompt.tool_results import said
+from .openers import Make
+from .round_trip import comes_back
 
 _NAME = re.compile(r"[^\s{}<>\[\]\"'`,:]{1,256}")
 _KEY = re.compile(r"[A-Za-z_][\w\-.]{0,255}")
@@ -33,7 +32,7 @@ class _CannotWrite(ValueError):
     """The notation has no way to write it."""
 
 
-class _Writer:
+class GemmaWriter:
     """Writes calls, definitions and results with one kind of markers."""
 
     def __init__(self, mark: str, opening: str, closing: str, openers: tuple[Opener, ...]) -> None:
@@ -128,7 +127,9 @@ class _Writer:
         return f"response:{name}{{value:{self.mark}{said(result)}{self.mark}}}"
 
 
-def _results(writer: _Writer, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
+def responses(writer: GemmaWriter, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
+    """Writes the results of a turn, each between two markers."""
+
     def write(results: Sequence[ToolResult]) -> str:
         if not results:
             return ""
@@ -138,42 +139,21 @@ def _results(writer: _Writer, opening: str, closing: str) -> Callable[[Sequence[
     return write
 
 
-_functiongemma = (*openers.FUNCTIONGEMMA, *reading.ANY_JSON)
-_function = _Writer("<escape>", "<start_function_call>", "<end_function_call>", _functiongemma)
+def gemma_calls(syntax: GemmaSyntax) -> Make:
+    """A reader of such calls."""
 
-# https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
-FUNCTIONGEMMA = Family(
-    name="functiongemma",
-    about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
-    openers=_functiongemma,
-    # The first words are the template's; what follows them stands there without a space.
-    prompt="You are a model that can do function calling with the following functions{tools}",
-    tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
-    between="",
-    write=_function,
-    results=_results(_function, "<start_function_response>", "<end_function_response>"),
-    answer="the function call",
-    special_tokens=True,
-)
+    def make(sink: Sink) -> Body:
+        return GemmaCalls(sink, syntax)
 
-_gemma4_openers = (*openers.GEMMA4, *reading.ANY_JSON)
-_gemma4 = _Writer('<|"|>', "<|tool_call>", "<tool_call|>", _gemma4_openers)
+    return make
 
-# https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
-GEMMA4 = Family(
-    name="gemma4",
-    about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
-    openers=_gemma4_openers,
-    prompt="""\
-{tools}
 
-To call a tool, answer in this form:
-{example}""",
-    tool=lambda tool: f"<|tool>{_gemma4.declaration(tool)}<tool|>",
-    between="",
-    write=_gemma4,
-    results=_results(_gemma4, "<|tool_response>", "<tool_response|>"),
-    answer="the tool call",
-    noun="tool",
-    special_tokens=True,
-)
+def bare_call(make: Make) -> Opener:
+    """A call that begins the answer without a marker: a backend may have dropped it."""
+    return Opener(
+        pattern=r"call:[A-Za-z_][\w.\-]{0,63}\{",
+        partial=r"c(?:a(?:l(?:l(?::(?:[A-Za-z_][\w.\-]{0,63})?)?)?)?)?",
+        body=lambda sink, _: make(sink),
+        where=Where.START,
+        consume=False,
+    )
