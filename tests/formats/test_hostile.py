@@ -16,7 +16,7 @@ from msgspec import structs
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.text import markdown_code, scanner_state
+from toolcall_middleware.parsing.text import markdown_code, scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 from ..parsing.meter import PARSING, CountedPattern, Meter
@@ -123,7 +123,7 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         meter.watch(patch, *PARSING)
-        patch.setattr(scanner_state, "compile_grammar", counted)
+        patch.setattr(scanner, "compile_grammar", counted)
         patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
         text = before + unit * max(1, size // len(unit))
         reader = registry.get("auto").parser(TOOLS, ParserOptions())
