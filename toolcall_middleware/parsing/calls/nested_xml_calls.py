@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...json_schema.types import ALL, STRING, json_of, resolved, types_of
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
 from ..text.lane import Lane, passing
 from ..values.json_spelling import quoted
@@ -22,7 +23,6 @@ from .call_parts import PartReader
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
-_WS = re.compile(r"[ \t\r\n]*")
 _MAX_DEPTH = 32
 _MAX_GAP = 256
 _LONG = 600  # more than what stands before a tag and in it
@@ -144,7 +144,7 @@ class NestedCalls(PartReader):
     def _around(self, s: str, i: int, *, last: bool) -> int:
         """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
         mark = self._mark
-        j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
         rest = s[j : j + len(mark)]
         if not rest and last:
             return j if j > i else -1
