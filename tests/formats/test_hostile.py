@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
@@ -117,7 +116,6 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
         compiled = compile_grammar(grammar)
         names = ("first", "first_at_start", "partial")
         patterns: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
-        patterns["prose"] = structs.replace(compiled.prose, special=patterns["first"].search)
         patterns["whole"] = {char: CountedPattern(one, meter) for char, one in compiled.whole.items()}
         return replace(compiled, **patterns)
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from toolcall_middleware.parsing.calls.json_calls import JsonCalls
 from toolcall_middleware.parsing.calls.json_syntax import JsonCallSyntax
@@ -616,7 +615,6 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
         compiled = compile_grammar(GRAMMAR)
         names = ("first", "first_at_start", "partial")
         counted: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
-        counted["prose"] = structs.replace(compiled.prose, special=counted["first"].search)
         counted["whole"] = {char: CountedPattern(one, meter) for char, one in compiled.whole.items()}
         patch.setattr(scanner_module, "compile_grammar", lambda _: replace(compiled, **counted))
         patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts

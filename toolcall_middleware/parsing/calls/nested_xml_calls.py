@@ -16,7 +16,6 @@ from typing import Any, Literal
 from ...json_schema.types import ALL, STRING, json_of, resolved, types_of
 from ..cursor import WHITE_SPACE
 from ..sink import Sink
-from ..text.lane import Lane, passing
 from ..values.json_spelling import quoted
 from .call_parts import PartReader
 
@@ -172,11 +171,6 @@ class NestedCalls(PartReader):
 
     # -- a call that goes on: see `ArgumentsReader` --------------------------------------------------------------
 
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is."""
-        return passing(self._mark[0]) if self._streams and not self.tail else None
-
     def run(self, text: str) -> str | None:
         """What leaves for more of a call's text; None where a tag ends the call in it."""
         if self._left is not None:
@@ -219,9 +213,6 @@ class NestedCalls(PartReader):
         left, self._left = self._left or ("", self.tail + text), None
         self.tail = ""
         return left
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
 
     def _ends(self, m: re.Match[str]) -> bool:
         """Whether a tag in a call ends it."""

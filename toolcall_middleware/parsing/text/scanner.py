@@ -11,6 +11,7 @@ behind an unpaired backtick until the line tells whether it stands in a code spa
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,6 @@ from typing import Any
 from ..events import CallArgs, Event, Reasoning, Stop, Text
 from ..sink import Sink
 from .grammar import Grammar, Where, compile_grammar
-from .lane import Lane, Way, until
 from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
@@ -40,13 +40,13 @@ class Scanner:
     __slots__ = (
         "_code",
         "_compiled",
-        "_lane",
         "_markup",
         "_out",
         "_parse_reasoning",
         "_passed",
         "_prose",
         "_sink",
+        "_special",
         "_thought",
         "stopped",
     )
@@ -72,8 +72,8 @@ class Scanner:
         self._code = Code(compiled, self._prose, self._markup, sink)
         self._thought = Thought(compiled, out)
         self._parse_reasoning = parse_reasoning
-        # Text that leaves without another question, and such texts.
-        self._lane: Lane | None = None
+        # Text in which this finds nothing leaves without another question; and such texts.
+        self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
         self.stopped = False
 
@@ -88,39 +88,12 @@ class Scanner:
         """Whether prose passes as it is: nothing is held and nothing is open."""
         return self._markup.body is None and not self._out.carry and not self._out.in_gap
 
-    @property
-    def lane(self) -> Lane | None:
-        """What may go past `feed` now. `went_by` is told of it before anything else is asked for."""
-        flow = self._sink.flow
-        return self._lane if flow is None else flow.lane
-
-    @property
-    def run(self) -> Callable[[str], str | None] | None:
-        """What reads more of the open call's arguments in place of `read`, as long as it gives what leaves of them."""
-        flow = self._sink.flow
-        return None if flow is None else flow.run
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
-        if self._sink.flow is not None:
-            self._sink.flow.went_by(text)
-        elif self._out.reasoning is None:
-            self._passed.append(text)
-            self._note_passed()
-
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
-        said = self.read(text)
-        if not isinstance(said, str):
-            return said
-        return [CallArgs(said)] if said else []
-
-    def read(self, text: str, /) -> list[Event] | str:
-        """As `feed`; a string where all that there is to say is that the open call's arguments go on with it."""
         if not text:
             return []
-        lane = self._lane
-        if lane is not None and len(text) <= _SHORT and lane.special(text) is None:
+        special = self._special
+        if special is not None and len(text) <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
                 return [Reasoning(text)]
             self._passed.append(text)
@@ -135,12 +108,12 @@ class Scanner:
         if flow is not None:
             said = flow.run(text)
             if said is not None:
-                return said
-            piece, text = flow.leave(text)
+                return [CallArgs(said)] if said else []
+            said, text = flow.leave(text)
+            if said:
+                events = [CallArgs(said)]
             if not text and not flow.done:
-                return piece
-            if piece:
-                events = [CallArgs(piece)]
+                return events
             sink.flow = None
         elif self.stopped:
             return events
@@ -153,7 +126,7 @@ class Scanner:
             out.carry = ""
         self._scan(text, last=False)
         sink.tell_end(others=True)
-        self._lane = self._clear()
+        self._special = self._clear()
         return events
 
     def finish(self, *, cut: bool = False) -> list[Event]:
@@ -248,21 +221,21 @@ class Scanner:
         self._passed.clear()
         self._prose.skipped(text)
 
-    def _clear(self) -> Lane | None:
-        """Plain prose, code in a fence, or reasoning; None where more is open."""
+    def _clear(self) -> Callable[[str], object] | None:
+        """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
         out, prose = self._out, self._prose
         if self._markup.body is not None or out.carry or self.stopped:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
                 return None
-            return until(Way.REASONING, out.reasoning[0])
+            return _finder(out.reasoning[0])
         if out.in_gap or prose.span or prose.fence_tail is not None:
             return None
         if prose.fence is not None:
-            return until(Way.TEXT, prose.fence[0])
+            return _finder(prose.fence[0])
         # What can only open an answer is looked for by another pattern, but not behind other text.
-        return None if out.at_start else self._compiled.prose
+        return None if out.at_start else self._compiled.first.search
 
     # -- prose ---------------------------------------------------------------------------------------------------------
 
@@ -380,3 +353,8 @@ class Scanner:
             if before.rstrip().endswith(opener.not_behind):
                 return False
         return opener.where is Where.ANYWHERE or (self._out.at_start and not s[begin:pos].strip())
+
+
+@functools.lru_cache(maxsize=64)
+def _finder(char: str) -> Callable[[str], object]:
+    return re.compile(re.escape(char)).search
