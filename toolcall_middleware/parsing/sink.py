@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
-from .text.lane import Lane
 from .text_buffer import Gathered
 
 
@@ -36,20 +35,16 @@ class ArgumentsReader(Protocol):
 
     `run` reads a whole piece of text and gives what leaves. None: it cannot, or not quickly, and is given the same to
     `leave`, which says what leaves and what of the text is not part of the arguments, or cannot be told from it yet.
-    `tail`: text that was given before and is not decided on. `went_by` is told of text that left by the lane.
+    `tail`: text that was given before and is not decided on.
     """
 
     done: bool
-
-    @property
-    def lane(self) -> Lane | None: ...
 
     @property
     def tail(self) -> str: ...
 
     def run(self, text: str, /) -> str | None: ...
     def leave(self, text: str, /) -> tuple[str, str]: ...
-    def went_by(self, text: str, /) -> None: ...
 
 
 class Mode(enum.Enum):

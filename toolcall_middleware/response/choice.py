@@ -6,12 +6,10 @@ and which finish_reason is true. What the events come to is message.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
-from ..parsing.text.lane import Lane, Way
 from ..wire import openai
 from ..wire.openai import Fields
 from .message import Message, Source, is_straight, size_of
@@ -22,7 +20,6 @@ from .reasoning import ThoughtReader, take_thoughts
 
 __all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "Thought", "Verbatim"]
 
-_LANE_ROOM = 1 << 16  # bytes of arguments that may go past uncounted for a while
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
@@ -50,7 +47,7 @@ class ChoiceAnswer(Message):
     """
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_native", "_parser", "_read", "_straight", "_waiting", "cut", "lost", "thinks",
+        "_alone", "_channel", "_ended", "_native", "_parser", "_straight", "_waiting", "cut", "lost", "thinks",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +59,6 @@ class ChoiceAnswer(Message):
     ) -> None:
         super().__init__(policy, thoughts)
         self._parser = parser
-        self._read: Callable[[str], list[Event] | str] = getattr(parser, "read", parser.feed)
         self._native = native
         self._channel = None if thoughts is None else thoughts.another()
         self.thinks = thoughts is not None
@@ -123,14 +119,9 @@ class ChoiceAnswer(Message):
         """As `feed`; a string where all that leaves are more of the last call's arguments, or nothing."""
         if self.stopped or self._ended:
             return []
-        events = self._read(text)
-        if isinstance(events, str):
-            call = self._call
-            size = len(events) if events.isascii() else size_of(events)
-            if call is not None and call.parts is None and not self._source and call.room >= size:
-                call.room -= size
-                return events
-            events = [CallArgs(events)] if events else []
+        events = self._parser.feed(text)
+        if not events:
+            return []
         if len(events) == 1:
             only = events[0]
             if type(only) is Text and self._straight:
@@ -144,43 +135,6 @@ class ChoiceAnswer(Message):
             if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
                 return [Content(only.text)]
         return self._apply(events) if self._alone else self._take(events, Source.TEXT)
-
-    @property
-    def lane(self) -> Lane | None:
-        """What may go past `feed` now, and leaves as it is: text as content, arguments as those of the last call.
-
-        `went_by` is told of it before anything else is asked for, and at the latest after 64 KiB.
-        """
-        lane: Lane | None = getattr(self._parser, "lane", None)
-        if lane is None or self.stopped or self._ended or self._source or self._waiting:
-            return None
-        if lane.way is Way.ARGUMENTS:
-            call = self._call
-            return lane if call is not None and call.parts is None and call.room > _LANE_ROOM else None
-        return lane if self._straight and (lane.way is Way.TEXT or self._policy.reasoning_field is None) else None
-
-    @property
-    def run(self) -> Callable[[str], str | None] | None:
-        """What may be fed in place of `read` now, where all that comes is more of the last call's arguments.
-
-        `ran` is told how much left so, before anything else is asked for and at the latest after 16 KiB.
-        """
-        run: Callable[[str], str | None] | None = getattr(self._parser, "run", None)
-        call = self._call
-        if run is None or call is None or call.parts is not None or call.room <= _LANE_ROOM:
-            return None
-        return None if self.stopped or self._ended or self._source or self._waiting else run
-
-    def ran(self, size: int) -> None:
-        """So many bytes of arguments left."""
-        if self._call is not None:
-            self._call.room -= size
-
-    def went_by(self, lane: Lane, text: str) -> None:
-        """`text` left by the lane."""
-        if lane.way is Way.ARGUMENTS and self._call is not None:
-            self._call.room -= len(text) - (text.count("\\\\") if lane.twice else 0)
-        self._parser.went_by(text)  # type: ignore[attr-defined]  # a parser with a lane
 
     def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
         """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""

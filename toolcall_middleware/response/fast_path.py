@@ -1,8 +1,7 @@
 """Chunks that say some text and nothing else, as nearly all of an answer do. Only their text is read.
 
-Most are like one before them to the byte, but for their content: that is a known chunk. While the parser offers a lane,
-not even their text needs the parser. Where no two are alike, for there are logprobs in each or several choices take
-turns, they are told by their type.
+Most are like one before them to the byte, but for their content: that is a known chunk. Where no two are alike, for
+there are logprobs in each or several choices take turns, they are told by their type.
 """
 
 from __future__ import annotations
@@ -13,14 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from ..parsing.text.lane import Lane
 from ..wire.openai import Fields, Shape, Shell
 from .chunk import Part
 
 MAX_UNLIKE = 16  # chunks in a row of which none was like the one before: then none is remembered any more
-
-Run = Callable[[str], str | None]
-"""See `parsing.sink.ArgumentsReader.run`."""
 
 
 @dataclass(slots=True)
@@ -35,50 +30,6 @@ class Known:
     silent: bool = False  # nothing of it leaves where its text says nothing yet
     frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """The bytes around a piece of a call's arguments, by its index, or of text (-1)."""
-
-
-class Flow:
-    """Chunks whose text is only more of one call's arguments: `run` reads it, and nobody else has to be asked.
-
-    size: of what left so, until the choice is told.
-    """
-
-    __slots__ = ("around", "foot", "head", "index", "known", "middle", "run", "size", "strings")
-
-    def __init__(self, known: Known, run: Run, index: int) -> None:
-        self.known = known
-        self.run = run
-        self.index = index
-        self.around = known.shape.around
-        self.middle = known.shape.middle
-        self.head, self.foot = known.frames[index]
-        self.size = 0
-        self.strings = 0  # pieces in a row that left as they came
-
-
-class Past:
-    """Chunks that need no parser: a known one with a plain piece of text in it. See `parsing.lane`."""
-
-    __slots__ = (
-        "around", "foot", "head", "index", "known", "lane", "middle", "passed", "plain", "safe", "twice",
-    )  # fmt: skip
-
-    def __init__(self, known: Known, lane: Lane, index: int, frame: tuple[bytes, bytes] | None) -> None:
-        self.known = known
-        self.lane = lane
-        self.safe = lane.safe
-        self.plain = lane.plain
-        self.twice = lane.twice
-        self.index = index  # of the call whose arguments these are
-        before, after = known.shape.around
-        self.around = before + b'"', b'"' + after
-        self.middle = slice(len(before) + 1, -len(after) - 1)
-        # What leaves around the piece, where it is not what came.
-        self.head: bytes | None = None
-        self.foot = b""
-        if frame is not None:
-            self.head, self.foot = frame[0] + b'"', b'"' + frame[1]
-        self.passed: list[bytes] = []
 
 
 class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -1,7 +1,4 @@
-"""Ways on which a chunk need not be read by all that stands in its way: past the parser, or right to what it asks.
-
-`StreamRewriter.feed` takes them; here is when they open, and what is told when they close.
-"""
+"""Fast paths for chunks that repeat an earlier one: only their text is read, and what leaves around it is known."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..parsing.text.lane import Way
 from ..usage.meter import UsageMeter
 from ..wire import openai
 from ..wire.openai import Shape, Shell
@@ -17,19 +13,15 @@ from ..wire.sse import ServerEvent
 from .choice import ChoiceAnswer
 from .chunk import Part, is_plain
 from .chunk_writer import ChunkWriter, says_beside
-from .fast_path import MAX_UNLIKE, Flow, Known, Past, read_by_type
+from .fast_path import MAX_UNLIKE, Known, read_by_type
 from .operations import Arguments, Content, Op
 from .stream_state import StreamState
 
-MAX_PASSED = 32  # pieces, and bytes of one, that go past the parser before it is told
-MAX_PIECE = 1024
-_MAX_FLOWED = 1 << 14
-_STRINGS = 2  # so many pieces of a string in a row, and more are likely
 _encode = msgspec.json.encode
 
 
 class ShortWays(StreamState):
-    """The part of a `StreamRewriter` that opens and closes them."""
+    """The part of a `StreamRewriter` that takes them."""
 
     def __init__(
         self,
@@ -48,11 +40,6 @@ class ShortWays(StreamState):
         self._unlike = 0  # chunks in a row
         self._untyped = 0  # ... that could not be told by their type either
         self._odd = b""  # an event that is no JSON, and waits for the next
-        self._past: Past | None = None  # what needs no parser just now
-        self._flow: Flow | None = None  # ... and what needs but a reader of arguments
-        # The last of them, which may be opened again. A known chunk does not know them: no circle keeps what it holds.
-        self._last_past: Past | None = None
-        self._last_flow: Flow | None = None
 
     def _end_events(self) -> None:
         super()._end_events()
@@ -76,11 +63,8 @@ class ShortWays(StreamState):
             top = self._writer.top
             self._known = None if shape is None else Known(shape, part, top, Shell(top, part.fields))
 
-    def _text_chunk(self, raw: bytes, known: Known, text: str, *, alone: bool = False) -> bytes:
-        """What leaves for the event `raw`, which differs from an earlier one in its content alone.
-
-        alone: it is all that the backend sent for now.
-        """
+    def _text_chunk(self, raw: bytes, known: Known, text: str) -> bytes:
+        """What leaves for the event `raw`, which differs from an earlier one in its content alone."""
         news = self._writer.top is not known.top and self._writer.turn_to(known.top)
         part = known.part
         choice = part.choice
@@ -94,14 +78,8 @@ class ShortWays(StreamState):
         if isinstance(said, str):
             index = answer.calls - 1
             if said and (frame := known.frames.get(index)) is not None:
-                if alone and not self._open_flow(known) and said == text:  # as inside of a string
-                    self._open_past(known)
                 return b"".join((frame[0], _encode(said) if said.isascii() else openai.encode(said), frame[1]))
             if not said and text and known.silent and not news:
-                if alone:
-                    if index not in known.frames:  # nothing of this call's arguments has left yet
-                        self._frame(known, Arguments(index, ""))
-                    self._open_flow(known)
                 return b""
             ops: list[Op] = [Arguments(index, said)] if said else []
         else:
@@ -110,8 +88,6 @@ class ShortWays(StreamState):
             op = ops[0]
             if type(op) is Content:
                 if op.text == text:
-                    if alone:
-                        self._open_past(known)
                     return raw
                 if (frame := known.frames.get(-1)) is not None:
                     return b"".join((frame[0], openai.encode(op.text), frame[1]))
@@ -185,73 +161,3 @@ class ShortWays(StreamState):
             self._see_stop()
             self._blame(choice)
         return out
-
-    # -- past the parser, or right to the reader of arguments ----------------------------------------------------
-
-    def _open_past(self, known: Known) -> None:
-        """Let the next chunks go past the parser, if its state allows it."""
-        answer = known.part.choice.answer
-        lane = answer.lane
-        if lane is None or self._over or self.stopped or known is not self._known:
-            return
-        index = answer.calls - 1 if lane.way is Way.ARGUMENTS else -1
-        past = self._last_past
-        if past is None or past.known is not known or past.lane is not lane or past.index != index:
-            frame = known.frames.get(index) if lane.way is Way.ARGUMENTS else None
-            if frame is None and lane.way is Way.ARGUMENTS:
-                return
-            past = self._last_past = Past(known, lane, index, frame)
-        self._past = past
-
-    def _open_flow(self, known: Known) -> bool:
-        """Let the next chunks go to what reads the arguments at hand, without a question on the way."""
-        answer = known.part.choice.answer
-        run, index = answer.run, answer.calls - 1
-        if run is None or not known.silent or known is not self._known or index not in known.frames:
-            return False
-        flow = self._last_flow
-        if flow is None or flow.known is not known or flow.index != index or flow.run != run:
-            flow = self._last_flow = Flow(known, run, index)
-        self._flow = flow
-        return True
-
-    def _flowed(self, flow: Flow, text: str, said: str) -> bytes:
-        """What leaves for a chunk of `text`, of which `said` are arguments."""
-        if self._counts:
-            self._usage.wrote(text, flow.known.part.index)
-        if not said:
-            return b""
-        if said.isascii():
-            written = _encode(said)
-            flow.size += len(said)
-        else:
-            written = openai.encode(said)
-            flow.size += len(said.encode("utf-8", "surrogatepass"))
-        if said == text:
-            flow.strings += 1
-            if flow.strings >= _STRINGS:
-                flow.strings = 0
-                self._open_past(flow.known)
-        else:
-            flow.strings = 0
-        if flow.size > _MAX_FLOWED:
-            self._close_flow()
-        return b"".join((flow.head, written, flow.foot))
-
-    def _close_flow(self) -> None:
-        """Tell the choice how much has left."""
-        flow, self._flow = self._flow, None
-        if flow is not None:
-            flow.known.part.choice.answer.ran(flow.size)
-            flow.size = flow.strings = 0
-
-    def _close_past(self) -> None:
-        """Tell the parser of what has gone past it."""
-        past, self._past = self._past, None
-        if past is not None and past.passed:
-            text: str = openai.read_text(b'"' + b"".join(past.passed) + b'"') or ""
-            past.passed.clear()
-            part = past.known.part
-            if self._counts:
-                self._usage.wrote(text, part.index)
-            part.choice.answer.went_by(past.lane, text)

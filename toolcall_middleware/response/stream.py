@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ..errors import ToolCallError
-from ..parsing.text.lane import unescaped
 from ..usage.meter import ENDED, UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
@@ -23,9 +20,7 @@ from .deltas import DeltaWriter
 from .fast_path import MAX_UNLIKE
 from .operations import Op
 from .release_gate import Gate, Hold
-from .shortcuts import MAX_PASSED, MAX_PIECE, ShortWays
-
-_decode_text = msgspec.json.Decoder(str).decode
+from .shortcuts import ShortWays
 
 
 class StreamRewriter(ShortWays):
@@ -64,43 +59,12 @@ class StreamRewriter(ShortWays):
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend."""
-        past = self._past
-        if past is not None:
-            piece = data[past.middle]
-            if (
-                piece
-                and piece.join(past.around) == data
-                and (not piece.lstrip(past.safe) or past.plain(piece))
-                and len(piece) < MAX_PIECE
-            ):
-                passed = past.passed
-                passed.append(piece)
-                if len(passed) == MAX_PASSED:
-                    self._close_past()
-                    self._open_past(past.known)
-                if past.head is None:
-                    return data
-                return b"".join((past.head, unescaped(piece) if past.twice else piece, past.foot))
-            self._close_past()
-        flow = self._flow
-        if flow is not None:
-            written = data[flow.middle]
-            if written.join(flow.around) == data and len(written) < MAX_PIECE:
-                try:
-                    text = _decode_text(written)
-                except openai.FAILURES:
-                    said = None
-                else:
-                    said = flow.run(text)
-                if said is not None:
-                    return self._flowed(flow, text, said)
-            self._close_flow()
         known = self._known
         if known is not None and not self._reader.buffer and self._gate.is_open:
             # What nearly every engine sends: one event a message, and it is like the one before.
             content = known.shape.content(data)
             if content is not None:
-                return self._text_chunk(data, known, content, alone=True)
+                return self._text_chunk(data, known, content)
         if self._unlike >= MAX_UNLIKE and not self._reader.buffer and self._gate.is_open and is_one_line(data):
             left = self._typed_chunk(data, data[6:-2])
             if left is not None:
@@ -128,8 +92,6 @@ class StreamRewriter(ShortWays):
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
-        self._close_past()
-        self._close_flow()
         out: list[bytes] = []
         for event in self._reader.finish():
             if not self._over and not self.stopped and event.data is not None:

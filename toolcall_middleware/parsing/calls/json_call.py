@@ -10,6 +10,7 @@ import functools
 import re
 from dataclasses import replace
 
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode
@@ -17,7 +18,6 @@ from .json_call_arguments import CallArguments
 from .json_call_list import CallList
 from .json_syntax import JsonCallSyntax
 
-_WS = re.compile(r"[ \t\r\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
 # Arguments that begin like a JSON Schema: behind no marker, that is how a tool is defined, not called.
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
@@ -79,7 +79,7 @@ class CallReader:
                 continue
             if state in _SIMPLE or state == _KEY:
                 if state == _KEY and self._reader is None:
-                    i = _WS.match(s, i).end()  # type: ignore[union-attr]
+                    i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
                     if i == n:
                         return i
                     if s[i] == "}":
@@ -132,7 +132,7 @@ class CallReader:
                 if self.failed or self._sink.changed or self._state == state:
                     return i
                 continue
-            i = _WS.match(s, i).end()  # type: ignore[union-attr]
+            i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
             if i == n:
                 return i
             c = s[i]

@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...json_schema.types import ALL, STRING, json_of, resolved, types_of
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
-from ..text.lane import Lane, passing
 from ..values.json_spelling import quoted
 from .call_parts import PartReader
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
-_WS = re.compile(r"[ \t\r\n]*")
 _MAX_DEPTH = 32
 _MAX_GAP = 256
 _LONG = 600  # more than what stands before a tag and in it
@@ -144,7 +143,7 @@ class NestedCalls(PartReader):
     def _around(self, s: str, i: int, *, last: bool) -> int:
         """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
         mark = self._mark
-        j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
         rest = s[j : j + len(mark)]
         if not rest and last:
             return j if j > i else -1
@@ -171,11 +170,6 @@ class NestedCalls(PartReader):
         return n if at < 0 else at
 
     # -- a call that goes on: see `ArgumentsReader` --------------------------------------------------------------
-
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is."""
-        return passing(self._mark[0]) if self._streams and not self.tail else None
 
     def run(self, text: str) -> str | None:
         """What leaves for more of a call's text; None where a tag ends the call in it."""
@@ -219,9 +213,6 @@ class NestedCalls(PartReader):
         left, self._left = self._left or ("", self.tail + text), None
         self.tail = ""
         return left
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
 
     def _ends(self, m: re.Match[str]) -> bool:
         """Whether a tag in a call ends it."""

@@ -1,7 +1,6 @@
-"""Pieces of text that need no parser: its state tells beforehand what it would say of them.
+"""Which pieces of a string need no reader: its state tells beforehand what it would say of them.
 
-Most of an answer are plain words in prose, or inside a string of a call's arguments. While a parser offers a `Lane`,
-whoever holds the bytes of such a piece lets it go past, and tells the parser of what did before it is fed again.
+Only the readers of values still say so, and nobody asks them.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -40,41 +39,15 @@ class Lane(msgspec.Struct, frozen=True, gc=False):
     twice: bool = False
 
 
-def unescaped(piece: bytes) -> bytes:
-    """A piece of a `twice` lane, with its outer layer of escapes gone."""
-    return piece.replace(b"\\\\\\\\", b"\\\\")
-
-
-def plain_text(way: Way, firsts: str, seconds: Mapping[str, str], special: Callable[[str], object]) -> Lane:
-    """Text in which no marker begins. firsts: the characters that markers begin with.
-
-    seconds: of those that are frequent, what a marker goes on with; others behind them, and not the end, show that this
-    is none.
-    """
-    safe = set(_ASCII) - set(firsts) - set(seconds) - set(_UNSAFE)
-    ways = [f"[{_class(safe)}]++"]
-    # As JSON, a quote or a line end has a backslash before it, and may not hide what follows a first character.
-    ways += [rf"{re.escape(first)}(?![{_class(set(second))}\\]|\Z)" for first, second in seconds.items()]
-    ways.append(f"\\\\[{_class(set('nt') | (set(_QUOTE) - set(firsts)))}]")
-    return Lane(way, "".join(sorted(safe)).encode("ascii"), _matching(ways), special)
-
-
 def _matching(ways: list[str]) -> Callable[[bytes], object]:
     return re.compile(f"(?:{'|'.join(ways)})++".encode("ascii")).fullmatch
 
 
-_QUOTE = '"'
 _UNSAFE = '"\\'
 
 
 def _class(chars: set[str]) -> str:
     return "".join(re.escape(char) for char in sorted(chars) if char.isascii())
-
-
-@functools.lru_cache(maxsize=64)
-def until(way: Way, first: str) -> Lane:
-    """Everything up to a character that may begin the end."""
-    return plain_text(way, first, {}, re.compile(re.escape(first)).search)
 
 
 def _in_string(escape: str, *, twice: bool) -> Lane:
