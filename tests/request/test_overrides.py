@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import OPTIONS, Settings
-from toolcall_middleware.settings.strictness import ORDER, Order, admits
+from toolcall_middleware.settings.options import Strictness
+from toolcall_middleware.settings.strictness import admits
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look", "description": "0123456789"}}
 BASE: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL, TOOL]}
@@ -139,18 +140,16 @@ def test_a_list_of_tools_of_its_own_is_enforced() -> None:
         assert refusal(narrow, toolcall={"allowlist": names}) == ("invalid_request", "toolcall.allowlist")
 
 
-def test_the_order_of_every_setting_is_defined() -> None:
-    assert list(ORDER) == [name for name in OPTIONS if name in ORDER]
-    assert set(ORDER) == set(OPTIONS)
-    for name, order in ORDER.items():
-        if isinstance(order, tuple):
-            values = [value for level in order for value in level]
+def test_the_levels_of_a_setting_are_its_values() -> None:
+    for option in OPTIONS.values():
+        if isinstance(option.strictness, tuple):
+            values = [value for level in option.strictness for value in level]
             assert len(values) == len(set(values))
-            assert all(OPTIONS[name].read(value) == value for value in values)
+            assert all(option.read(value) == value for value in values)
             if all(isinstance(value, str) for value in values):
-                assert set(values) == set(OPTIONS[name].allowed.split(", "))
-        elif order is Order.FEWER:
-            assert OPTIONS[name].allowed.startswith("an integer")
+                assert set(values) == set(option.allowed.split(", "))
+        elif option.strictness is Strictness.FEWER:
+            assert option.allowed.startswith("an integer")
 
 
 # What the operator may have set, for every setting there is.

@@ -9,7 +9,7 @@ import msgspec
 from ..errors import ToolCallError
 from ..formats import registry
 from ..settings import OPTIONS, Settings, show
-from ..settings.strictness import ORDER, is_looser, of_request
+from ..settings.strictness import is_looser, of_request
 from ..wire import openai
 from .json_input import decode, kind, shown
 
@@ -55,7 +55,7 @@ def _object(raw: msgspec.Raw | None, field: str) -> dict[str, Any]:
 def _read(name: str, value: Any, settings: Settings) -> Any:
     param = f"toolcall.{name[:64]}"
     if not of_request(name):
-        known = ", ".join(sorted(filter(of_request, ORDER)))
+        known = ", ".join(sorted(filter(of_request, OPTIONS)))
         raise ToolCallError("invalid_request", f"{shown(name)} cannot be set by a request; use {known}.", param=param)
     option = OPTIONS[name]
     try:

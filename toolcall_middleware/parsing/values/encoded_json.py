@@ -27,10 +27,10 @@ def may_be_none(text: str) -> bool:
 
 
 class StringArguments:
-    """Arguments written as a JSON string that holds a JSON object: decoded and mended as they arrive.
+    """Arguments written as a JSON string that holds a JSON object: decoded and repaired as they arrive.
 
     A quote that should have been escaped (`"{"x": 1}"`) is told from the end by what the object inside expects.
-    What does not begin like an object is collected and looked at as a whole.
+    What does not begin like an object is collected and read as a whole.
     """
 
     tail = ""

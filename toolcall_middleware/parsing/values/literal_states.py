@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from ..text.lane import Lane, passing
 from .json_spelling import quoted
+from .literal_position import AFTER, COLON, IN_WORD, KEY, STRING, VALUE
 from .notation import SIMPLE, Notation
-
-KEY, COLON, VALUE, STRING, IN_WORD, AFTER = range(6)
-"""What is expected next, or stands open."""
 
 MARK, OPEN, CLOSE = range(3)
 """Acts, as `(act, row, before, after)`. MARK: `before` leaves, and `after` is the first of what waits. OPEN: `before`

@@ -23,10 +23,10 @@ import httpx
 from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
+from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
+from ...http.request_record import record_of
 from ...http.upload import Upload
-from ..auth import send_error
-from ..request_record import record_of
 from .connection import close, proxy_of_environment, reason
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
@@ -53,8 +53,8 @@ _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx
 class Limits:
     """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
 
-    `connections`: that many at a time; the rest waits as for a connection. `retries`: new tries of a request. `upload`:
-    seconds for the next piece of a client's body (see Upload).
+    `connections`: that many at a time; the rest waits as for a connection. `retries`: further attempts at a request.
+    `upload`: seconds for the next piece of a client's body (see Upload).
     """
 
     connect: float = 10.0
@@ -77,9 +77,9 @@ class Forwarder:
     are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
     `transport` is closed with the app.
 
-    New tries (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose `retry-after` is
-    short; only where nothing has left for the client, the body is at hand, and no other upstream can be asked
-    (`Record.others`).
+    Further attempts (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose
+    `retry-after` is short; only where nothing has left for the client, the body is at hand, and no other upstream can
+    be asked (`Record.others`).
 
     Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
     started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
@@ -258,7 +258,7 @@ class Forwarder:
         """The upstream's answer, asked for as often as that is wise."""
         record = record_of(scope)
         left = 0 if record.others or body.length is None else self._retries
-        tries = 0
+        attempts = 0
         stale = body.length is not None
         while True:
             connection = _Connection()
@@ -281,9 +281,9 @@ class Forwarder:
                     return response
                 wait = asked
                 await close(response)
-            await anyio.sleep(wait + pause(tries, self._random))
+            await anyio.sleep(wait + pause(attempts, self._random))
             left -= 1
-            tries += 1
+            attempts += 1
 
     def _request(self, scope: Scope, body: RequestBody, connection: _Connection) -> httpx.Request:
         method = scope["method"]
