@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...json_schema.types import ALL, JSON_NUMBER, declared_types, json_of, literal
+from ...json_schema.types import ALL, declared_types
 from .json_spelling import quoted
 from .literal_states import AFTER, COLON, IN_WORD, KEY, PLAIN, STRING
 from .notation import Lookahead, Notation, unescape
+from .typed_text import JSON_NUMBER, json_of, literal
 
 WORD = re.compile(r"[^,()\[\]{}\"'<]*")
 _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search, which stops at the nearer
