@@ -15,10 +15,11 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from toolcall_middleware.json_schema import pointer
+from toolcall_middleware.json_schema.drafts import ANY_DRAFT
 from toolcall_middleware.json_schema.pointer import OutOfDocument, Scope, Target, Unresolved, enter
 from toolcall_middleware.json_schema.walk import walk
 
-DIALECTS = [
+DIALECTS: list[str | None] = [
     None,
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
@@ -28,11 +29,11 @@ DIALECTS = [
 ]
 KEYS = ["Id", "Id<string>", "a/b", "a~b", "~1", "%", "%25", "é", "🎉", "", " ", "0", "01", "#", "items", "$defs"]
 NAMES = ["one", "two", "three", "old"]
-ADDRESSES = ["https://x.y/s", "inner", "dir/inner", "/top", "urn:a:b", "?q", "//host/x", "other#"]
-Steps = tuple[str, ...]
+# None in a folder of its own: referencing joins some of those to themselves, to dir/dir/inner.
+ADDRESSES = ["https://x.y/s", "inner", "/dir/inner", "/top", "urn:a:b", "?q", "//host/x", "other#"]
 
 
-def encoded(steps: Steps, *, thorough: bool) -> str:
+def encoded(steps: tuple[str, ...], *, thorough: bool) -> str:
     """A pointer as writers of schemas encode it: all that a URI does not take, or hardly anything."""
     tokens = [step.replace("~", "~0").replace("/", "~1") for step in steps]
     return "#" + "".join("/" + (quote(token, safe="~") if thorough else token.replace("%", "%25")) for token in tokens)
@@ -43,7 +44,7 @@ def schema(rng: Random, addresses: list[str], depth: int = 0) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if rng.random() < 0.5:
         made["$ref"] = "#"
-    if rng.random() < 0.2:
+    if addresses and rng.random() < 0.2:
         made[rng.choice(["$id", "$id", "id"])] = rng.choice(addresses)
     if rng.random() < 0.3:
         made[rng.choice(["$anchor", "$anchor", "$dynamicAnchor"])] = rng.choice(NAMES)
@@ -51,7 +52,9 @@ def schema(rng: Random, addresses: list[str], depth: int = 0) -> dict[str, Any]:
         for keyword in ("$defs", "definitions", "properties", "x-unknown"):
             if rng.random() < 0.3:
                 names = rng.sample(KEYS, rng.randint(1, 2))
-                made[keyword] = {name: schema(rng, addresses, depth + 1) for name in names}
+                # Behind `items`, referencing takes what an unknown keyword holds for schemas.
+                inside = addresses if keyword in ANY_DRAFT else []
+                made[keyword] = {name: schema(rng, inside, depth + 1) for name in names}
         if rng.random() < 0.3:
             made["anyOf"] = [schema(rng, addresses, depth + 1), {"not": {}}]
         if rng.random() < 0.2:
@@ -59,7 +62,7 @@ def schema(rng: Random, addresses: list[str], depth: int = 0) -> dict[str, Any]:
     return made
 
 
-def places(at: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Any]]:
+def places(at: Any, steps: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every value inside a document with the way to it."""
     yield steps, at
     for step, value in at.items() if isinstance(at, dict) else enumerate(at) if isinstance(at, list) else ():
@@ -72,9 +75,6 @@ def document(seed: int) -> dict[str, Any]:
     dialect = rng.choice(DIALECTS)
     # Since 2019 the metaschema refuses an address that is a fragment.
     root = schema(rng, [*ADDRESSES, "#old"] if dialect and "draft-0" in dialect else ADDRESSES)
-    for keyword in ("$id", "id"):
-        if root.get(keyword) == "dir/inner":
-            del root[keyword]  # joined to itself by referencing: its anchors are said to stand in dir/dir/inner
     known = list(places(root))
     resources = [value for _, value in known if isinstance(value, dict) and "$id" in value]
     inside = [steps for resource in resources for steps, _ in places(resource)]
@@ -253,6 +253,25 @@ def test_before_2019_an_address_that_is_a_fragment_is_a_name() -> None:
     assert Scope.of(root).resolve("#old").schema is named
     assert Scope.of(root).find("#new") is None
     assert Scope.of({**root, "$schema": "https://json-schema.org/draft/2020-12/schema"}).find("#old") is None
+
+
+def test_an_address_where_no_schema_stands_is_data() -> None:
+    root: dict[str, Any] = {"components": {"A": {"$id": "a", "$anchor": "x", "not": {"$ref": "#"}}}}
+    assert Scope.of(root).find("a") is None
+    assert Scope.of(root).find("#x") is None
+    target = Scope.of(root).resolve("#/components/A/not")
+    assert target.scope.resolve("#").schema is root
+
+
+def test_an_address_in_a_folder_is_joined_once() -> None:
+    root: dict[str, Any] = {
+        "$id": "dir/root",
+        "$anchor": "here",
+        "$defs": {"A": {"$id": "b/c", "$dynamicAnchor": "there"}},
+    }
+    assert Scope.of(root).resolve("#here").scope.base == "dir/root"
+    assert Scope.of(root).resolve("b/c#there").scope.base == "dir/b/c"
+    assert Scope.of(root).resolve("#/$defs/A").scope.resolve("#there").scope.base == "dir/b/c"
 
 
 def test_what_stands_beside_a_reference_counts_since_2019() -> None:
