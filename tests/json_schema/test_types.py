@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcall_middleware.json_schema import types
 from toolcall_middleware.json_schema.pointer import Scope
 from toolcall_middleware.json_schema.types import ALL, STRING, declared_types, types_of
 
@@ -96,3 +97,28 @@ def test_no_schema_raises(schema: Any) -> None:
     if isinstance(schema, dict):
         assert declared_types(schema, "x") <= ALL
         assert declared_types(schema, "y") <= ALL
+
+
+def test_alternatives_that_refer_to_each_other_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 times 64 times 64 ways lead down here."""
+    read: list[int] = []
+    own_types = types._own_types
+
+    def counted(schema: Any) -> frozenset[str]:
+        read.append(id(schema))
+        return own_types(schema)
+
+    monkeypatch.setattr(types, "_own_types", counted)
+    defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"} for _ in range(64)]} for n in range(3)}
+    root = {"$defs": {**defs, "d3": {"type": "integer"}}, "properties": {"x": {"$ref": "#/$defs/d0"}}}
+    assert declared_types(root, "x") == {"number"}
+    assert len(read) <= 64 * 3 + 5
+
+    wide = {
+        "anyOf": [
+            {"anyOf": [{"anyOf": [{"const": i + j + k} for k in range(64)]} for j in range(64)]} for i in range(64)
+        ]
+    }
+    read.clear()
+    declared_types({"properties": {"x": wide}}, "x")
+    assert len(read) <= types._MAX_SCHEMAS
