@@ -103,7 +103,7 @@ def has_unique_names(root: dict[str, Any]) -> bool:
     seen: set[tuple[str, str | None]] = set()
     scope = Scope.of(root)
     for schema, _, inside in walk(root, scope, enter, scope.draft.keywords):
-        mine = [(inside.base, name) for name in inside.draft.names(schema)]
+        mine: list[tuple[str, str | None]] = [(inside.base, name) for name in inside.draft.names(schema)]
         mine += [(inside.base, None)] if inside.resource is schema else []
         if not seen.isdisjoint(mine) or len(set(mine)) < len(mine):
             return False
