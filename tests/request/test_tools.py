@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.model import ChoiceMode, Tool, ToolChoice
-from toolcall_middleware.request import tools as tools_module
 
 from .offers import error, function, read, refusal
 
@@ -139,27 +138,6 @@ def test_the_same_bytes_are_read_once_and_limits_still_hold() -> None:
     assert first.tools is second.tools
     assert refusal(tool, options={"max_description_length": 5})[0] == "limit_exceeded"
     assert read(tool).tools is first.tools
-
-
-def test_the_cache_is_bounded() -> None:
-    cache = tools_module._Cache(entries=3, size=100)
-    value = tools_module.OfferedTools(read(function()).tools)
-    limits = tools_module.ToolLimits(None, None, None, None)
-    for index in range(5):
-        cache.put((b"%d" % index, limits, False), value)
-    assert [cache.get((b"%d" % index, limits, False)) is value for index in range(5)] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
-    cache.put((b"x" * 26, limits, False), value)  # more than a quarter of the whole is not kept
-    assert cache.get((b"x" * 26, limits, False)) is None
-    for letter in b"abcde":
-        cache.put((bytes([letter]) * 25, limits, False), value)
-    assert cache.get((b"e" * 25, limits, False)) is value
-    assert cache._used <= 100
 
 
 # The deprecated functions

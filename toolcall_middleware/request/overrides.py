@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, kind, shown
 from ..formats import registry
 from ..settings import OPTIONS, Settings, show
 from ..settings.strictness import is_looser, of_request
 from ..wire import openai
-from .json_input import decode, kind, shown
+from .json_input import decode
 
 
 def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, settings: Settings) -> dict[str, Any]:

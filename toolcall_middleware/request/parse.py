@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, kind, shown
 from ..model import ToolChoice, ToolSet
 from ..settings import Settings
-from .json_input import DECODE_ERRORS, decode, kind, not_json, shown
+from .json_input import DECODE_ERRORS, decode, not_json
 from .messages import read_history
 from .overrides import read_overrides
 from .tool_choice import read_choice

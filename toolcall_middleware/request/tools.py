@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, kind, shown
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
-from .json_input import DECODE_ERRORS, decode, kind, not_json, shown
+from .json_input import DECODE_ERRORS, decode, not_json
 
 
 class ToolLimits(NamedTuple):

@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...json_schema.types import declared_types, mended
+from ...json_schema.types import declared_types
 from ..cursor import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import decode, quoted
+from ..values.typed_text import mended
 from .call_parts import PartReader
 from .json_call_arguments import CallArguments
 from .xml_syntax import TaggedSyntax

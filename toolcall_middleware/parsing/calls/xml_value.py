@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ...json_schema.types import STRING, is_json, json_of
+from ...json_schema.types import STRING
 from ..values.json_spelling import quoted
+from ..values.typed_text import is_json, json_of
 from .xml_syntax import TaggedSyntax
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 
-from ...json_schema.types import ALL, JSON_NUMBER, json_of, literal
+from ...json_schema.types import ALL
 from .json_spelling import quoted
 from .literal_position import AFTER, IN_WORD, STRING, ArgumentsPosition
 from .literal_states import PLAIN
 from .notation import Lookahead, unescape
+from .typed_text import JSON_NUMBER, json_of, literal
 
 _WORD = re.compile(r"[^,()\[\]{}\"'<]*")
 _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search, which stops at the nearer
