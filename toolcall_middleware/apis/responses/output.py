@@ -1,0 +1,295 @@
+"""The items of an answer, written as events and kept for the response's end.
+
+One item at a time: what the model says next closes the item before. Each item is encoded once when it is done and
+stands in the events of the end as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .freeform import FreeformInput
+from .local_kinds import call_fields
+from .names import ITEM_TYPES, ClientTool, Kind
+from .reasoning import carried
+
+Emit = Callable[[str, dict[str, Any]], None]
+_encode = msgspec.json.encode
+
+
+class Item:
+    """One item of the output: opened with an event, fed, closed with its `done` events.
+
+    `name`: of the type. `fields`: of the item as it is added. Ids are the response's own mark and the item's place.
+    """
+
+    __slots__ = ("_emit", "_index", "_place", "id", "raw")
+
+    prefix = ""
+    done_when_cut = True
+    """Whether it has its `done` events also when the answer was cut short in it."""
+
+    def __init__(self, emit: Emit, index: int, mark: str) -> None:
+        self._emit = emit
+        self._index = index
+        self.id = f"{self.prefix}_{mark}{index:08x}"
+        self._place = {"item_id": self.id, "output_index": index}
+        self.raw: msgspec.Raw | None = None  # as it is in the response's output
+
+    def open(self) -> None:
+        """`response.output_item.added`."""
+        self._emit("response.output_item.added", {"output_index": self._index, "item": self.item("in_progress")})
+
+    def item(self, status: str) -> dict[str, Any]:
+        """The item as far as it is known."""
+        raise NotImplementedError
+
+    def ending(self) -> None:
+        """The events before `output_item.done`."""
+        raise NotImplementedError
+
+    def close(self, status: str) -> None:
+        """The item is over: `completed`, or `incomplete` where the answer was cut short in it."""
+        done = status == "completed" or self.done_when_cut
+        if done:
+            self.ending()
+        self.raw = msgspec.Raw(_encode(self.item(status)))
+        if done:
+            self._emit("response.output_item.done", {"output_index": self._index, "item": self.raw})
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing, as far as it tells: what is open when an answer is cut short is cut itself."""
+        return False
+
+    def abandon(self) -> None:
+        """The answer has failed in it: no event says that it is done."""
+        self.raw = msgspec.Raw(_encode(self.item("incomplete")))
+
+
+class TextItem(Item):
+    """A message: text, or a refusal, each a part of its content."""
+
+    __slots__ = ("_kind", "_part", "_parts", "_pieces")
+
+    prefix = "msg"
+
+    def __init__(self, emit: Emit, index: int, mark: str) -> None:
+        super().__init__(emit, index, mark)
+        self._parts: list[dict[str, Any]] = []
+        self._kind = ""  # of the open part
+        self._pieces: list[str] = []
+        self._part: dict[str, Any] = {}
+
+    def item(self, status: str) -> dict[str, Any]:
+        return {
+            "type": "message",
+            "id": self.id,
+            "status": status,
+            "role": "assistant",
+            "content": [*self._parts, *([_part(self._kind, "".join(self._pieces))] if self._kind else [])],
+        }
+
+    def say(self, text: str, kind: str = "output_text") -> None:
+        """More text of a part; another kind begins another part."""
+        if kind != self._kind:
+            self._end_part()
+            self._kind = kind
+            self._part = {**self._place, "content_index": len(self._parts)}
+            self._emit("response.content_part.added", {**self._part, "part": _part(kind, "")})
+        if not text:
+            return
+        self._pieces.append(text)
+        if kind == "output_text":
+            self._emit("response.output_text.delta", {**self._part, "delta": text, "logprobs": []})
+        else:
+            self._emit("response.refusal.delta", {**self._part, "delta": text})
+
+    def ending(self) -> None:
+        self._end_part()
+
+    def _end_part(self) -> None:
+        if not self._kind:
+            return
+        text = "".join(self._pieces)
+        part = _part(self._kind, text)
+        if self._kind == "output_text":
+            self._emit("response.output_text.done", {**self._part, "text": text, "logprobs": []})
+        else:
+            self._emit("response.refusal.done", {**self._part, "refusal": text})
+        self._emit("response.content_part.done", {**self._part, "part": part})
+        self._parts.append(part)
+        self._pieces.clear()
+        self._kind = ""
+
+
+def _part(kind: str, text: str) -> dict[str, Any]:
+    if kind == "refusal":
+        return {"type": kind, "refusal": text}
+    if kind == "reasoning_text":
+        return {"type": kind, "text": text}
+    return {"type": kind, "text": text, "annotations": [], "logprobs": []}
+
+
+class ReasoningItem(Item):
+    """A thought. `encrypted`: whether it is carried in `encrypted_content`, too."""
+
+    __slots__ = ("_encrypted", "_part", "_pieces")
+
+    prefix = "rs"
+
+    def __init__(self, emit: Emit, index: int, mark: str, *, encrypted: bool) -> None:
+        super().__init__(emit, index, mark)
+        self._pieces: list[str] = []
+        self._encrypted = encrypted
+        self._part = {**self._place, "content_index": 0}
+
+    def item(self, status: str) -> dict[str, Any]:
+        text = "".join(self._pieces)
+        item: dict[str, Any] = {
+            "type": "reasoning",
+            "id": self.id,
+            "status": status,
+            "summary": [],
+            "content": [_part("reasoning_text", text)] if text else [],
+        }
+        if self._encrypted and text:
+            item["encrypted_content"] = carried(text)
+        return item
+
+    def open(self) -> None:
+        super().open()
+        self._emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
+
+    def say(self, text: str) -> None:
+        """More of it."""
+        self._pieces.append(text)
+        self._emit("response.reasoning_text.delta", {**self._part, "delta": text})
+
+    def ending(self) -> None:
+        text = "".join(self._pieces)
+        self._emit("response.reasoning_text.done", {**self._part, "text": text})
+        self._emit("response.content_part.done", {**self._part, "part": _part("reasoning_text", text)})
+
+
+class CallItem(Item):
+    """A call of a function. Other kinds of tools are below."""
+
+    __slots__ = ("_call_id", "_pieces", "_tool")
+
+    prefix = "fc"
+
+    def __init__(self, emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: str) -> None:
+        super().__init__(emit, index, mark)
+        self._tool = tool
+        self._call_id = call_id
+        self._pieces: list[str] = []
+
+    def item(self, status: str) -> dict[str, Any]:
+        item = self._head(status)
+        item["arguments"] = "".join(self._pieces)
+        return item
+
+    def _head(self, status: str) -> dict[str, Any]:
+        if self._tool.kind is Kind.APPLY_PATCH and status == "incomplete":
+            status = "in_progress"  # the API has no other word for it there
+        item = {"type": ITEM_TYPES[self._tool.kind], "id": self.id, "status": status, "call_id": self._call_id}
+        if self._tool.kind in (Kind.FUNCTION, Kind.CUSTOM):
+            item["name"] = self._tool.name
+            if self._tool.namespace is not None:
+                item["namespace"] = self._tool.namespace
+        return item
+
+    @property
+    def is_whole(self) -> bool:
+        return is_json("".join(self._pieces))
+
+    def write(self, arguments: str) -> None:
+        """More of the arguments."""
+        if arguments:
+            self._pieces.append(arguments)
+            self._emit("response.function_call_arguments.delta", {**self._place, "delta": arguments})
+
+    def ending(self) -> None:
+        self._emit("response.function_call_arguments.done", {**self._place, "arguments": "".join(self._pieces)})
+
+
+class CustomItem(CallItem):
+    """A call of a custom tool, whose input is free text.
+
+    One that is cut off is never told to be done: nothing in a text says that its end is missing, and clients run what
+    is done, whatever its status.
+    """
+
+    __slots__ = ("_input",)
+
+    prefix = "ctc"
+    done_when_cut = False
+
+    def __init__(self, emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: str) -> None:
+        super().__init__(emit, index, mark, tool=tool, call_id=call_id)
+        self._input = FreeformInput()
+
+    def item(self, status: str) -> dict[str, Any]:
+        item = self._head(status)
+        item["input"] = "".join(self._pieces)
+        return item
+
+    @property
+    def is_whole(self) -> bool:
+        return self._input.ended
+
+    def write(self, arguments: str) -> None:
+        self._say(self._input.feed(arguments))
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            self._emit("response.custom_tool_call_input.delta", {**self._place, "delta": text})
+
+    def ending(self) -> None:
+        self._say(self._input.finish())
+        self._emit("response.custom_tool_call_input.done", {**self._place, "input": "".join(self._pieces)})
+
+
+class LocalItem(CallItem):
+    """A call whose item holds no arguments but what they say: it is known when they are complete."""
+
+    __slots__ = ()
+
+    prefix = "lc"
+    done_when_cut = False
+
+    def item(self, status: str) -> dict[str, Any]:
+        arguments = "".join(self._pieces) if status == "completed" else "{}"
+        return {**self._head(status), **call_fields(self._tool.kind, arguments)}
+
+    def write(self, arguments: str) -> None:
+        self._pieces.append(arguments)
+
+    def ending(self) -> None:
+        pass  # no event tells of its parts
+
+
+def is_json(text: str) -> bool:
+    """Whether the text is one JSON value."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def call_item(emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: str) -> CallItem:
+    """The item for a call of `tool`."""
+    match tool.kind:
+        case Kind.FUNCTION:
+            made = CallItem
+        case Kind.CUSTOM:
+            made = CustomItem
+        case _:
+            made = LocalItem
+    return made(emit, index, mark, tool=tool, call_id=call_id)
