@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ...wire import openai
 from ..face import ChatRequest
 from .fields import DECODE_ERRORS, Fields, Raw, Reader, encode, kind, not_json, read_body, refusal, shown
 from .items import History, Paths
@@ -176,7 +177,7 @@ class _Request:
         # Their schemas are as the client spelled them: a tool keeps its bytes from turn to turn.
         spelled: list[_ItemTools] | None = None
         for index, item in enumerate(items if isinstance(items, list) else ()):
-            if isinstance(item, dict) and item.get("type") in _WITH_TOOLS and item.get("tools") is not None:
+            if isinstance(item, dict) and _brings_tools(item):
                 spelled = _spelled(self._fields["input"]) if spelled is None else spelled
                 found = item["type"] == "tool_search_output"
                 reader.add(spelled[index].tools, f"input[{index}].tools", loaded=found)
@@ -239,8 +240,8 @@ class _Request:
             "store": False,
             "temperature": 1.0 if temperature is None else temperature,
             "text": {**text, "format": text.get("format") or _PLAIN_TEXT},
-            "tool_choice": read.given("tool_choice") or "auto",
-            "tools": read.given("tools") or [],
+            "tool_choice": _line(read.given("tool_choice")) or "auto",
+            "tools": _line(read.given("tools")) or [],
             "top_logprobs": read.count("top_logprobs", 0) or 0,
             "top_p": 1.0 if top_p is None else top_p,
             "truncation": read.choice("truncation", "auto", "disabled") or "disabled",
@@ -248,12 +249,20 @@ class _Request:
         return echo
 
 
+def _line(raw: Raw | None) -> Raw | None:
+    """The same on one line: it stands in events."""
+    return None if raw is None else Raw(openai.one_line(bytes(raw)))
+
+
 class _ItemTools(msgspec.Struct):
     tools: Raw = Raw(b"[]")
 
 
 _SPELLED = msgspec.json.Decoder(list[_ItemTools])
-_WITH_TOOLS = frozenset({"additional_tools", "tool_search_output"})
+
+
+def _brings_tools(item: dict[str, Any]) -> bool:
+    return item.get("type") in ("additional_tools", "tool_search_output") and item.get("tools") is not None
 
 
 def _spelled(raw: Raw) -> list[_ItemTools]:
