@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -18,8 +18,7 @@ from .received import check_stream
 MODEL_FAULTS = ["unknown_tool_call", "malformed_tool_arguments", "invalid_tool_arguments", "tool_choice_not_satisfied"]
 CONTEXT = [
     # vLLM, OpenAI
-    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000"
-    " in the completion). Please reduce the length of the messages or completion.",
+    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages).",
     "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
     "Input length (5000) exceeds model's maximum context length (4096).",
     # llama.cpp, llama-cpp-python
@@ -30,8 +29,7 @@ CONTEXT = [
     "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
     # Ollama, LM Studio
     "the input length exceeds the context length",
-    "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length"
-    " of only 4096 tokens, which is not enough.",
+    "Trying to keep the first 5000 tokens. However, the model is loaded with context length of only 4096 tokens.",
     # TGI, Anthropic, Google
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
     "prompt is too long: 210000 tokens > 200000 maximum",
@@ -170,11 +168,11 @@ def test_a_whole_answer_that_is_none_is_an_error(data: bytes) -> None:
 def test_the_sdk_reads_our_errors() -> None:
     reply = asked()[0].error(ToolCallError("tool_choice_not_satisfied", "No call came."))
 
-    def answer(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(reply.status, content=reply.body, headers={"content-type": "application/json"})
+    def answer(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(reply.status, content=reply.body, headers={"content-type": "application/json"})
 
     client = openai.OpenAI(
-        base_url="http://test/v1", api_key="k", http_client=httpx.Client(transport=httpx.MockTransport(answer))
+        base_url="http://test/v1", api_key="k", http_client=httpx2.Client(transport=httpx2.MockTransport(answer))
     )
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="m", input="hi")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -84,7 +85,7 @@ def test_what_is_cut_off_gives_what_is_certain(written: str, text: str) -> None:
 def test_any_text_comes_back(text: str, cuts: list[int], ascii_: bool) -> None:
     written = json.dumps({"input": text}, ensure_ascii=ascii_)
     edges = [0, *sorted(min(cut, len(written)) for cut in cuts), len(written)]
-    assert read(*(written[a:b] for a, b in zip(edges, edges[1:], strict=False))) == text
+    assert read(*(written[a:b] for a, b in pairwise(edges))) == text
 
 
 @pytest.mark.parametrize("opening", ['{"input": "', '{"other": "'])

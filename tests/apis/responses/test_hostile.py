@@ -37,11 +37,14 @@ KEYS = ["type", "role", "content", "call_id", "id", "name", "arguments", "output
 def tried(data: bytes) -> str:
     """The code of the refusal; empty where the core could go on with the body, or refuses it in the client's words."""
     face = ResponsesFace()
+    refused: ToolCallError | None = None
     try:
         request = face.request(data, {})
     except ToolCallError as error:
-        assert error.status == 400
-        return str(error.code)
+        refused = error
+    if refused is not None:
+        assert refused.status == 400
+        return str(refused.code)
     assert isinstance(json.loads(request.body)["messages"], list)
     try:
         read_request(request.body, Settings())

@@ -1,4 +1,4 @@
-"""The other fields of a request: what becomes a field of the chat completion, what is refused, what is only repeated."""
+"""The other fields of a request: what the chat completion gets of them, what is refused, what is only repeated."""
 
 from __future__ import annotations
 

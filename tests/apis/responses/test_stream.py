@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,7 +84,7 @@ def test_the_cuts_of_the_chat_stream_change_nothing(name: str) -> None:
     def cut_at(*places: int) -> bytes:
         face, _ = asked(tools=TOOLS, stream=True)
         edges = [0, *places, len(data)]
-        fed = [face.feed(data[begin:end]) for begin, end in zip(edges, edges[1:], strict=False)]
+        fed = [face.feed(data[begin:end]) for begin, end in pairwise(edges)]
         return b"".join(fed) + face.finish(cut=False)
 
     expected = cut_at()
@@ -366,11 +367,11 @@ def test_nothing_is_lost_and_stream_equals_whole(said: list[Any], size: int, rea
 
 
 def sdk(payload: bytes, content_type: str) -> OpenAI:
-    def answer(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=payload, headers={"content-type": content_type})
+    def answer(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=payload, headers={"content-type": content_type})
 
     return OpenAI(
-        base_url="http://test/v1", api_key="k", http_client=httpx.Client(transport=httpx.MockTransport(answer))
+        base_url="http://test/v1", api_key="k", http_client=httpx2.Client(transport=httpx2.MockTransport(answer))
     )
 
 

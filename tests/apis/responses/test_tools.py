@@ -39,7 +39,7 @@ def refused(**fields: Any) -> ToolCallError:
 
 def test_a_function_stays_as_it_was_spelled() -> None:
     schema = '{"type":"object",  "properties": {"n": {"default": 1.00}}}'
-    data = '{"model": "m", "input": "x", "tools": [{"type": "function", "name": "f", "parameters": %s}]}' % schema
+    data = '{"model": "m", "input": "x", "tools": [{"type": "function", "name": "f", "parameters": ' + schema + "}]}"
     from toolcall_middleware.apis.responses import ResponsesFace
 
     assert schema.encode() in ResponsesFace().request(data.encode(), {}).body
@@ -91,7 +91,7 @@ def test_without_tools_nothing_is_said_of_them() -> None:
 
 
 def test_names_in_namespaces_fit_every_engine_and_never_collide() -> None:
-    space = {
+    space: dict[str, Any] = {
         "type": "namespace",
         "name": "mcp.server/with spaces",
         "description": "Odd names.",
@@ -214,6 +214,7 @@ def test_a_local_call_comes_back_as_it_was_made(kind: Kind, arguments: dict[str,
 
 
 FUNCTION = {"type": "function", "function": {"name": "get_weather"}}
+CODE_FUNCTION = {"type": "function", "function": {"name": "mcp__codes__lookup_code"}}
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ FUNCTION = {"type": "function", "function": {"name": "get_weather"}}
         ("required", "required"),
         ({"type": "function", "name": "get_weather"}, FUNCTION),
         ({"type": "custom", "name": "apply_patch"}, {"type": "function", "function": {"name": "apply_patch"}}),
-        ({"type": "function", "name": "lookup_code"}, {"type": "function", "function": {"name": "mcp__codes__lookup_code"}}),
+        ({"type": "function", "name": "lookup_code"}, CODE_FUNCTION),
         ({"type": "shell"}, {"type": "function", "function": {"name": "shell"}}),
         (
             {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_weather"}]},
