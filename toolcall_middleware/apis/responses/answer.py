@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +11,7 @@ from ...errors import ToolCallError
 from ...wire.call_id import new_call_id
 from .errors import failed_code
 from .names import ClientTool, Kind
-from .output import CallItem, Item, ReasoningItem, TextItem, call_item
+from .output import CallItem, Events, Item, ReasoningItem, TextItem, call_item
 from .request import Asked
 
 # What cuts an answer short, as `incomplete_details` has it.
@@ -23,13 +22,13 @@ _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 class ResponseWriter:
     """Takes what the model says and emits the events of the response. See `Face` for the order of calls.
 
-    emit: takes an event's type and its fields. mark: what is random in the ids, new for each answer.
+    events: where its events go. mark: what is random in the ids, new for each answer.
     `begun`: the first event is out. `ended`: the last one is.
     """
 
-    def __init__(self, asked: Asked, emit: Callable[[str, dict[str, Any]], None], mark: str) -> None:
+    def __init__(self, asked: Asked, events: Events, mark: str) -> None:
         self._asked = asked
-        self._emit = emit
+        self._events = events
         self._mark = mark
         self._items: list[Item] = []
         self._open: Item | None = None
@@ -49,26 +48,26 @@ class ResponseWriter:
         self.begun = True
         self._model = model or self._asked.model
         self._created = created or int(time.time())
-        self._emit("response.created", {"response": self._response("in_progress")})
-        self._emit("response.in_progress", {"response": self._response("in_progress")})
+        self._events.emit("response.created", {"response": self._response("in_progress")})
+        self._events.emit("response.in_progress", {"response": self._response("in_progress")})
 
     def still(self) -> None:
         """The answer is still being made. Every client reads this event, also twice."""
-        self._emit("response.in_progress", {"response": self._response("in_progress")})
+        self._events.emit("response.in_progress", {"response": self._response("in_progress")})
 
     def reason(self, text: str) -> None:
         """More of a thought."""
         item = self._open
         if not isinstance(item, ReasoningItem):
             encrypted = self._asked.encrypted
-            item = self._next(ReasoningItem(self._emit, len(self._items), self._mark, encrypted=encrypted))
+            item = self._next(ReasoningItem(self._events, len(self._items), self._mark, encrypted=encrypted))
         item.say(text)
 
     def say(self, text: str, kind: str = "output_text") -> None:
         """More text, or more of a `refusal`."""
         item = self._open
         if not isinstance(item, TextItem):
-            item = self._next(TextItem(self._emit, len(self._items), self._mark))
+            item = self._next(TextItem(self._events, len(self._items), self._mark))
         item.say(text, kind)
 
     def call(self, index: int, call_id: str | None, name: str | None, arguments: str) -> None:
@@ -79,7 +78,7 @@ class ResponseWriter:
             if not call_id or call_id in self._call_ids:
                 call_id = new_call_id()  # clients tell calls apart by it
             self._call_ids.add(call_id)
-            made = call_item(self._emit, len(self._items), self._mark, tool=tool, call_id=call_id)
+            made = call_item(self._events, len(self._items), self._mark, tool=tool, call_id=call_id)
             item = self._calls[index] = self._next(made)
         elif item is not self._open:
             if not arguments:
@@ -108,7 +107,7 @@ class ResponseWriter:
         response["incomplete_details"] = None if cut is None else {"reason": cut}
         response["usage"] = self.usage or response_usage(None)
         self.ended = True
-        self._emit(f"response.{response['status']}", {"response": response})
+        self._events.emit(f"response.{response['status']}", {"response": response})
         return response
 
     def fail(self, error: ToolCallError, code: str | None = None) -> None:
@@ -123,7 +122,7 @@ class ResponseWriter:
         if self.usage is not None:
             response["usage"] = self.usage
         self.ended = True
-        self._emit("response.failed", {"response": response})
+        self._events.emit("response.failed", {"response": response})
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,12 @@ class Completion(msgspec.Struct, gc=False):
     @property
     def first(self) -> Choice | None:
         """The choice that is read."""
-        return next((choice for choice in self.choices or () if choice.index == 0), None)
+        choices = self.choices
+        if not choices:
+            return None
+        if choices[0].index == 0:
+            return choices[0]
+        return next((choice for choice in choices if choice.index == 0), None)
 
     @property
     def only(self) -> Choice:

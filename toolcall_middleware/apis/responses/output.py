@@ -6,8 +6,7 @@ stands in the events of the end as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,8 +15,25 @@ from .local_kinds import call_fields
 from .names import ITEM_TYPES, ClientTool, Kind
 from .reasoning import carried
 
-Emit = Callable[[str, dict[str, Any]], None]
 _encode = msgspec.json.encode
+
+
+class Events(Protocol):
+    """Where events go."""
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        """An event of the type `name`, with its number and these fields."""
+        ...
+
+    def delta(self, head: bytes, text: str) -> None:
+        """The same for a piece of text, of which an answer has thousands. head: see `delta_head`."""
+        ...
+
+
+def delta_head(name: str, fields: dict[str, Any]) -> bytes:
+    """What is the same in all pieces of a text: the event as bytes, up to its number."""
+    body = _encode({"type": name, **fields})[:-1]
+    return b'event: %b\ndata: %b,"sequence_number":' % (name.encode(), body)
 
 
 class Item:
@@ -26,14 +42,14 @@ class Item:
     `name`: of the type. `fields`: of the item as it is added. Ids are the response's own mark and the item's place.
     """
 
-    __slots__ = ("_emit", "_index", "_place", "id", "raw")
+    __slots__ = ("_events", "_index", "_place", "id", "raw")
 
     prefix = ""
     done_when_cut = True
     """Whether it has its `done` events also when the answer was cut short in it."""
 
-    def __init__(self, emit: Emit, index: int, mark: str) -> None:
-        self._emit = emit
+    def __init__(self, events: Events, index: int, mark: str) -> None:
+        self._events = events
         self._index = index
         self.id = f"{self.prefix}_{mark}{index:08x}"
         self._place = {"item_id": self.id, "output_index": index}
@@ -41,7 +57,7 @@ class Item:
 
     def open(self) -> None:
         """`response.output_item.added`."""
-        self._emit("response.output_item.added", {"output_index": self._index, "item": self.item("in_progress")})
+        self._events.emit("response.output_item.added", {"output_index": self._index, "item": self.item("in_progress")})
 
     def item(self, status: str) -> dict[str, Any]:
         """The item as far as it is known."""
@@ -58,7 +74,7 @@ class Item:
             self.ending()
         self.raw = msgspec.Raw(_encode(self.item(status)))
         if done:
-            self._emit("response.output_item.done", {"output_index": self._index, "item": self.raw})
+            self._events.emit("response.output_item.done", {"output_index": self._index, "item": self.raw})
 
     @property
     def is_whole(self) -> bool:
@@ -73,16 +89,17 @@ class Item:
 class TextItem(Item):
     """A message: text, or a refusal, each a part of its content."""
 
-    __slots__ = ("_kind", "_part", "_parts", "_pieces")
+    __slots__ = ("_head", "_kind", "_part", "_parts", "_pieces")
 
     prefix = "msg"
 
-    def __init__(self, emit: Emit, index: int, mark: str) -> None:
-        super().__init__(emit, index, mark)
+    def __init__(self, events: Events, index: int, mark: str) -> None:
+        super().__init__(events, index, mark)
         self._parts: list[dict[str, Any]] = []
         self._kind = ""  # of the open part
         self._pieces: list[str] = []
         self._part: dict[str, Any] = {}
+        self._head = b""
 
     def item(self, status: str) -> dict[str, Any]:
         return {
@@ -99,14 +116,15 @@ class TextItem(Item):
             self._end_part()
             self._kind = kind
             self._part = {**self._place, "content_index": len(self._parts)}
-            self._emit("response.content_part.added", {**self._part, "part": _part(kind, "")})
-        if not text:
-            return
-        self._pieces.append(text)
-        if kind == "output_text":
-            self._emit("response.output_text.delta", {**self._part, "delta": text, "logprobs": []})
-        else:
-            self._emit("response.refusal.delta", {**self._part, "delta": text})
+            self._head = (
+                delta_head("response.output_text.delta", {**self._part, "logprobs": []})
+                if kind == "output_text"
+                else delta_head("response.refusal.delta", self._part)
+            )
+            self._events.emit("response.content_part.added", {**self._part, "part": _part(kind, "")})
+        if text:
+            self._pieces.append(text)
+            self._events.delta(self._head, text)
 
     def ending(self) -> None:
         self._end_part()
@@ -117,10 +135,10 @@ class TextItem(Item):
         text = "".join(self._pieces)
         part = _part(self._kind, text)
         if self._kind == "output_text":
-            self._emit("response.output_text.done", {**self._part, "text": text, "logprobs": []})
+            self._events.emit("response.output_text.done", {**self._part, "text": text, "logprobs": []})
         else:
-            self._emit("response.refusal.done", {**self._part, "refusal": text})
-        self._emit("response.content_part.done", {**self._part, "part": part})
+            self._events.emit("response.refusal.done", {**self._part, "refusal": text})
+        self._events.emit("response.content_part.done", {**self._part, "part": part})
         self._parts.append(part)
         self._pieces.clear()
         self._kind = ""
@@ -137,15 +155,16 @@ def _part(kind: str, text: str) -> dict[str, Any]:
 class ReasoningItem(Item):
     """A thought. `encrypted`: whether it is carried in `encrypted_content`, too."""
 
-    __slots__ = ("_encrypted", "_part", "_pieces")
+    __slots__ = ("_encrypted", "_head", "_part", "_pieces")
 
     prefix = "rs"
 
-    def __init__(self, emit: Emit, index: int, mark: str, *, encrypted: bool) -> None:
-        super().__init__(emit, index, mark)
+    def __init__(self, events: Events, index: int, mark: str, *, encrypted: bool) -> None:
+        super().__init__(events, index, mark)
         self._pieces: list[str] = []
         self._encrypted = encrypted
         self._part = {**self._place, "content_index": 0}
+        self._head = delta_head("response.reasoning_text.delta", self._part)
 
     def item(self, status: str) -> dict[str, Any]:
         text = "".join(self._pieces)
@@ -162,38 +181,40 @@ class ReasoningItem(Item):
 
     def open(self) -> None:
         super().open()
-        self._emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
+        self._events.emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
 
     def say(self, text: str) -> None:
         """More of it."""
         self._pieces.append(text)
-        self._emit("response.reasoning_text.delta", {**self._part, "delta": text})
+        self._events.delta(self._head, text)
 
     def ending(self) -> None:
         text = "".join(self._pieces)
-        self._emit("response.reasoning_text.done", {**self._part, "text": text})
-        self._emit("response.content_part.done", {**self._part, "part": _part("reasoning_text", text)})
+        self._events.emit("response.reasoning_text.done", {**self._part, "text": text})
+        self._events.emit("response.content_part.done", {**self._part, "part": _part("reasoning_text", text)})
 
 
 class CallItem(Item):
     """A call of a function. Other kinds of tools are below."""
 
-    __slots__ = ("_call_id", "_pieces", "_tool")
+    __slots__ = ("_call_id", "_head", "_pieces", "_tool")
 
     prefix = "fc"
+    delta_event = "response.function_call_arguments.delta"
 
-    def __init__(self, emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: str) -> None:
-        super().__init__(emit, index, mark)
+    def __init__(self, events: Events, index: int, mark: str, *, tool: ClientTool, call_id: str) -> None:
+        super().__init__(events, index, mark)
         self._tool = tool
         self._call_id = call_id
         self._pieces: list[str] = []
+        self._head = delta_head(self.delta_event, self._place)
 
     def item(self, status: str) -> dict[str, Any]:
-        item = self._head(status)
+        item = self._known(status)
         item["arguments"] = "".join(self._pieces)
         return item
 
-    def _head(self, status: str) -> dict[str, Any]:
+    def _known(self, status: str) -> dict[str, Any]:
         if self._tool.kind is Kind.APPLY_PATCH and status == "incomplete":
             status = "in_progress"  # the API has no other word for it there
         item = {"type": ITEM_TYPES[self._tool.kind], "id": self.id, "status": status, "call_id": self._call_id}
@@ -211,10 +232,10 @@ class CallItem(Item):
         """More of the arguments."""
         if arguments:
             self._pieces.append(arguments)
-            self._emit("response.function_call_arguments.delta", {**self._place, "delta": arguments})
+            self._events.delta(self._head, arguments)
 
     def ending(self) -> None:
-        self._emit("response.function_call_arguments.done", {**self._place, "arguments": "".join(self._pieces)})
+        self._events.emit("response.function_call_arguments.done", {**self._place, "arguments": "".join(self._pieces)})
 
 
 class CustomItem(CallItem):
@@ -227,14 +248,15 @@ class CustomItem(CallItem):
     __slots__ = ("_input",)
 
     prefix = "ctc"
+    delta_event = "response.custom_tool_call_input.delta"
     done_when_cut = False
 
-    def __init__(self, emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: str) -> None:
-        super().__init__(emit, index, mark, tool=tool, call_id=call_id)
+    def __init__(self, events: Events, index: int, mark: str, *, tool: ClientTool, call_id: str) -> None:
+        super().__init__(events, index, mark, tool=tool, call_id=call_id)
         self._input = FreeformInput()
 
     def item(self, status: str) -> dict[str, Any]:
-        item = self._head(status)
+        item = self._known(status)
         item["input"] = "".join(self._pieces)
         return item
 
@@ -248,11 +270,11 @@ class CustomItem(CallItem):
     def _say(self, text: str) -> None:
         if text:
             self._pieces.append(text)
-            self._emit("response.custom_tool_call_input.delta", {**self._place, "delta": text})
+            self._events.delta(self._head, text)
 
     def ending(self) -> None:
         self._say(self._input.finish())
-        self._emit("response.custom_tool_call_input.done", {**self._place, "input": "".join(self._pieces)})
+        self._events.emit("response.custom_tool_call_input.done", {**self._place, "input": "".join(self._pieces)})
 
 
 class LocalItem(CallItem):
@@ -265,7 +287,7 @@ class LocalItem(CallItem):
 
     def item(self, status: str) -> dict[str, Any]:
         arguments = "".join(self._pieces) if status == "completed" else "{}"
-        return {**self._head(status), **call_fields(self._tool.kind, arguments)}
+        return {**self._known(status), **call_fields(self._tool.kind, arguments)}
 
     def write(self, arguments: str) -> None:
         self._pieces.append(arguments)
@@ -283,7 +305,7 @@ def is_json(text: str) -> bool:
     return True
 
 
-def call_item(emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: str) -> CallItem:
+def call_item(events: Events, index: int, mark: str, *, tool: ClientTool, call_id: str) -> CallItem:
     """The item for a call of `tool`."""
     match tool.kind:
         case Kind.FUNCTION:
@@ -292,4 +314,4 @@ def call_item(emit: Emit, index: int, mark: str, *, tool: ClientTool, call_id: s
             made = CustomItem
         case _:
             made = LocalItem
-    return made(emit, index, mark, tool=tool, call_id=call_id)
+    return made(events, index, mark, tool=tool, call_id=call_id)

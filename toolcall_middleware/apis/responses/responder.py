@@ -47,7 +47,7 @@ class ResponsesFace:
             return self.error(openai.read_error(data))
         try:
             completion = read_completion(data)
-            writer = ResponseWriter(self._known, _nowhere, self._mark)
+            writer = ResponseWriter(self._known, _Nowhere(), self._mark)
             writer.begin(completion.model, completion.created_at)
             write_choice(writer, completion.only)
         except ToolCallError as error:
@@ -90,8 +90,14 @@ class ResponsesFace:
         return self._stream
 
 
-def _nowhere(name: str, fields: dict[str, Any]) -> None:
+class _Nowhere:
     """A whole answer has no events."""
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        pass
+
+    def delta(self, head: bytes, text: str) -> None:
+        pass
 
 
 def _same(param: str | None) -> str | None:

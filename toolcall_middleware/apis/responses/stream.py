@@ -18,13 +18,13 @@ _DONE = b"[DONE]"
 
 
 class EventStream:
-    """The stream of one answer. mark: what is random in its ids."""
+    """The stream of one answer, and the `Events` of its writer. mark: what is random in its ids."""
 
     def __init__(self, asked: Asked, mark: str) -> None:
         self._reader = EventReader()
         self._out: list[bytes] = []
         self._number = 0
-        self._writer = ResponseWriter(asked, self._emit, mark)
+        self._writer = ResponseWriter(asked, self, mark)
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the chat stream: the events that they make."""
@@ -52,14 +52,21 @@ class EventStream:
             self._writer.still()
         return self._taken()
 
-    def _emit(self, name: str, fields: dict[str, Any]) -> None:
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
         data = _encode({"type": name, "sequence_number": self._number, **fields})
         self._number += 1
         self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
 
+    def delta(self, head: bytes, text: str) -> None:
+        self._out.append(b'%b%d,"delta":%b}\n\n' % (head, self._number, _encode(text)))
+        self._number += 1
+
     def _taken(self) -> bytes:
-        taken = b"".join(self._out)
-        self._out.clear()
+        out = self._out
+        if len(out) == 1:
+            return out.pop()
+        taken = b"".join(out)
+        out.clear()
         return taken
 
     def _event(self, event: ServerEvent) -> None:
