@@ -159,6 +159,13 @@ def test_thoughts_of_one_answer_are_one() -> None:
     assert len(got[1]["tool_calls"]) == 2
 
 
+def test_a_thought_between_a_call_and_text_of_one_answer_is_kept() -> None:
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": carried("a")}
+    got = messages_of(USER, fcall(), thought, {"role": "assistant", "content": "wait"}, foutput())
+    assert got[1]["reasoning_content"] == "a"
+    assert [message["role"] for message in got] == ["user", "assistant", "tool"]
+
+
 def test_a_thought_without_anything_said_after_it_is_gone() -> None:
     thought = {"type": "reasoning", "summary": [], "encrypted_content": carried("a")}
     assert messages_of(USER, thought, USER) == [USER, USER]
