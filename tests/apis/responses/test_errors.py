@@ -9,6 +9,7 @@ import httpx2
 import openai
 import pytest
 
+from toolcall_middleware.apis.responses.stream import EventStream
 from toolcall_middleware.errors import ToolCallError, error_body
 
 from . import chat
@@ -144,6 +145,16 @@ def test_an_error_before_any_chunk_still_begins_the_response() -> None:
 def test_a_chunk_that_is_none_fails_the_response(data: bytes) -> None:
     got = check_stream(streamed(chat.chunk({"content": "a"}) + data))
     assert got.response["error"]["code"] == "server_error"
+
+
+def test_an_event_without_an_end_fails_the_response() -> None:
+    face, _ = asked(stream=True)
+    assert face._asked is not None
+    stream = EventStream(face._asked, "m", limit=1000)
+    left = stream.feed(chat.chunk({"content": "a"})) + stream.feed(b"data: " + b"x" * 2000)
+    got = check_stream(left + stream.feed(b"x") + stream.finish(cut=False))
+    assert got.response["error"]["code"] == "server_error"
+    assert got.text == "a"
 
 
 def test_fragments_that_interleave_fail_the_response() -> None:

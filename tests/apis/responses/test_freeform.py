@@ -94,9 +94,9 @@ def test_time_is_linear(opening: str) -> None:
         pieces = [opening, *(["\\n\\u00e9x"] * (size // 9)), '"}']
         best = 9.0
         for _ in range(7):
-            began = time.perf_counter()
+            began = time.process_time()
             read(*pieces)
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         return best
 
     seconds(10_000)

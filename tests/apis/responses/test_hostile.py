@@ -142,9 +142,9 @@ def test_a_large_history_costs_what_it_is_long() -> None:
         data = json.dumps({"model": "m", "input": items}).encode()
         best = 9.0
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.process_time()
             ResponsesFace().request(data, {})
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         return best
 
     seconds(100)
@@ -156,6 +156,6 @@ def test_a_large_history_costs_what_it_is_long() -> None:
 )
 def test_a_long_description_is_read_in_no_time(description: str) -> None:
     tool = {"type": "custom", "name": "x", "description": description}
-    began = time.perf_counter()
+    began = time.process_time()
     asked(tools=[tool])
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1

@@ -8,27 +8,40 @@ import msgspec
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ...wire.sse import EventReader, ServerEvent
+from ...wire.sse import EventReader, ServerEvent, TooLargeError
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
 from .request import Asked
 
 _encode = msgspec.json.encode
 _DONE = b"[DONE]"
+MAX_EVENT = 64 << 20
+"""Bytes of an unfinished event. The exchange sends pieces; only a backend whose bytes pass could send more at once."""
 
 
 class EventStream:
-    """The stream of one answer, and the `Events` of its writer. mark: what is random in its ids."""
+    """The stream of one answer, and the `Events` of its writer. mark: what is random in its ids.
 
-    def __init__(self, asked: Asked, mark: str) -> None:
-        self._reader = EventReader()
+    limit: bytes that an event of the chat stream may take.
+    """
+
+    def __init__(self, asked: Asked, mark: str, limit: int = MAX_EVENT) -> None:
+        self._reader = EventReader(limit)
         self._out: list[bytes] = []
         self._number = 0
         self._writer = ResponseWriter(asked, self, mark)
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the chat stream: the events that they make."""
-        for event in self._reader.feed(data):
+        if self._writer.ended:
+            return b""
+        try:
+            events = self._reader.feed(data)
+        except TooLargeError:
+            self._reader.rest()
+            self._writer.fail(ToolCallError("upstream_error", "The backend sent an event that is too large."))
+            return self._taken()
+        for event in events:
             self._event(event)
         return self._taken()
 
