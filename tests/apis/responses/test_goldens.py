@@ -9,7 +9,7 @@ import pytest
 from toolcall_middleware.apis.responses import ResponsesFace
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.constraints import Memory
 
 from ... import stream_rules
 from ...formats import goldens

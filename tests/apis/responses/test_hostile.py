@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.apis.responses import ResponsesFace
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.request.parse import read_request
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.validate import read_request
 
 from . import chat
 from .asking import asked

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.apis.responses import ResponsesFace
+from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.validate import ChatRequest, read_request
 
 from . import chat
 from .received import check_stream

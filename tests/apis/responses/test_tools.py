@@ -14,8 +14,8 @@ from toolcall_middleware.apis.responses.local_kinds import arguments_of, call_fi
 from toolcall_middleware.apis.responses.names import Kind
 from toolcall_middleware.apis.responses.tools import without_words_on_json
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.request.parse import read_request
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.validate import read_request
 
 from . import chat
 from .asking import CODES, PATCH, WEATHER, asked, chat_of, streamed

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...errors import ToolCallError
-from ...wire.call_id import new_call_id
+from ...wire.new_call_id import new_call_id
 from .errors import failed_code
 from .names import ClientTool, Kind
 from .output import CallItem, Events, Item, ReasoningItem, TextItem, call_item
