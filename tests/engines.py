@@ -16,7 +16,7 @@ from typing import Any
 
 from toolcall_middleware.exchange import Exchange, Plan, Reply
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 DATA = Path(__file__).parent / "backends_data"
 PROSE = "I would rather talk about the weather in general."
@@ -184,7 +184,7 @@ class Answered:
     body: bytes
 
 
-def ask(engine: Engine, memory: Memory, body: dict[str, Any], **settings: Any) -> Answered:
+def ask(engine: Engine, memory: BackendMemory, body: dict[str, Any], **settings: Any) -> Answered:
     """One request through the exchange, as a host drives it. Raises ToolCallError where nothing has left."""
     exchange = Exchange(Settings(**settings), memory)
     raw: bytes | None = exchange.on_request(json.dumps(body).encode())

@@ -14,7 +14,7 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.reading import STOPS
 from toolcall_middleware.model import ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .formats import goldens
 from .response.streams import DONE, chunk, event, role
@@ -27,7 +27,7 @@ JUNK = "The weather is 18 degrees.\n\nThank you! And in Rome?\n" + "More and mor
 
 
 def asked(*, stream: bool, settings: dict[str, Any], **fields: Any) -> Exchange:
-    made = Exchange(Settings(**settings), Memory())
+    made = Exchange(Settings(**settings), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": stream, **fields}
     sent = made.on_request(json.dumps(body).encode())
     assert sent is not None

@@ -15,7 +15,7 @@ import pytest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .stream_rules import Answered, check_stream, check_whole
 
@@ -348,7 +348,7 @@ def stream_of(fault: Fault) -> bytes:
 
 
 def asked(fault: Fault, **fields: Any) -> Exchange:
-    made = Exchange(Settings(mode="native", **fault.settings), Memory())
+    made = Exchange(Settings(mode="native", **fault.settings), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **fault.request, **fields}
     assert made.on_request(json.dumps(body).encode()) is not None
     return made
@@ -415,7 +415,7 @@ def test_a_faulty_whole_answer_comes_out_right(fault: Fault) -> None:
 
 def test_a_call_that_lost_its_arguments_is_asked_for_again_where_they_are_checked() -> None:
     # vLLM #31501, #47901, SGLang #37634: `{}` does not fit a tool that needs more.
-    made = Exchange(Settings(mode="native", validate_arguments="retry"), Memory())
+    made = Exchange(Settings(mode="native", validate_arguments="retry"), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": True}
     assert made.on_request(json.dumps(body).encode()) is not None
     made.on_response_start(200, SSE)

@@ -14,7 +14,7 @@ import pytest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .response.streams import DONE, chunk, event, role, says, stream
 from .stream_rules import Answered, check_error, check_stream, check_whole, same_answer
@@ -41,8 +41,8 @@ def ask(**fields: Any) -> bytes:
     return json.dumps({name: value for name, value in body.items() if value is not None}).encode()
 
 
-def exchange(*, memory: Memory | None = None, **settings: Any) -> Exchange:
-    return Exchange(Settings(**{"mode": "prompt", **settings}), memory or Memory())
+def exchange(*, memory: BackendMemory | None = None, **settings: Any) -> Exchange:
+    return Exchange(Settings(**{"mode": "prompt", **settings}), memory or BackendMemory())
 
 
 def sent(made: Exchange, **fields: Any) -> dict[str, Any]:

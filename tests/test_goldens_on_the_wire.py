@@ -10,7 +10,7 @@ import pytest
 
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .formats import goldens
 from .formats.goldens import Case
@@ -56,7 +56,7 @@ def whole(case: Case, reason: str) -> bytes:
 
 
 def streamed(case: Case, settings: Settings, reason: str) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Exchange(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=True)) is not None
     data = chunks(case, reason)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
@@ -65,7 +65,7 @@ def streamed(case: Case, settings: Settings, reason: str) -> Answered:
 
 
 def collected(case: Case, settings: Settings, reason: str) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Exchange(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=False)) is not None
     assert exchange.on_response_start(200, [(b"content-type", b"application/json")]) is Plan.BUFFER
     reply = exchange.whole(whole(case, reason))

@@ -14,7 +14,7 @@ from tests.stream_rules import check_stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 CALLS = (
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris", "at": {"x": [1, 2]}}}\n</tool_call>',
@@ -41,7 +41,7 @@ class Backend(RuleBasedStateMachine):
         settings = Settings(
             mode=mode, stream_arguments=not whole_calls, max_tool_calls=most, reasoning_field="reasoning"
         )
-        self.exchange = Exchange(settings, Memory())
+        self.exchange = Exchange(settings, BackendMemory())
         body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "stream": True}
         if usage:
             body["stream_options"] = {"include_usage": True}

@@ -32,10 +32,10 @@ from .response.stream import StreamRewriter
 from .response.whole import as_stream, no_completion, rewrite_whole
 from .settings import Settings
 from .upstream.attempt import Asked
-from .upstream.constraints import Memory
+from .upstream.backend_memory import BackendMemory
 from .upstream.tool_results import result_warnings
 from .upstream.usage_only import Tapped
-from .usage.pending_count import Tally
+from .usage.pending_count import PendingCount
 from .wire import openai
 from .wire.sse import DONE
 
@@ -51,11 +51,11 @@ class Exchange:
     defer: whether the host waits for counting (`tally`); without, all is counted at once, and nothing is asked.
     """
 
-    def __init__(self, settings: Settings, memory: Memory, *, defer: bool = False) -> None:
+    def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False) -> None:
         self._settings = settings
         self._memory = memory
         self._defer = defer
-        self.tally: Tally | None = None
+        self.tally: PendingCount | None = None
         # The request is one of these:
         self._with_tools: Asked | None = None
         self._tapped: Tapped | None = None  # without, and usage is asked for
@@ -126,12 +126,12 @@ class Exchange:
     def calls_left(self) -> int:
         """How many calls have left for the client."""
         rewriter = self._rewriter
-        return rewriter.calls if rewriter is not None and self._left else self._calls
+        return rewriter.outcome.calls if rewriter is not None and self._left else self._calls
 
     @property
     def said_all(self) -> bool:
         """Whether the backend's stream came to its `[DONE]`: what goes wrong behind it changes nothing."""
-        return self._rewriter is not None and self._rewriter.done
+        return self._rewriter is not None and self._rewriter.received_done
 
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""
@@ -193,7 +193,7 @@ class Exchange:
         out = rewriter.feed(data)
         if out:
             self._left = True
-        if rewriter.stopped or rewriter.failed is not None:
+        if rewriter.ended:
             self.stopped = True
             out += self._end(cut=False)
         return out
@@ -207,7 +207,7 @@ class Exchange:
     def _end(self, *, cut: bool) -> bytes:
         rewriter = self._rewriter
         assert rewriter is not None  # noqa: S101 - the plan is STREAM
-        cut = cut and not rewriter.done
+        cut = cut and not rewriter.received_done
         out = rewriter.finish(cut=cut)
         self._left = self._left or bool(out)
         error = rewriter.failed
@@ -309,7 +309,7 @@ class Exchange:
 
     def _wait(self) -> None:
         asked = self._tapped or self._asked
-        self.tally = Tally(asked.usage, asked.model, self._memory)
+        self.tally = PendingCount(asked.usage, asked.model, self._memory)
 
     def counted(self) -> bytes:
         """The rest of a stream whose `tally` was waited for."""

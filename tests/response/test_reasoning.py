@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from ..stream_rules import Answered, Choice, check_stream, check_whole, same_answer
 from .streams import chunk, role, stream
@@ -38,9 +38,9 @@ OPENING = {
 }
 
 
-def exchange(*, ask: dict[str, Any] | None = None, memory: Memory | None = None, **chosen: Any) -> Exchange:
+def exchange(*, ask: dict[str, Any] | None = None, memory: BackendMemory | None = None, **chosen: Any) -> Exchange:
     made = Exchange(
-        Settings(**{"mode": "prompt", "format": "hermes", "reasoning": "parse", **chosen}), memory or Memory()
+        Settings(**{"mode": "prompt", "format": "hermes", "reasoning": "parse", **chosen}), memory or BackendMemory()
     )
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **(ask or {})}
     assert made.on_request(json.dumps(body).encode()) is not None
@@ -298,7 +298,7 @@ def test_one_call_only_where_calls_are_not_parallel() -> None:
 
 
 def test_mode_auto_does_not_take_it_for_a_backend_without_parser() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     assert whole({"reasoning": tag()}, mode="auto", memory=memory).calls
     again = exchange(mode="auto", memory=memory)
     assert dict(again.headers())["x-toolcall"].startswith("mode=native")

@@ -9,7 +9,7 @@ import pytest
 
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 from toolcall_middleware.upstream.negotiation import Attempts, Next
 from toolcall_middleware.usage.tokenizers.base import estimate
 
@@ -26,7 +26,7 @@ def attempts(described: int, said: str) -> tuple[Attempts, int]:
     body = {"model": "m", "messages": [{"role": "user", "content": said}], "tools": tools}
     chat = read_request(json.dumps(body).encode(), Settings(mode="auto"))
     assert isinstance(chat, ChatRequest)
-    return Attempts(chat, Settings(mode="auto"), Memory()), estimate(json.dumps(functions))
+    return Attempts(chat, Settings(mode="auto"), BackendMemory()), estimate(json.dumps(functions))
 
 
 @pytest.mark.parametrize("described", [2_000, 20_000, 110_000])

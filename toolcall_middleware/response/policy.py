@@ -45,3 +45,8 @@ class AnswerPolicy:
     extension: Extension | None = None
     objects: bool = False
     full: Callable[[], bool] | None = None
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether text leaves as it is."""
+        return not (self.stop or self.hold_prose or self.drop_prose)

@@ -67,15 +67,15 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
-        thoughts: list[Op] = []
-        if answer.thinks:
-            thoughts, rest, _ = answer.take_thoughts(message, text)
+        reasoning_ops: list[Op] = []
+        if answer.reads_reasoning:
+            reasoning_ops, rest, _ = answer.take_reasoning(message, text)
             message = {name: rest.get(name, openai.NULL) for name in message}
         if answer.native is None:
-            ops = thoughts + answer.feed(text)
+            ops = reasoning_ops + answer.feed(text)
         else:
             own, message = take_calls(message)
-            ops = thoughts + answer.feed_both(text, own)
+            ops = reasoning_ops + answer.feed_both(text, own)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
             if type(op) is Thought and not op.names:
@@ -83,7 +83,7 @@ def rewrite_whole(
         if answer.fault is not None:
             raise answer.fault
         shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
-        for name in FIELDS if answer.thinks else ():
+        for name in FIELDS if answer.reads_reasoning else ():
             if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
                 shown[name] = given[name]  # to the byte
         if as_object:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ToolCallError
 from ..formats import registry
-from ..request.parse import ChatRequest
+from ..request.parse import ChatRequest, callable_tools
 from ..response.choice import ChoiceAnswer
 from ..response.choice_answer import make_choice
 from ..response.extension_field import Extension
@@ -20,7 +20,8 @@ from ..settings import Settings
 from ..usage.pending_count import meter_for
 from ..wire import openai
 from . import prompt
-from .constraints import Memory, answer_schema, offered_now
+from .backend_memory import BackendMemory
+from .constraints import answer_schema
 from .negotiation import Attempts, Next
 from .tool_results import for_backend
 
@@ -36,7 +37,9 @@ class Asked:
     usage: what is counted, over all tries. extension: what is said beside calls.
     """
 
-    def __init__(self, chat: ChatRequest, settings: Settings, memory: Memory, extension: Extension | None) -> None:
+    def __init__(
+        self, chat: ChatRequest, settings: Settings, memory: BackendMemory, extension: Extension | None
+    ) -> None:
         self.chat = chat
         self.model = chat.model
         self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
@@ -55,7 +58,7 @@ class Asked:
     @property
     def offers(self) -> bool:
         """Whether the answer may hold calls."""
-        return bool(offered_now(self.chat).tools)
+        return bool(callable_tools(self.chat).tools)
 
     @property
     def note(self) -> str:
@@ -157,7 +160,7 @@ class Asked:
         )
         if todo is not Next.PROMPT or left:
             return False
-        self.usage.next_try()
+        self.usage.next_attempt()
         self.next_body = self._by_prompt()
         return True
 
@@ -168,7 +171,7 @@ class Asked:
             return True
         todo = self._attempts.after_broken_promise(cut=outcome.cut)
         if todo is Next.PROMPT:
-            self.usage.next_try()
+            self.usage.next_attempt()
             self.next_body = self._by_prompt()
             return False
         if todo is Next.AGAIN:
@@ -187,7 +190,7 @@ class Asked:
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
-        self.usage.next_try()
+        self.usage.next_attempt()
         before = self._messages or self.chat.messages
         # Half an emoji cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))

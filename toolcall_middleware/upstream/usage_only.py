@@ -8,7 +8,7 @@ from ..usage.meter import UsageMeter
 from ..usage.pending_count import meter_for, model_of
 from ..usage.tap import UsageTap
 from ..wire import openai
-from .constraints import Memory
+from .backend_memory import BackendMemory
 
 _ASKED = "stream_options"
 _MAX_READ = 4096  # bytes of a refusal
@@ -20,7 +20,7 @@ class Tapped:
     tap: what its stream goes through. usage: what that is counted with. model: that it names. defer: see `UsageTap`.
     """
 
-    def __init__(self, body: bytes, settings: Settings, memory: Memory, *, defer: bool) -> None:
+    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
         self.model = model_of(body)
         self.usage: UsageMeter = meter_for(settings, self.model, memory)
         self.next_body: bytes | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 _TRIES = 6
 
@@ -25,7 +25,7 @@ class Outcome:
 
 def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, cut: bool = False) -> Outcome:
     """The backend answers with these pieces of a stream, each time that it is asked. cut: and then goes away."""
-    exchange = Exchange(settings, Memory())
+    exchange = Exchange(settings, BackendMemory())
     try:
         assert exchange.on_request(json.dumps({**request, "stream": True}).encode()) is not None
         for _ in range(_TRIES):
@@ -63,7 +63,7 @@ def _one_answer(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
 
 def whole(settings: Settings, request: dict[str, Any], answer: dict[str, Any]) -> Outcome:
     """The backend answers with this completion, each time that it is asked."""
-    exchange = Exchange(settings, Memory())
+    exchange = Exchange(settings, BackendMemory())
     data = json.dumps(answer).encode()
     try:
         assert exchange.on_request(json.dumps(request).encode()) is not None

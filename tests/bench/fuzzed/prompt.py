@@ -9,7 +9,7 @@ from typing import Any
 from tests.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .dice import Dice
 from .texts import FORMATS, TOOLS, text_of
@@ -66,7 +66,7 @@ _HEAD = {"id": "c", "created": 1, "model": "m"}
 
 
 def _streamed(settings: Settings, text: str, reason: str, sizes: list[int]) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Exchange(settings, BackendMemory())
     assert exchange.on_request(_BODIES[True]) is not None
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     deltas: list[tuple[dict[str, Any], str | None]] = [({"role": "assistant", "content": ""}, None)]
@@ -97,7 +97,7 @@ def _streamed(settings: Settings, text: str, reason: str, sizes: list[int]) -> A
 
 
 def _whole(settings: Settings, text: str, reason: str) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Exchange(settings, BackendMemory())
     exchange.on_request(_BODIES[False])
     exchange.on_response_start(200, [(b"content-type", b"application/json")])
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}

@@ -15,7 +15,7 @@ from ...formats.base import ParserOptions
 from ...model import Tool, ToolSet
 from ...parsing.events import CallArgs, CallEnd, CallStart
 from ...settings import OPTIONS, Settings
-from ...upstream.constraints import Memory
+from ...upstream.backend_memory import BackendMemory
 from .answers import Answer
 from .asking import Asker
 from .findings import Finding, Verdict
@@ -63,7 +63,7 @@ def _fields(kind: str, fmt: str) -> dict[str, Any]:
     # One call is enough: a model that is held to a list of them may go on and on.
     body["parallel_tool_calls"] = False
     settings = Settings(constrain=kind, format=fmt, special_tokens="off")
-    sent = Exchange(settings, Memory()).on_request(json.dumps(body).encode())
+    sent = Exchange(settings, BackendMemory()).on_request(json.dumps(body).encode())
     return {name: value for name, value in json.loads(sent or b"{}").items() if name not in {"model", "messages"}}
 
 

@@ -14,7 +14,7 @@ from ...exchange import Exchange
 from ...formats import registry
 from ...request.overrides import without_overrides
 from ...settings import Settings
-from ...upstream.constraints import Memory
+from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers
 from ...usage.tokenizers.load import load
 from ..http.bodies import Receive, replay
@@ -63,7 +63,7 @@ class ToolCallMiddleware:
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
-            self._memory = Memory()
+            self._memory = BackendMemory()
             self._tenancy: Tenancy | None = None
             self._rates: RateLimiter | None = None
             if settings.rate_limit is not None or settings.tenants_file is not None:
@@ -75,7 +75,7 @@ class ToolCallMiddleware:
 
     app: App
     settings: Settings
-    _memory: Memory
+    _memory: BackendMemory
     _tenancy: Tenancy | None
     _rates: RateLimiter | None
 

@@ -10,7 +10,7 @@ import contextlib
 
 from ...errors import ToolCallError
 from ...exchange import Exchange, Plan, Reply
-from ...usage.pending_count import Tally
+from ...usage.pending_count import PendingCount
 from ..http.bodies import Inflate, Message, Receive
 from ..http.messages import App, Scope, Send, answer_error, request_scope, response_head
 from .token_counting import wait_for
@@ -212,7 +212,7 @@ class Responder:
         await self._count(tally)
         return self._exchange.counted()
 
-    async def _count(self, tally: Tally) -> None:
+    async def _count(self, tally: PendingCount) -> None:
         await wait_for(tally, self._app, self._scope, self._exchange.paths)
 
     # -- what the client gets ------------------------------------------------------------------------------------
