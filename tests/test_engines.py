@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -113,7 +114,7 @@ def test_it_is_noticed_without_another_try_too() -> None:
 def test_an_answer_that_ran_out_of_tokens_says_nothing_of_the_constraint() -> None:
     memory = BackendMemory()
     for _ in range(2):
-        exchange = Exchange(Settings(format="json", retries=0), memory)
+        exchange = Driven(Settings(format="json", retries=0), memory)
         body = exchange.on_request(json.dumps(request("required")).encode())
         assert body is not None
         assert kind_of(json.loads(body)) == "response_format"
@@ -332,7 +333,7 @@ WITH_TOOLS = [
 @pytest.mark.parametrize(("engine", "case"), WITH_TOOLS)
 def test_what_an_engine_answered_is_read(engine: str, case: str, mode: str) -> None:
     row = recorded(engine)[case]
-    exchange = Exchange(Settings(mode=mode), BackendMemory())
+    exchange = Driven(Settings(mode=mode), BackendMemory())
     assert exchange.on_request(json.dumps(row.request).encode()) is not None
     plan = exchange.on_response_start(row.status, [(b"content-type", row.content_type.encode())])
     data = row.response.encode()
@@ -346,18 +347,13 @@ def test_what_an_engine_answered_is_read(engine: str, case: str, mode: str) -> N
             assert reply is not None
             assert check_error(reply.body)["message"] in json.loads(row.response)["error"]["message"]
         return
-    if plan is Plan.SNIFF:
-        plan = exchange.plan_for(data)
     body = b""
-    if plan is Plan.STREAM:
-        for at in range(0, len(data), 7):
-            body += exchange.feed(data[at : at + 7])
-            if exchange.stopped:
-                break
-        body += exchange.finish()
-    else:
-        whole = exchange.whole(data)
-        body = whole.body if whole is not None else b""
+    for at in range(0, len(data), 7):
+        body += exchange.feed(data[at : at + 7])
+        plan = State.STREAMING if exchange.state is State.STREAMING else plan
+        if exchange.stopped:
+            break
+    body += exchange.finish()
     due = CALLS.get((engine, case), [])
     must_call = row.request.get("tool_choice", "auto") not in ("auto", "none")
     if exchange.take_next() is not None:
@@ -366,9 +362,9 @@ def test_what_an_engine_answered_is_read(engine: str, case: str, mode: str) -> N
         assert must_call or mode == "auto"
         assert not due or mode == "prompt"
         return
-    check = check_stream if plan is Plan.STREAM else check_whole
+    check = check_stream if plan is State.STREAMING else check_whole
     usage = bool((row.request.get("stream_options") or {}).get("include_usage"))
-    more = {"include_usage": usage} if plan is Plan.STREAM else {}
+    more = {"include_usage": usage} if plan is State.STREAMING else {}
     answer = check(body, own_ids=False, same_head=False, role_once=False, **more)
     assert [(call.name, call.parsed) for call in answer.only.calls] == due
     assert answer.only.finish_reason in ({"tool_calls"} if due else {"stop", "length"})
@@ -385,7 +381,7 @@ def test_exchanges_without_tools_are_left_alone(engine: str, mode: str) -> None:
         if not isinstance(row.request, dict) or row.request.get("tools") or case.startswith(("err_", "history_tool")):
             continue
         seen += 1
-        exchange = Exchange(Settings(mode=mode), BackendMemory())
+        exchange = Driven(Settings(mode=mode), BackendMemory())
         raw = json.dumps(row.request).encode()
         body = exchange.on_request(raw)
         if body is None:
@@ -393,7 +389,7 @@ def test_exchanges_without_tools_are_left_alone(engine: str, mode: str) -> None:
         assert body == raw, case  # usage is asked for: the bytes pass, and a chunk is added where the backend gave none
         data = row.response.encode()
         plan = exchange.on_response_start(row.status, [(b"content-type", row.content_type.encode())])
-        if plan is Plan.TAP:
+        if plan is State.TAPPING:
             out = exchange.feed(data) + exchange.finish()
             assert out.replace(b"data: [DONE]\n\n", b"").startswith(data.partition(b"data: [DONE]")[0]), case
     assert seen > 8

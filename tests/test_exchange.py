@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -41,11 +42,11 @@ def ask(**fields: Any) -> bytes:
     return json.dumps({name: value for name, value in body.items() if value is not None}).encode()
 
 
-def exchange(*, memory: BackendMemory | None = None, **settings: Any) -> Exchange:
-    return Exchange(Settings(**{"mode": "prompt", **settings}), memory or BackendMemory())
+def exchange(*, memory: BackendMemory | None = None, **settings: Any) -> Driven:
+    return Driven(Settings(**{"mode": "prompt", **settings}), memory or BackendMemory())
 
 
-def sent(made: Exchange, **fields: Any) -> dict[str, Any]:
+def sent(made: Driven, **fields: Any) -> dict[str, Any]:
     """What the backend is asked."""
     body = made.on_request(ask(**fields))
     assert body is not None
@@ -57,8 +58,7 @@ def streamed(data: bytes, *, size: int | None = None, settings: dict[str, Any] |
     """What the client gets of this stream."""
     made = exchange(**(settings or {}))
     sent(made, stream=True, **fields)
-    assert made.on_response_start(200, SSE) is Plan.SNIFF
-    assert made.plan_for(b"data: {") is Plan.STREAM
+    assert made.on_response_start(200, SSE) is State.SNIFFING
     step = size or max(len(data), 1)
     out = []
     for at in range(0, len(data), step):
@@ -71,7 +71,7 @@ def streamed(data: bytes, *, size: int | None = None, settings: dict[str, Any] |
 def whole(text: str, *, settings: dict[str, Any] | None = None, reason: str = "stop", **fields: Any) -> bytes:
     made = exchange(**(settings or {}))
     sent(made, **fields)
-    assert made.on_response_start(200, JSON) is Plan.BUFFER
+    assert made.on_response_start(200, JSON) is State.COLLECTING
     reply = made.whole(completion(text, reason))
     assert reply is not None
     return reply.body
@@ -137,18 +137,18 @@ def test_what_a_request_overrides_counts_for_it() -> None:
 @pytest.mark.parametrize(
     ("status", "stream_it", "plan"),
     [
-        (200, True, Plan.SNIFF),
-        (200, False, Plan.BUFFER),
-        (201, False, Plan.BUFFER),
-        (101, True, Plan.PASS),
-        (204, True, Plan.PASS),
-        (205, False, Plan.PASS),
-        (304, True, Plan.PASS),
-        (400, True, Plan.BUFFER),
-        (599, False, Plan.BUFFER),
+        (200, True, State.SNIFFING),
+        (200, False, State.COLLECTING),
+        (201, False, State.COLLECTING),
+        (101, True, State.PASSING),
+        (204, True, State.PASSING),
+        (205, False, State.PASSING),
+        (304, True, State.PASSING),
+        (400, True, State.COLLECTING),
+        (599, False, State.COLLECTING),
     ],
 )
-def test_the_status_decides_what_is_done(status: int, stream_it: bool, plan: Plan) -> None:
+def test_the_status_decides_what_is_done(status: int, stream_it: bool, plan: State) -> None:
     made = exchange()
     sent(made, stream=stream_it)
     for headers in (SSE, JSON, []):
@@ -158,28 +158,29 @@ def test_the_status_decides_what_is_done(status: int, stream_it: bool, plan: Pla
 @pytest.mark.parametrize(
     ("begins", "as_stream", "otherwise"),
     [
-        (b"", Plan.SNIFF, Plan.SNIFF),
-        (b" \r\n\xef\xbb\xbf", Plan.SNIFF, Plan.SNIFF),
-        (b"d", Plan.STREAM, Plan.SNIFF),
-        (b"data", Plan.STREAM, Plan.SNIFF),
-        (b"data:", Plan.STREAM, Plan.STREAM),
-        (b": hello", Plan.STREAM, Plan.STREAM),
-        (b"event: x", Plan.STREAM, Plan.STREAM),
-        (b"id:1", Plan.STREAM, Plan.STREAM),
-        (b"retry:1", Plan.STREAM, Plan.STREAM),
-        (b"datum", Plan.STREAM, Plan.BUFFER),
-        (b"odd: 1\n", Plan.STREAM, Plan.BUFFER),
-        (b'{"a"', Plan.BUFFER, Plan.BUFFER),
-        (b"[1]", Plan.BUFFER, Plan.BUFFER),
-        (b"<html>", Plan.BUFFER, Plan.BUFFER),
+        (b"", State.SNIFFING, State.SNIFFING),
+        (b" \r\n\xef\xbb\xbf", State.SNIFFING, State.SNIFFING),
+        (b"d", State.STREAMING, State.SNIFFING),
+        (b"data", State.STREAMING, State.SNIFFING),
+        (b"data:", State.STREAMING, State.STREAMING),
+        (b": hello", State.STREAMING, State.STREAMING),
+        (b"event: x", State.STREAMING, State.STREAMING),
+        (b"id:1", State.STREAMING, State.STREAMING),
+        (b"retry:1", State.STREAMING, State.STREAMING),
+        (b"datum", State.STREAMING, State.COLLECTING),
+        (b"odd: 1\n", State.STREAMING, State.COLLECTING),
+        (b'{"a"', State.COLLECTING, State.COLLECTING),
+        (b"[1]", State.COLLECTING, State.COLLECTING),
+        (b"<html>", State.COLLECTING, State.COLLECTING),
     ],
 )
-def test_the_first_bytes_decide_what_a_body_is(begins: bytes, as_stream: Plan, otherwise: Plan) -> None:
+def test_the_first_bytes_decide_what_a_body_is(begins: bytes, as_stream: State, otherwise: State) -> None:
     for headers, plan in ((SSE, as_stream), (JSON, otherwise), ([], otherwise)):
         made = exchange()
         sent(made, stream=True)
         made.on_response_start(200, headers)
-        assert made.plan_for(begins) is plan
+        made.feed(begins)
+        assert made.state is plan
 
 
 def test_the_headers_say_what_was_done() -> None:
@@ -317,7 +318,6 @@ def test_where_no_call_can_come_no_prose_waits_for_one(fields: dict[str, Any]) -
     called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": CITY}}
     sent(made, stream=True, messages=[{"role": "assistant", "content": None, "tool_calls": [called]}], **fields)
     made.on_response_start(200, SSE)
-    made.plan_for(b"data: {")
     assert b"Hello" in made.feed(stream(role(), *says("Hello"), done=False))
 
 
@@ -436,7 +436,6 @@ def test_an_empty_answer_is_corrected_too() -> None:
     made = exchange()
     sent(made, tool_choice="required", stream=True)
     made.on_response_start(200, SSE)
-    made.plan_for(b"data:")
     assert made.feed(stream(role(), FINISH)) + made.finish() == b""
     again = made.take_next()
     assert again is not None
@@ -472,7 +471,6 @@ def test_an_error_in_the_middle_flushes_what_is_held_back() -> None:
     made = exchange()
     sent(made, stream=True)
     made.on_response_start(200, SSE)
-    made.plan_for(b"data:")
     out = made.feed(stream(role(), *says("Hi <tool"), done=False))
     out += made.failure(ToolCallError("upstream_timeout", "too slow"))
     answer = check_stream(out, error=True)
@@ -555,7 +553,7 @@ def test_recorded_refusals_come_out_in_openais_form(name: str) -> None:
     data = (DATA / name).read_bytes()
     made = exchange()
     sent(made, stream=True)
-    assert made.on_response_start(400, JSON) is Plan.BUFFER
+    assert made.on_response_start(400, JSON) is State.COLLECTING
     reply = made.whole(data)
     assert reply is not None
     assert reply.status == 400
@@ -570,6 +568,5 @@ def test_every_cut_of_a_recorded_stream_gives_the_same() -> None:
         made = exchange()
         sent(made, stream=True, **fields)
         made.on_response_start(200, SSE)
-        made.plan_for(data)
         answer: Answered = check_stream(made.feed(data[:cut]) + made.feed(data[cut:]) + made.finish(), **expected)
         same_answer(answer, due)

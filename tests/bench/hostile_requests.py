@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange
+from toolcall_middleware.exchange import Exchange, Request
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -98,7 +98,7 @@ def cost(body: Body) -> tuple[float, int]:
         sent = data.replace(b'"name": "f', b'"name": "f%d' % number)
         start = time.process_time()
         try:
-            Exchange(SETTINGS, BackendMemory()).on_request(sent)
+            Exchange(SETTINGS, BackendMemory()).receive(Request(sent))
         except ToolCallError as error:
             error.body()
         best = min(best, time.process_time() - start)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -38,8 +39,8 @@ OPENING = {
 }
 
 
-def exchange(*, ask: dict[str, Any] | None = None, memory: BackendMemory | None = None, **chosen: Any) -> Exchange:
-    made = Exchange(
+def exchange(*, ask: dict[str, Any] | None = None, memory: BackendMemory | None = None, **chosen: Any) -> Driven:
+    made = Driven(
         Settings(**{"mode": "prompt", "format": "hermes", "reasoning": "parse", **chosen}), memory or BackendMemory()
     )
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **(ask or {})}
@@ -53,8 +54,7 @@ def sent(*deltas: dict[str, Any], reason: str = "stop") -> bytes:
 
 def raw_stream(data: bytes, *, ask: dict[str, Any] | None = None, **chosen: Any) -> bytes:
     made = exchange(ask={"stream": True, **(ask or {})}, **chosen)
-    assert made.on_response_start(200, [(b"content-type", b"text/event-stream")]) is Plan.SNIFF
-    assert made.plan_for(data) is Plan.STREAM
+    assert made.on_response_start(200, [(b"content-type", b"text/event-stream")]) is State.SNIFFING
     out = b""
     for event in data.split(b"\n\n")[:-1]:
         out += made.feed(event + b"\n\n")

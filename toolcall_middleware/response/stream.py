@@ -73,6 +73,11 @@ class StreamRewriter:
         return self._choices.outcome
 
     @property
+    def calls(self) -> int:
+        """The calls of all choices so far."""
+        return sum(answer.calls for answer in self._choices.answers)
+
+    @property
     def begun(self) -> bool:
         """Whether the backend has answered at all."""
         return bool(self._choices.by_index)

@@ -17,12 +17,32 @@ from .choice import ChoiceAnswer
 from .chunk import take_calls
 from .operations import Arguments, Content, Op, Opened, Thought
 from .outcome import Outcome
-from .plan import STREAM_STARTS
 from .reasoning import FIELDS
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
 _MAX_SHOWN = 500
+_STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole response for the client. `headers` replace the backend's of the same name; None: its head as it came."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] | None
+
+
+def is_stream(data: bytes, *, told: bool) -> bool | None:
+    """Whether a body that begins with `data` is an event stream; None where more of it must be seen.
+
+    told: what the content type says. Content types lie.
+    """
+    start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(_STREAM_STARTS) or (told and start and start[:1] not in b"{[<"):
+        return True
+    return None if any(mark.startswith(start) for mark in _STREAM_STARTS) else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,7 @@ def as_stream(data: bytes) -> bytes | None:
 def no_completion(data: bytes) -> ToolCallError:
     """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
     stripped = data.lstrip()
-    if stripped.startswith(STREAM_STARTS):
+    if stripped.startswith(_STREAM_STARTS):
         return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
     fields = openai.read_object(data)
     if fields is not None and openai.is_error(fields):

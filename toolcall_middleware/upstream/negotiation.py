@@ -40,7 +40,7 @@ class Next(enum.Enum):
     PROMPT = "prompt"  # ask again by prompt
 
 
-class Attempts:
+class Negotiation:
     """How one request is asked. `extra`: fields that are added to the body, or None for those that are taken away."""
 
     def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
@@ -57,9 +57,9 @@ class Attempts:
         self.native = settings.mode == "native" or (self._auto and not either and not self._refuses(_TOOLS))
         if own_answer and chat.choice.must_call:
             self.extra["response_format"] = None  # a call must come: there is no other answer
-        self.tries_left = 0
+        self.attempts_left = 0
         if chat.choice.must_call or settings.validate_arguments == "retry":
-            self.tries_left = settings.retries
+            self.attempts_left = settings.retries
         if self._refuses(_STREAM_OPTIONS):
             if chat.include_usage:
                 self.extra[_STREAM_OPTIONS] = None
@@ -177,9 +177,9 @@ class Attempts:
             # An answer without a call does not fit what was asked for: the backend ignores it in silence.
             self._refuse(self._asked.kind)
             self._ask()
-        if not self.tries_left:
+        if not self.attempts_left:
             return Next.GIVE
-        self.tries_left -= 1
+        self.attempts_left -= 1
         return Next.AGAIN
 
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ToolCallError
-from ...exchange import Exchange
+from ...exchange import Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...request.overrides import without_overrides
 from ...settings import Settings
@@ -118,17 +118,11 @@ class ToolCallMiddleware:
             await self.app(scope, replay(messages, receive), send)
             return
         exchange = Exchange(settings, self._memory, defer=True)
-        try:
-            rewritten = exchange.on_request(body)
-            if rewritten is not None and tenant is not None and settings.rate_limit is not None:
-                if exchange.offers_tools:
-                    budget = await self._limiter().admit(tenant.key, settings.rate_limit)
-                    send = budget.sender(send, lambda: exchange.calls_left)
-        except ToolCallError as error:
-            scope[REFUSED] = error.code
-            await answer_error(send, error)
+        action = exchange.receive(Request(body))[0]
+        if isinstance(action, Fail):
+            await _refuse(scope, send, action.error)
             return
-        if rewritten is None:
+        if not isinstance(action, Ask):
             plain = without_overrides(body)
             if plain is body:
                 messages, scope = untouched
@@ -141,4 +135,16 @@ class ToolCallMiddleware:
             else:
                 await self.app(scope, replay(messages, receive), send)
             return
-        await Responder(self.app, scope, receive, send, exchange).run(rewritten)
+        if tenant is not None and settings.rate_limit is not None and exchange.offers_tools:
+            try:
+                budget = await self._limiter().admit(tenant.key, settings.rate_limit)
+            except ToolCallError as refusal:
+                await _refuse(scope, send, refusal)
+                return
+            send = budget.sender(send, lambda: exchange.emitted_calls)
+        await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+
+
+async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
+    scope[REFUSED] = error.code
+    await answer_error(send, error)

@@ -12,9 +12,8 @@ from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
-from .extension_field import Extension
 from .native_calls import NativeCalls
-from .policy import AnswerPolicy
+from .policy import AnswerPolicy, Extension
 from .reasoning import ReasoningReader
 
 
