@@ -124,10 +124,10 @@ def test_a_clients_own_response_format_locks_no_call_out() -> None:
 def test_what_a_request_overrides_counts_for_it() -> None:
     made = exchange()
     sent(made, toolcall={"format": "hermes", "prose": "drop"})
-    assert made.headers()["x-toolcall"].startswith("mode=prompt; format=hermes")
     made.on_response_start(200, JSON)
     reply = made.whole(completion(f"Let me see. {TAG}"))
     assert reply is not None
+    assert made.headers()["x-toolcall"].startswith("mode=prompt; format=hermes")
     assert check_whole(reply.body).only.content is None
 
 
@@ -149,9 +149,9 @@ def test_what_a_request_overrides_counts_for_it() -> None:
     ],
 )
 def test_the_status_decides_what_is_done(status: int, stream_it: bool, plan: State) -> None:
-    made = exchange()
-    sent(made, stream=stream_it)
     for headers in (SSE, JSON, []):
+        made = exchange()
+        sent(made, stream=stream_it)
         assert made.on_response_start(status, headers) is plan
 
 
@@ -184,12 +184,13 @@ def test_the_first_bytes_decide_what_a_body_is(begins: bytes, as_stream: State, 
 
 
 def test_the_headers_say_what_was_done() -> None:
-    made = exchange(format="json")
-    sent(made, stream=True)
-    made.on_response_start(200, SSE)
-    assert made.headers() == {"x-toolcall": "mode=prompt; format=json"}
-    made.on_response_start(200, JSON)
-    assert made.headers()["content-type"] == "text/event-stream"
+    for headers in (SSE, JSON):
+        made = exchange(format="json")
+        sent(made, stream=True)
+        made.on_response_start(200, headers)
+        made.feed(chunks_of(["Hello"]))
+        added = {} if headers is SSE else {"content-type": "text/event-stream"}
+        assert made.headers() == {"x-toolcall": "mode=prompt; format=json", **added}
     reply = whole_reply(CALL)
     assert reply.headers["x-toolcall"] == "mode=prompt; format=json; calls=1; usage=estimated"
 
