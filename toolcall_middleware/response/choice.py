@@ -43,12 +43,12 @@ class ChoiceAnswer:
 
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
     `native`: the backend's own calls, where it was given the tools. `reads_reasoning`: calls are read in its reasoning
-    field at all; `take_reasoning` comes first then.
+    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
     """
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_message", "_parser", "_policy", "_reasoning", "_straight", "_waiting", "cut",
-        "lost", "native", "reads_reasoning",
+        "_alone", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_waiting", "cut",
+        "lost", "message", "native", "reads_reasoning",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +58,7 @@ class ChoiceAnswer:
         native: NativeCalls | None = None,
         reasoning: ReasoningReader | None = None,
     ) -> None:
-        self._message = Message(policy, reasoning)
+        self.message = Message(policy, reasoning)
         self._parser = parser
         self._policy = policy
         self.native = native
@@ -76,43 +76,43 @@ class ChoiceAnswer:
     @property
     def calls(self) -> int:
         """How many calls have begun."""
-        return self._message.calls
+        return self.message.calls
 
     @property
     def calls_in_reasoning(self) -> int:
         """Those that were read in the backend's reasoning field."""
-        return self._message.calls_in_reasoning
+        return self.message.calls_in_reasoning
 
     @property
     def stopped(self) -> bool:
         """Whether nothing that the model writes from here on is wanted."""
-        return self._message.stopped
+        return self.message.stopped
 
     @property
     def fault(self) -> ToolCallError | None:
         """Why the answer must not go on. The operations before it are still good; it is stopped too."""
-        return self._message.fault
+        return self.message.fault
 
     @property
     def warnings(self) -> list[str]:
         """What the checks let pass."""
-        return self._message.warnings
+        return self.message.warnings
 
     @property
     def extras(self) -> dict[str, Any]:
         """What stands beside the choices of an answer with calls: the operator's extension field."""
-        return self._message.extras
+        return self.message.extras
 
     @property
     def held_text(self) -> str:
         """Text that waits for a call which has not come."""
-        return self._message.prose.held
+        return self.message.prose.held
 
     # -- what comes ----------------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
-        message = self._message
+        message = self.message
         if message.stopped or self._ended:
             return []
         events = self._parser.feed(text)
@@ -134,7 +134,7 @@ class ChoiceAnswer:
 
         A call in the text is one that the backend's parser has left there: it stands behind those that it has read.
         """
-        native, message = self.native, self._message
+        native, message = self.native, self.message
         if message.stopped or self._ended or native is None:
             return []
         events = self._parser.feed(text)
@@ -169,7 +169,7 @@ class ChoiceAnswer:
     def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
         """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""
         ops: list[Op] = []
-        message = self._message
+        message = self.message
         if not message.stopped and not self._ended:
             if reason not in _CUT and self._breaks_off():
                 reason = "length"
@@ -218,7 +218,7 @@ class ChoiceAnswer:
         what comes of another one waits until the open call is over.
         """
         if self._alone:
-            return self._message.apply(events)
+            return self.message.apply(events)
         if self._channel is None or source is not Source.TEXT:
             return self._take_from([(source, event) for event in events])
         told: list[tuple[Source, Event]] = []
@@ -234,7 +234,7 @@ class ChoiceAnswer:
 
     def _take_from(self, events: list[tuple[Source, Event]]) -> list[Op]:
         ops: list[Op] = []
-        message = self._message
+        message = self.message
         for source, event in events:
             if message.stopped:
                 break

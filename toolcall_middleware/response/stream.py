@@ -103,10 +103,15 @@ class StreamRewriter:
         """The next bytes of the backend."""
         if not self._reader.buffer and self._gate.is_open:
             # What nearly every engine sends: one event a message, and it is like one before.
-            found = self._templates.find(data)
-            if found is not None:
-                return self._repeat(data, *found)
-            if self._templates.are_useless and is_one_line(data):
+            templates = self._templates
+            template = templates.last
+            if template is not None:
+                text = template.text_of(data)
+                if text is not None:
+                    return self._repeat(data, template, text)
+                if templates.are_several and (found := templates.find(data)) is not None:
+                    return self._repeat(data, *found)
+            if templates.are_useless and is_one_line(data):
                 out = self._typed_chunk(data, data[6:-2])
                 if out is not None:
                     return out
@@ -271,17 +276,18 @@ class StreamRewriter:
 
     def _repeat(self, raw: bytes, template: Template, text: str) -> bytes:
         """What leaves for the event `raw`, which differs from an earlier one in its text alone."""
-        writer, part = self._writer, template.part
-        news = writer.top is not template.top and writer.turn_to(template.top)
-        choice = part.choice
         template.met = True
+        part = template.part
+        choice = part.choice
+        writer = self._writer
+        news = writer.top is not template.top and writer.turn_to(template.top)
         if choice.finished:
             return b""
         if self._counts:
             self._usage.wrote(text, part.index)
         answer = choice.answer
         ops = answer.feed(text)
-        if not answer.stopped:
+        if not answer.message.stopped:
             if len(ops) == 1:
                 op = ops[0]
                 filled = None

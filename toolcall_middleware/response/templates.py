@@ -110,6 +110,11 @@ class Templates:
         return None
 
     @property
+    def are_several(self) -> bool:
+        """Whether choices take turns."""
+        return len(self._by_choice) > 1
+
+    @property
     def are_useless(self) -> bool:
         """Whether no two chunks of this stream are alike. They are told by their type then, while that goes."""
         return self._unlike >= MAX_UNLIKE and self._untyped < MAX_UNLIKE
