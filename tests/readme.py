@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.driven import Driven
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware, create_proxy, errors
 from toolcall_middleware.cli import commands as cli
-from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -168,7 +168,7 @@ def _constrained(value: str) -> set[str]:
     """The fields that a call which must come adds to the request, under this value of `constrain`."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool], "tool_choice": "required"}
-    sent = Exchange(Settings(constrain=value, format="json"), Memory()).on_request(json.dumps(body).encode())
+    sent = Driven(Settings(constrain=value, format="json"), BackendMemory()).on_request(json.dumps(body).encode())
     return set(json.loads(sent or b"{}")) - {"model", "messages"}
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.exchange import Exchange, Plan
+from tests.driven import Driven
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.model import ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .formats import goldens
 from .response.streams import DONE, chunk, event, role
@@ -25,8 +25,8 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": PARAMETER
 JUNK = "The weather is 18 degrees.\n\nThank you! And in Rome?\n" + "More and more of it. " * 20
 
 
-def asked(*, stream: bool, settings: dict[str, Any], **fields: Any) -> Exchange:
-    made = Exchange(Settings(**settings), Memory())
+def asked(*, stream: bool, settings: dict[str, Any], **fields: Any) -> Driven:
+    made = Driven(Settings(**settings), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": stream, **fields}
     sent = made.on_request(json.dumps(body).encode())
     assert sent is not None
@@ -38,7 +38,6 @@ def streamed(text: str, *, size: int = 3, settings: dict[str, Any] | None = None
     """(the answer, how many characters of `text` the backend had to write for it)."""
     made = asked(stream=True, settings=settings or {}, **fields)
     made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    assert made.plan_for(b"data: {") is Plan.STREAM
     out = made.feed(event(role()))
     for at in range(0, len(text), size):
         out += made.feed(event(chunk({"content": text[at : at + size]})))

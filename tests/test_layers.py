@@ -54,11 +54,6 @@ UPWARD: set[str] = {
     "toolcall_middleware.parsing.values.literal_reader -> parsing.text",
     "toolcall_middleware.parsing.values.literal_states -> parsing.text",
     "toolcall_middleware.parsing.values.literal_table -> parsing.text",
-    "toolcall_middleware.response.choice_answer -> upstream",
-    "toolcall_middleware.response.message -> upstream",
-    "toolcall_middleware.usage.pending_count -> upstream",
-    "toolcall_middleware.usage.tap -> response",
-    "toolcall_middleware.usage.upstream_tokenizer -> upstream",
 }
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(path for path in ROOT.rglob("*.py"))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.response import fast_path
+from toolcall_middleware.usage import text_chunk
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
 
 from .streams import DONE, chunk, event
-from .test_shortcuts import CALL, WORDS, cuts, messages, rewriter, said, send
+from .test_templates import CALL, WORDS, cuts, messages, rewriter, said, send
 
 
 def with_logprobs(pieces: list[str], **more: Any) -> list[bytes]:
@@ -38,10 +38,10 @@ def logged(body: bytes) -> list[float]:
 @pytest.mark.parametrize("text", [WORDS * 4, f"{WORDS}{WORDS}{CALL}", CALL], ids=["prose", "prose and a call", "call"])
 @pytest.mark.parametrize("more", [{}, {"x": {"kept": 1}}], ids=["known", "with a field of its own"])
 def test_the_answer_and_all_logprobs_arrive(text: str, format_name: str, more: dict[str, Any]) -> None:
-    whole = send(rewriter(format_name), messages([text]))
+    whole, _ = send(rewriter(format_name), messages([text]))
     for seed in range(6):
         sent = with_logprobs(cuts(text, f"{seed}"), **more)
-        out = send(rewriter(format_name), sent)
+        out, _ = send(rewriter(format_name), sent)
         assert said(out) == said(whole)
         assert logged(out) == logged(b"".join(sent))
 
@@ -64,7 +64,7 @@ def test_usage_is_that_of_chunks_without_logprobs() -> None:
 
 def read_by_type(data: bytes) -> tuple[int, str] | None:
     try:
-        choice = fast_path.read_by_type(data).choices[0]
+        choice = text_chunk.read_by_type(data).choices[0]
     except openai.FAILURES:
         return None
     return choice.index, choice.delta.content

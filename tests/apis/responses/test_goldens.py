@@ -7,11 +7,11 @@ import json
 import pytest
 
 from toolcall_middleware.apis.responses import ResponsesFace
-from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from ... import stream_rules
+from ...driven import Driven
 from ...formats import goldens
 from ...test_goldens_on_the_wire import chunks, offered, whole
 from .received import Received, check_stream, check_whole
@@ -19,12 +19,12 @@ from .received import Received, check_stream, check_whole
 FORMATS = ["hermes", "qwen3_coder", "harmony", "kimi_k2", "pythonic", "deepseek_v31", "llama3_json"]
 
 
-def asked(case: goldens.Case, settings: Settings, *, stream: bool) -> tuple[ResponsesFace, Exchange]:
+def asked(case: goldens.Case, settings: Settings, *, stream: bool) -> tuple[ResponsesFace, Driven]:
     tools = [{"type": "function", **tool["function"]} for tool in offered(case)]
     face = ResponsesFace()
     body = {"model": "m", "input": "hi", "tools": tools, "stream": stream}
     request = face.request(json.dumps(body).encode(), {})
-    exchange = Exchange(settings.layer(dict(request.settings), "face"), Memory())
+    exchange = Driven(settings.layer(dict(request.settings), "face"), BackendMemory())
     assert exchange.on_request(request.body) is not None
     return face, exchange
 
@@ -33,7 +33,6 @@ def streamed(case: goldens.Case, settings: Settings, reason: str) -> tuple[Recei
     face, exchange = asked(case, settings, stream=True)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     data = chunks(case, reason)
-    assert exchange.plan_for(data) is Plan.STREAM
     answer = exchange.feed(data) + exchange.finish()
     got = check_stream(face.feed(answer) + face.finish(cut=False))
     return got, stream_rules.check_stream(answer, objects=False, include_usage=True)
@@ -41,7 +40,7 @@ def streamed(case: goldens.Case, settings: Settings, reason: str) -> tuple[Recei
 
 def collected(case: goldens.Case, settings: Settings, reason: str) -> tuple[Received, stream_rules.Answered]:
     face, exchange = asked(case, settings, stream=False)
-    assert exchange.on_response_start(200, [(b"content-type", b"application/json")]) is Plan.BUFFER
+    exchange.on_response_start(200, [(b"content-type", b"application/json")])
     reply = exchange.whole(whole(case, reason))
     assert reply is not None
     return check_whole(face.whole(200, {}, reply.body).body), stream_rules.check_whole(reply.body, objects=False)

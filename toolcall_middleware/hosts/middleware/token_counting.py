@@ -12,8 +12,8 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...settings import Settings
-from ...upstream.constraints import Memory
-from ...usage.pending_count import Tally, meter_for, model_of
+from ...upstream.backend_memory import BackendMemory
+from ...usage.pending_count import PendingCount, meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
 from ..http.bodies import giving
@@ -29,7 +29,7 @@ _MAX_WHOLE = 8 << 20
 _log = logging.getLogger("toolcall_middleware")
 
 
-async def wait_for(tally: Tally, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
+async def wait_for(tally: PendingCount, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
     """Count what the tally has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
     questions = tally.questions()
     if questions is not None:
@@ -114,7 +114,7 @@ class WholeUsage:
     The messages of such an answer are held until it is complete, and leave as they came where nothing is to be added.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, memory: Memory, body: bytes) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, memory: BackendMemory, body: bytes) -> None:
         self._app = app
         self._settings = settings
         self._memory = memory
@@ -185,7 +185,7 @@ class WholeUsage:
             await self._flush(send)
             return
         if meter.is_due:
-            await wait_for(Tally(meter, model, self._memory), self._app, scope, settings.paths)
+            await wait_for(PendingCount(meter, model, self._memory), self._app, scope, settings.paths)
         body = tap.add(data)
         note = "mode=pass; usage=estimated" if meter.is_estimated else "mode=pass"
         start = held[0]

@@ -1,4 +1,4 @@
-"""Chunks like an earlier one take a fast path, and nobody can tell: not by the text, the limits or the usage."""
+"""Chunks that fit a template go the short way, and nobody can tell: not by the text, the limits or the usage."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer
 from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.response.templates import MAX_TEMPLATES
 from toolcall_middleware.usage.meter import UsageMeter
 
 from ..stream_rules import check_stream
@@ -61,8 +62,14 @@ def messages(pieces: list[str], **how: Any) -> list[bytes]:
     return [event(chunk({"role": "assistant", "content": ""})), *said, event(chunk({}, "stop")), DONE]
 
 
-def send(made: StreamRewriter, sent: list[bytes]) -> bytes:
-    return b"".join([*map(made.feed, sent), made.finish(), made.end()])
+def send(made: StreamRewriter, sent: list[bytes]) -> tuple[bytes, int]:
+    """What leaves, and how many messages fitted a template."""
+    out, fitted = [], 0
+    for data in sent:
+        fitted += made._templates.find(data) is not None
+        out.append(made.feed(data))
+    out += [made.finish(), made.end()]
+    return b"".join(out), fitted
 
 
 def said(body: bytes) -> Any:
@@ -83,12 +90,49 @@ def cuts(text: str, seed: str) -> list[str]:
 @pytest.mark.parametrize("format_name", ["auto", "hermes", "json"])
 @pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS.keys())
 def test_the_answer_is_the_same_as_of_one_piece(text: str, format_name: str) -> None:
-    whole = send(rewriter(format_name), messages([text]))
+    whole, fitted = send(rewriter(format_name), messages([text]))
+    assert not fitted
     for number in range(12):
         pieces = cuts(text, f"{number}") if number else list(text)
         for ascii_only in (False, True):
-            out = send(rewriter(format_name), messages(pieces, ascii_only=ascii_only))
+            out, _ = send(rewriter(format_name), messages(pieces, ascii_only=ascii_only))
             assert said(out) == said(whole), pieces
+
+
+@pytest.mark.parametrize("text", [WORDS * 4, CALL, IN_STRING, f"a b\n```\n{WORDS}{WORDS}"])
+def test_all_pieces_but_the_first_fit_a_template(text: str) -> None:
+    sent = messages(cuts(text, "some"))
+    assert send(rewriter("auto"), sent)[1] == len(sent) - 4  # the role, the first piece, the end, [DONE]
+
+
+def of_choice(index: int, piece: str) -> dict[str, Any]:
+    made = chunk({"content": piece})
+    made["choices"][0]["index"] = index
+    return made
+
+
+@pytest.mark.parametrize("choices", [2, 5])
+def test_choices_that_take_turns_have_a_template_each(choices: int) -> None:
+    pieces = cuts(f"{WORDS}{CALL}", "turns")
+    role = {"role": "assistant", "content": ""}
+    sent = [event({**HEAD, "choices": [{"index": n, "delta": role} for n in range(choices)]})]
+    sent += [compact(of_choice(n, piece)) for piece in pieces for n in range(choices)]
+    made = rewriter("hermes")
+    out, fitted = send(made, [*sent, DONE])
+    assert fitted == len(sent) - 1 - choices
+    whole, _ = send(rewriter("hermes"), messages([f"{WORDS}{CALL}"]))
+    answer = check_stream(out, include_usage=None)
+    assert [(choice.content, choice.named_calls) for choice in answer.choices] == [said(whole)[:2]] * choices
+
+
+def test_the_templates_of_a_stream_are_bounded() -> None:
+    made = rewriter("hermes")
+    for number in range(3 * MAX_TEMPLATES):
+        for piece in ("Some", " words"):
+            made.feed(compact(of_choice(number, piece)))
+    assert len(made._templates._by_choice) == MAX_TEMPLATES
+    data = compact(of_choice(3 * MAX_TEMPLATES - 1, " more"))
+    assert made.feed(data) == data
 
 
 @pytest.mark.parametrize("format_name", registry.names())
@@ -96,26 +140,28 @@ def test_a_call_is_the_same_as_of_one_piece_in_each_format(format_name: str) -> 
     arguments = {"s": CODE, "b": 'a "b", <c> & d\n', "n": [1, -2.5e3, True, None, {"x": "é😀"}], "t": "\n"}
     call = ToolCall("f", json.dumps(arguments, ensure_ascii=False))
     text = registry.get(format_name).render_calls([call, call])
-    whole = send(rewriter(format_name), messages([text]))
+    whole, _ = send(rewriter(format_name), messages([text]))
     assert len(said(whole)[1]) == 2
     for number in range(12):
         pieces = cuts(text, f"{number}") if number else list(text)
-        out = send(rewriter(format_name), messages(pieces))
+        out, fitted = send(rewriter(format_name), messages(pieces))
         assert said(out) == said(whole), pieces
+        assert fitted == len(pieces) - 1
 
 
 @pytest.mark.parametrize("format_name", registry.names())
-def test_short_values_are_the_same_in_each_format(format_name: str) -> None:
+def test_short_values_fit_a_template_in_each_format(format_name: str) -> None:
     rows = [{"id": n, "name": f"row {n}", "at": [n + 0.5, -1], "on": n % 2 > 0, "no": None} for n in range(12)]
     text = registry.get(format_name).render_calls([ToolCall("f", json.dumps({"rows": rows}))])
-    whole = send(rewriter(format_name), messages([text]))
+    whole, _ = send(rewriter(format_name), messages([text]))
     for size in (1, 4, 9):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        out = send(rewriter(format_name), messages(pieces))
+        out, fitted = send(rewriter(format_name), messages(pieces))
         assert said(out) == said(whole)
+        assert fitted == len(pieces) - 1
 
 
-def test_plain_content_leaves_in_the_message_itself() -> None:
+def test_prose_that_fits_a_template_is_the_message_itself() -> None:
     made = rewriter("auto")
     sent = messages(["Some", " words", " in", " a", " text", " and more"])
     assert [made.feed(data) for data in sent[:-2]] == sent[:-2]
@@ -165,7 +211,7 @@ def test_the_limit_of_arguments_is_exact(size: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [WORDS * 20, CALL, IN_STRING], ids=["prose", "call", "string"])
-def test_usage_does_not_depend_on_the_cuts(text: str) -> None:
+def test_usage_counts_what_fitted_a_template(text: str) -> None:
     def counted(pieces: list[str]) -> Any:
         meter = UsageMeter()
         send(rewriter("auto", meter), messages(pieces))

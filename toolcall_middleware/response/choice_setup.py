@@ -8,15 +8,13 @@ from collections.abc import Callable
 from ..formats import registry
 from ..formats.base import ParserOptions, ToolFormat
 from ..json_schema.validate_arguments import checker_for
-from ..request.parse import ChatRequest
+from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..settings.strictness import admits
-from ..upstream.constraints import offered_now
 from .choice import ChoiceAnswer, Verbatim
-from .extension_field import Extension
 from .native_calls import NativeCalls
-from .policy import AnswerPolicy
-from .reasoning import ThoughtReader
+from .policy import AnswerPolicy, Extension
+from .reasoning import ReasoningReader
 
 
 def make_choice(
@@ -34,7 +32,7 @@ def make_choice(
     syntax: what the prompt was written in. native: the backend was given the tools. constrained: it is held to calls.
     full: whether the model has written about as many tokens as the request allows.
     """
-    offered = offered_now(chat)
+    offered = callable_tools(chat)
     unknown = settings.unknown_tool
     if unknown == "forward" and chat.choice.name is not None:
         unknown = "text"  # the one tool was asked for: a call of another is none
@@ -64,7 +62,7 @@ def make_choice(
     parsing = len(offered) > 0 or settings.reasoning_field is not None
     thoughts = None
     if options.parse_reasoning and offered.tools:
-        thoughts = ThoughtReader(functools.partial(syntax.parser, offered, options))
+        thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
     policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
     return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
 
@@ -84,7 +82,7 @@ def _policy(
         limited=choice.parallel and settings.max_tool_calls is not None,
         hold_prose=choice.must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
-        drop_prose=settings.prose == "drop" and len(offered_now(chat)) > 0,
+        drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,
         stream_arguments=settings.stream_arguments,
         # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
         # then, and half a call more is of no use to anybody.
