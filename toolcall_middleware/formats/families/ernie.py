@@ -8,7 +8,7 @@ from ..markup import Markup
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.json import TOOL_CALL_JSON, each
-from ..syntax.openers import markup
+from ..syntax.openers import ignored
 
 # The list and the outputs' tags are the template's; it does not say how to call.
 # https://huggingface.co/baidu/ERNIE-4.5-21B-A3B-Thinking
@@ -17,7 +17,7 @@ ERNIE45 = Family(
     about="JSON objects within `<tool_call>` tags: ERNIE 4.5",
     models={"ernie4.5": "[card] ERNIE-4.5-21B-A3B-Thinking: its parsers"},
     auto_openers=(TOOL_CALL_JSON,),
-    own_openers=tuple(map(markup, ("<response>", "</response>"))),
+    own_openers=tuple(map(ignored, ("<response>", "</response>"))),
     fallback=reading.BARE_JSON,
     markup=Markup(stops=("<tool_output>",), ends=("<|end_of_sentence|>",)),
     prompt="""\

@@ -10,14 +10,14 @@ from .. import reading
 from ..family import Family
 from ..prompt.tools_typescript import declared
 from ..syntax.json import each
-from ..syntax.openers import json_calls, markup, opener, xml_calls
+from ..syntax.openers import ignored, json_calls, opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
 
 # A message of its own (3), or a token (3.1).
 _gigachat = json_calls(close=("<|message_sep|>",))
 
-_SEPARATOR = markup("<|message_sep|>")
+_SEPARATOR = ignored("<|message_sep|>")
 _OPENERS = (
     Opener(
         pattern=r"<\|message_sep\|>[ \t\r\n]{0,8}function call<\|role_sep\|>",

@@ -13,7 +13,7 @@ from ..markup import Markup
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.json import listed
-from ..syntax.openers import fork, markup, opener, shared, xml_calls
+from ..syntax.openers import fork, ignored, opener, shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import XmlSyntax, xml_syntax
 from .glm import TOOL_CALL
@@ -111,8 +111,8 @@ HUNYUAN = Family(
         opener("<tool_calls>", fork((r"<", _tags), (r"", LIST))),  # one name stands for both in the engines
         _OPEN,
         TOOL_CALL,
-        markup("<answer>"),
-        markup("</answer>"),
+        ignored("<answer>"),
+        ignored("</answer>"),
     ),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,

@@ -11,7 +11,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..syntax.json import each, with_args
-from ..syntax.openers import json_calls, markup, opener
+from ..syntax.openers import ignored, json_calls, opener
 
 _ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
 _calls = json_calls(close=_ENDS)
@@ -28,7 +28,7 @@ _MARKED = (
     ),
     opener("<|content_thinking|>", lambda sink: Thought(sink, *_ENDS)),
     *map(
-        markup,
+        ignored,
         (*_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),
     ),
 )

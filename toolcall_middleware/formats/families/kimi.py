@@ -15,7 +15,7 @@ from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
-from ..syntax.openers import markup, named_calls, opener, xml_calls
+from ..syntax.openers import ignored, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
 
@@ -120,7 +120,7 @@ _ELEMENTS = xml_syntax(
 _K3_OPENERS = (
     opener("<|open|>tools<|sep|>", xml_calls(_ELEMENTS)),
     opener(_THINK, lambda sink: Thought(sink, _THOUGHT, _ANSWER)),
-    *map(markup, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
+    *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
 
 # https://huggingface.co/moonshotai/Kimi-K3 (llama.cpp: models/templates/Kimi-K3.jinja): the tools stand there in a

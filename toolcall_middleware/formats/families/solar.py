@@ -15,7 +15,7 @@ from ..prompt.escaping import arguments_json
 from ..prompt.tools_json import definition
 from ..syntax.json import short_id
 from ..syntax.named import write_each
-from ..syntax.openers import markup, named_calls, opener, xml_calls
+from ..syntax.openers import ignored, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
 
@@ -35,7 +35,7 @@ _CALL = opener(
 _ALONE = (
     opener("<|think|>", lambda sink: Thought(sink, "<|end|>")),
     # With its channel, as far as it is in the text: a turn's parts are messages.
-    *map(markup, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
+    *map(ignored, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
 )
 
 

@@ -75,7 +75,7 @@ def pythonic_calls(**syntax: object) -> Make:
     return lambda sink: PythonicCalls(sink, made)
 
 
-def markup(marker: str) -> Opener:
+def ignored(marker: str) -> Opener:
     """A marker that belongs to no call and is no text."""
     return Opener(marker=marker, body=lambda sink, _: Nothing(sink))
 
