@@ -1,0 +1,299 @@
+"""A chat stream as the events of Messages, chunk by chunk.
+
+One typed decode a chunk: text and arguments stay the raw JSON strings that they are and go into the events as such.
+
+    message_start, ping, (content_block_start, content_block_delta …, content_block_stop) …, message_delta, message_stop
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...errors import ToolCallError
+from ...wire import openai
+from ...wire.openai import Fields
+from ...wire.sse import EventReader, ServerEvent, TooLargeError
+from .client_blocks import Blocks, inner_of, text_of
+from .client_errors import Errors
+from .client_request import Asked
+from .client_thinking import MOST_CARRIED, Thinking, write_signature
+from .client_usage import stop_of, usage_of
+
+_NONE = msgspec.Raw(b"")
+_LONGEST_EVENT = 64 << 20
+_BYTES_A_TOKEN = 4
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: msgspec.Raw = _NONE
+
+
+class _Call(msgspec.Struct, gc=False):
+    index: int = 0
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: msgspec.Raw = _NONE
+    reasoning: msgspec.Raw = _NONE
+    reasoning_content: msgspec.Raw = _NONE
+    refusal: msgspec.Raw = _NONE
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: int = 0
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    stop_reason: msgspec.Raw = _NONE
+    matched_stop: msgspec.Raw = _NONE
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] = []
+    usage: msgspec.Raw = _NONE
+    error: msgspec.Raw = _NONE
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+def event(name: str, fields: dict[str, Any]) -> bytes:
+    """One event; its data has the name as `type`."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), openai.encode({"type": name, **fields}))
+
+
+class _Events:
+    """The sink that writes blocks as events."""
+
+    __slots__ = ("_after", "_before", "_carried", "_hidden", "_room", "_thinking", "index", "out")
+
+    def __init__(self, thinking: Thinking) -> None:
+        self.out: list[bytes] = []
+        self.index = 0
+        self._thinking = thinking
+        self._before = b""
+        self._hidden = False
+        self._carried: list[bytes] | None = None  # thoughts that the signature carries
+        self._room = MOST_CARRIED
+
+    def _open(self, block: dict[str, Any], kind: str, field: str) -> None:
+        self.out.append(event("content_block_start", {"index": self.index, "content_block": block}))
+        self._before = (
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
+            % (self.index, kind.encode(), field.encode())
+        )
+
+    def open_text(self) -> None:
+        self._open({"type": "text", "text": ""}, "text_delta", "text")
+
+    def open_thinking(self) -> None:
+        self._open({"type": "thinking", "thinking": "", "signature": ""}, "thinking_delta", "thinking")
+        self._hidden = self._thinking.omitted
+        self._carried = []
+        self._room = MOST_CARRIED
+
+    def open_call(self, call_id: str, name: str) -> None:
+        block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        self._open(block, "input_json_delta", "partial_json")
+
+    def add(self, inner: bytes) -> None:
+        if self._hidden and self._carried is not None:
+            self._room -= len(inner)
+            if self._room >= 0:
+                self._carried.append(inner)
+        else:
+            self.out.append(self._before + inner + b'"}}\n\n')
+
+    def close(self) -> None:
+        if self._carried is not None:
+            signature = write_signature(text_of(b"".join(self._carried)) if self._room >= 0 else None)
+            delta = {"type": "signature_delta", "signature": signature}
+            self.out.append(event("content_block_delta", {"index": self.index, "delta": delta}))
+            self._carried, self._hidden = None, False
+        self.out.append(event("content_block_stop", {"index": self.index}))
+        self.index += 1
+
+
+class MessageStream:
+    """One streamed answer. `over`: its last event was written, and nothing that comes is read."""
+
+    def __init__(self, asked: Asked, message_id: str, errors: Errors) -> None:
+        self._asked = asked
+        self._message_id = message_id
+        self._errors = errors
+        self._reader = EventReader(_LONGEST_EVENT)
+        self._events = _Events(asked.thinking)
+        self._blocks = Blocks(self._events, asked.thinking, asked.call_ids)
+        self._usage: Any = None
+        self._reason = ""
+        self._matched: Any = None
+        self._refused = False
+        self.begun = False
+        self.over = False
+
+    def start(self) -> bytes:
+        """The first event, once, and a ping."""
+        if self.begun:
+            return b""
+        self.begun = True
+        usage = usage_of(None, input_estimate=self._asked.estimate, output_estimate=1)
+        message: dict[str, Any] = {
+            "id": self._message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._asked.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage,
+        }
+        return event("message_start", {"message": message}) + PING
+
+    def feed(self, data: bytes) -> bytes:
+        """More of the chat stream."""
+        if self.over:
+            return b""
+        try:
+            events = self._reader.feed(data)
+        except TooLargeError:
+            return self._take() + self._fail(ToolCallError("upstream_error", "An event of the answer is too large."))
+        for one in events:
+            self._read(one)
+        return self._take()
+
+    def finish(self, *, cut: bool) -> bytes:
+        """The chat stream is over."""
+        if self.over:
+            return b""
+        if not cut:
+            for one in self._reader.finish():
+                self._read(one)
+        if not self.over:
+            self._end()
+        return self._take()
+
+    def _take(self) -> bytes:
+        out = b"".join(self._events.out)
+        self._events.out.clear()
+        return out
+
+    def _read(self, one: ServerEvent) -> None:
+        if self.over:
+            return
+        data = one.data
+        if data is None:
+            if self.begun and one.raw.startswith(b":"):
+                self._events.out.append(PING)  # a comment that keeps the connection alive
+            return
+        if data == b"[DONE]":
+            self._end()
+            return
+        chunk = _read_chunk(data)
+        if chunk is None:
+            self._events.out.append(self._fail(ToolCallError("upstream_error", "A chunk of the answer is no JSON.")))
+            return
+        if chunk.error and chunk.error != openai.NULL:
+            self._events.out.append(self._fail(openai.read_error(data)))
+            return
+        if not self.begun:
+            self._events.out.append(self.start())
+        if chunk.usage and chunk.usage != openai.NULL:
+            self._usage = openai.read_value(chunk.usage)
+        for choice in chunk.choices:
+            if choice.index == 0:
+                self._choice(choice)
+
+    def _choice(self, choice: _Choice) -> None:
+        delta, blocks = choice.delta, self._blocks
+        if delta is not None:
+            thought = _text(delta.reasoning) or _text(delta.reasoning_content)  # some send it under both names
+            if thought:
+                blocks.thought(thought)
+            if content := _text(delta.content):
+                blocks.text(content)
+            if refusal := _text(delta.refusal):
+                self._refused = True
+                blocks.text(refusal)
+            for call in delta.tool_calls or ():
+                function = call.function or _Function()
+                blocks.call(call.index, call.id, function.name, arguments_of(function.arguments))
+        if choice.finish_reason:
+            self._reason = choice.finish_reason
+            self._matched = openai.read_value(choice.stop_reason or choice.matched_stop or None)
+
+    def _end(self) -> None:
+        """The last events: those of a whole answer, or the error of one that lacks its end."""
+        out = self._events.out
+        if not self._reason:
+            out.append(
+                self._fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
+            )
+            return
+        self.over = True
+        self._blocks.finish()
+        asked, blocks = self._asked, self._blocks
+        reason, sequence = stop_of(
+            self._reason, calls=blocks.calls, refused=self._refused, matched=self._matched, stops=asked.stops
+        )
+        usage = usage_of(self._usage, input_estimate=asked.estimate, output_estimate=blocks.size // _BYTES_A_TOKEN)
+        delta = {"stop_reason": reason, "stop_sequence": sequence}
+        out += (event("message_delta", {"delta": delta, "usage": usage}), event("message_stop", {}))
+
+    def _fail(self, error: ToolCallError) -> bytes:
+        self.over = True
+        return self._errors.event(error)
+
+    def fail(self, error: ToolCallError) -> bytes:
+        """The answer cannot go on; empty where it is over already."""
+        return b"" if self.over else self._fail(error)
+
+
+def _read_chunk(data: bytes) -> _Chunk | None:
+    try:
+        return _decode(data)
+    except openai.FAILURES:
+        top = openai.read_object(data)
+    return None if top is None else _chunk_of(top)
+
+
+def _chunk_of(top: Fields) -> _Chunk:
+    """The same of what msgspec does not read: NaN among logprobs, half an emoji, a field of an odd type."""
+    choices: list[_Choice] = []
+    for choice in openai.read_objects(top.get("choices")) or ():
+        index = openai.read_value(choice.get("index"))
+        reason = openai.read_text(choice.get("finish_reason"))
+        stops = {name: choice.get(name, _NONE) for name in ("stop_reason", "matched_stop")}
+        delta = _delta_of(openai.read_object(choice.get("delta")) or {})
+        choices.append(_Choice(index if isinstance(index, int) else 0, delta, reason, **stops))
+    return _Chunk(choices, top.get("usage", _NONE), top.get("error", _NONE))
+
+
+def _delta_of(fields: Fields) -> _Delta:
+    calls: list[_Call] = []
+    for call in openai.read_objects(fields.get("tool_calls")) or ():
+        index = openai.read_value(call.get("index"))
+        function = openai.read_object(call.get("function")) or {}
+        made = _Function(openai.read_text(function.get("name")), function.get("arguments", _NONE))
+        calls.append(_Call(index if isinstance(index, int) else 0, openai.read_text(call.get("id")), made))
+    texts = (fields.get(name, _NONE) for name in ("content", "reasoning", "reasoning_content", "refusal"))
+    return _Delta(*texts, calls)
+
+
+def _text(raw: msgspec.Raw) -> bytes:
+    """A JSON string that says something, else nothing."""
+    data = bytes(raw)
+    return data if data.startswith(b'"') and len(data) > 2 else b""
+
+
+def arguments_of(raw: msgspec.Raw) -> bytes:
+    """Arguments as a JSON string; the object that some settings make of them is written as one."""
+    data = bytes(raw)
+    if data.startswith((b"{", b"[")):
+        return b'"%b"' % inner_of(data.decode("utf-8", "replace"))
+    return data if data.startswith(b'"') else b'""'
