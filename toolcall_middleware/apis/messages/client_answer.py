@@ -10,8 +10,8 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.openai import Fields
 from .client_blocks import Blocks, as_input, text_of
+from .client_chunks import arguments_of
 from .client_request import Asked
-from .client_stream import arguments_of
 from .client_thinking import Thinking, write_signature
 from .client_usage import stop_of, usage_of
 

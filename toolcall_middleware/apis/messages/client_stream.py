@@ -9,58 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ...errors import ToolCallError
 from ...wire import openai
-from ...wire.openai import Fields
 from ...wire.sse import EventReader, ServerEvent, TooLargeError
-from .client_blocks import Blocks, inner_of, text_of
+from .client_blocks import Blocks, text_of
+from .client_chunks import Choice, Function, arguments_of, read_chunk, text_in
 from .client_errors import Errors
 from .client_request import Asked
 from .client_thinking import MOST_CARRIED, Thinking, write_signature
 from .client_usage import stop_of, usage_of
 
-_NONE = msgspec.Raw(b"")
 _LONGEST_EVENT = 64 << 20
 _BYTES_A_TOKEN = 4
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-
-
-class _Function(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: msgspec.Raw = _NONE
-
-
-class _Call(msgspec.Struct, gc=False):
-    index: int = 0
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Delta(msgspec.Struct, gc=False):
-    content: msgspec.Raw = _NONE
-    reasoning: msgspec.Raw = _NONE
-    reasoning_content: msgspec.Raw = _NONE
-    refusal: msgspec.Raw = _NONE
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
-    index: int = 0
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-    stop_reason: msgspec.Raw = _NONE
-    matched_stop: msgspec.Raw = _NONE
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] = []
-    usage: msgspec.Raw = _NONE
-    error: msgspec.Raw = _NONE
-
-
-_decode = msgspec.json.Decoder(_Chunk).decode
 
 
 def event(name: str, fields: dict[str, Any]) -> bytes:
@@ -194,7 +155,7 @@ class MessageStream:
         if data == b"[DONE]":
             self._end()
             return
-        chunk = _read_chunk(data)
+        chunk = read_chunk(data)
         if chunk is None:
             self._events.out.append(self._fail(ToolCallError("upstream_error", "A chunk of the answer is no JSON.")))
             return
@@ -209,19 +170,19 @@ class MessageStream:
             if choice.index == 0:
                 self._choice(choice)
 
-    def _choice(self, choice: _Choice) -> None:
+    def _choice(self, choice: Choice) -> None:
         delta, blocks = choice.delta, self._blocks
         if delta is not None:
-            thought = _text(delta.reasoning) or _text(delta.reasoning_content)  # some send it under both names
+            thought = text_in(delta.reasoning) or text_in(delta.reasoning_content)  # some send it under both names
             if thought:
                 blocks.thought(thought)
-            if content := _text(delta.content):
+            if content := text_in(delta.content):
                 blocks.text(content)
-            if refusal := _text(delta.refusal):
+            if refusal := text_in(delta.refusal):
                 self._refused = True
                 blocks.text(refusal)
             for call in delta.tool_calls or ():
-                function = call.function or _Function()
+                function = call.function or Function()
                 blocks.call(call.index, call.id, function.name, arguments_of(function.arguments))
         if choice.finish_reason:
             self._reason = choice.finish_reason
@@ -252,48 +213,3 @@ class MessageStream:
     def fail(self, error: ToolCallError) -> bytes:
         """The answer cannot go on; empty where it is over already."""
         return b"" if self.over else self._fail(error)
-
-
-def _read_chunk(data: bytes) -> _Chunk | None:
-    try:
-        return _decode(data)
-    except openai.FAILURES:
-        top = openai.read_object(data)
-    return None if top is None else _chunk_of(top)
-
-
-def _chunk_of(top: Fields) -> _Chunk:
-    """The same of what msgspec does not read: NaN among logprobs, half an emoji, a field of an odd type."""
-    choices: list[_Choice] = []
-    for choice in openai.read_objects(top.get("choices")) or ():
-        index = openai.read_value(choice.get("index"))
-        reason = openai.read_text(choice.get("finish_reason"))
-        stops = {name: choice.get(name, _NONE) for name in ("stop_reason", "matched_stop")}
-        delta = _delta_of(openai.read_object(choice.get("delta")) or {})
-        choices.append(_Choice(index if isinstance(index, int) else 0, delta, reason, **stops))
-    return _Chunk(choices, top.get("usage", _NONE), top.get("error", _NONE))
-
-
-def _delta_of(fields: Fields) -> _Delta:
-    calls: list[_Call] = []
-    for call in openai.read_objects(fields.get("tool_calls")) or ():
-        index = openai.read_value(call.get("index"))
-        function = openai.read_object(call.get("function")) or {}
-        made = _Function(openai.read_text(function.get("name")), function.get("arguments", _NONE))
-        calls.append(_Call(index if isinstance(index, int) else 0, openai.read_text(call.get("id")), made))
-    texts = (fields.get(name, _NONE) for name in ("content", "reasoning", "reasoning_content", "refusal"))
-    return _Delta(*texts, calls)
-
-
-def _text(raw: msgspec.Raw) -> bytes:
-    """A JSON string that says something, else nothing."""
-    data = bytes(raw)
-    return data if data.startswith(b'"') and len(data) > 2 else b""
-
-
-def arguments_of(raw: msgspec.Raw) -> bytes:
-    """Arguments as a JSON string; the object that some settings make of them is written as one."""
-    data = bytes(raw)
-    if data.startswith((b"{", b"[")):
-        return b'"%b"' % inner_of(data.decode("utf-8", "replace"))
-    return data if data.startswith(b'"') else b'""'
