@@ -192,14 +192,17 @@ def test_a_reference_to_what_is_not_declared_says_nothing() -> None:
 
 def test_claude_codes_tool_search() -> None:
     before, after = chat_of(recorded("claude_code-01")), chat_of(recorded("claude_code-02"))
-    first = [tool["function"]["name"] for tool in before["tools"]]
-    assert [tool["function"]["name"] for tool in after["tools"]] == [*first, "CronList", "NotebookEdit"]
-    assert after["tools"][: len(first)] == before["tools"]
+    sent = [tool["name"] for tool in json.loads(recorded("claude_code-02"))["tools"]]
+    loaded = ["CronList", "NotebookEdit"]
+    assert [tool["function"]["name"] for tool in after["tools"]] == [*(n for n in sent if n not in loaded), *loaded]
     assert after["messages"][: len(before["messages"])] == before["messages"]
+    assert after["messages"][-1]["content"] == "These tools can be called from now on: CronList, NotebookEdit"
 
 
 def test_an_mcp_tool_comes_by_tool_search() -> None:
-    chat = chat_of(recorded("claude_code_mcp-02"))
+    sent = json.loads(recorded("claude_code_mcp-02"))
+    sent["tools"].insert(1, {**LATER, "name": "mcp__codes__lookup_code"})
+    chat = chat_of(json.dumps(sent).encode())
     assert chat["tools"][-1]["function"]["name"] == "mcp__codes__lookup_code"
     assert chat["messages"][-1]["content"] == "code TOOLMARK-1e8e4c0000a2 for day 3 in Paris"
 

@@ -52,13 +52,12 @@ def as_input(text: str) -> bytes:
     if not text.strip():
         return b"{}"
     data = text.encode("utf-8", "backslashreplace")  # half an emoji stays an escape
-    try:
-        value = msgspec.json.decode(data)
-    except openai.FAILURES:
-        return openai.encode({_WHERE_OTHER: text})
+    value = openai.read_value(data)
     if isinstance(value, dict):
-        return data
-    return b"{}" if value is None else openai.encode({_WHERE_OTHER: msgspec.Raw(data)})
+        return openai.without_constants(data)
+    if value is None:
+        return b"{}" if text.strip() == "null" else openai.encode({_WHERE_OTHER: text})
+    return openai.encode({_WHERE_OTHER: msgspec.Raw(openai.without_constants(data))})
 
 
 class _Depth:
