@@ -138,7 +138,7 @@ def test_what_is_no_completion_is_an_error(data: bytes) -> None:
 
 
 def test_a_stream_that_was_collected_is_a_stream() -> None:
-    from .test_stream import WHOLE  # noqa: PLC0415 - the one sample that both need
+    from .test_stream import WHOLE
 
     reply = asked(stream=True).whole(200, {}, WHOLE)
     assert reply.body.startswith(b"event: message_start")

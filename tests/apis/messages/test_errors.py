@@ -16,12 +16,33 @@ from toolcall_middleware.errors import ToolCallError, error_body
 from .chat import READ, asked
 from .received import error_of
 
-VLLM_LIMIT = "max_tokens=10000000 cannot be greater than max_model_len=2048. Please request fewer output tokens. (parameter=max_tokens, value=10000000)"
-VLLM_PROMPT = "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=2049)"
-OPENAI_BOTH = "This model's maximum context length is 16384 tokens. However, you requested 19591 tokens (9591 in the messages, 10000 in the completion). Please reduce the length of the messages or completion."
-VLLM_BOTH = "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens and your request has 1000 input tokens (32000 > 8192 - 1000)."
-SGLANG_BOTH = "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 33000 tokens: 1000 tokens from the input messages and 32000 tokens for the completion."
-LLAMA = {"code": 400, "message": "request (12031 tokens) exceeds the available context size (2048 tokens), try increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 12031, "n_ctx": 2048}  # fmt: skip
+VLLM_LIMIT = "max_tokens=10000000 cannot be greater than max_model_len=2048. Please request fewer output tokens."
+VLLM_PROMPT = (
+    "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens,"
+    " which exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
+    " (parameter=input_tokens, value=2049)"
+)
+OPENAI_BOTH = (
+    "This model's maximum context length is 16384 tokens. However, you requested 19591 tokens (9591 in the messages,"
+    " 10000 in the completion). Please reduce the length of the messages or completion."
+)
+VLLM_BOTH = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens"
+    " and your request has 1000 input tokens (32000 > 8192 - 1000)."
+)
+SGLANG_BOTH = (
+    "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 33000"
+    " tokens: 1000 tokens from the input messages and 32000 tokens for the completion."
+)
+SGLANG_PROMPT = "The input (61709 tokens) is longer than the model's context length (40960 tokens)."
+GOOGLE_PROMPT = "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."
+LLAMA = {
+    "code": 400,
+    "message": "request (12031 tokens) exceeds the available context size (2048 tokens), try increasing it",
+    "type": "exceed_context_size_error",
+    "n_prompt_tokens": 12031,
+    "n_ctx": 2048,
+}
 
 
 def refusal(message: str, **fields: Any) -> bytes:
@@ -112,14 +133,14 @@ def test_only_an_unknown_model_is_not_found() -> None:
         (400, json.dumps({"error": LLAMA}).encode(), "prompt is too long: 12031 tokens > 2048 maximum ("),
         (400, refusal(OPENAI_BOTH), "prompt is too long: 19591 tokens > 16384 maximum ("),
         (400, refusal(SGLANG_BOTH), "prompt is too long: 33000 tokens > 8192 maximum ("),
-        (400, refusal("The input (61709 tokens) is longer than the model's context length (40960 tokens)."), "prompt is too long: 61709 tokens > 40960 maximum ("),
+        (400, refusal(SGLANG_PROMPT), "prompt is too long: 61709 tokens > 40960 maximum ("),
         (400, refusal("too much", code="context_length_exceeded"), "prompt is too long: too much"),
         (400, refusal("prompt is too long: 9 tokens > 5 maximum"), "prompt is too long: 9 tokens > 5 maximum"),
         (500, refusal("the context size is exceeded"), "prompt is too long: the context"),
         (413, refusal("Input is too long for requested model."), "prompt is too long: Input"),
-        (400, refusal("The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."), "prompt is too long: 2000000 tokens > 1048576 maximum ("),
+        (400, refusal(GOOGLE_PROMPT), "prompt is too long: 2000000 tokens > 1048576 maximum ("),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_told_as_agents_understand_it(status: int, data: bytes, start: str) -> None:
     reply = asked().whole(status, {}, data)
     assert reply.status == 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import httpx2
@@ -49,7 +48,8 @@ def test_the_events_are_those_of_the_api_in_order() -> None:
     steps = [event["type"] + (f":{event['index']}" if "index" in event else "") for event in events]
     assert steps == [
         "message_start", "ping",
-        "content_block_start:0", "content_block_delta:0", "content_block_delta:0", "content_block_delta:0", "content_block_stop:0",
+        "content_block_start:0", "content_block_delta:0", "content_block_delta:0", "content_block_delta:0",
+        "content_block_stop:0",
         "content_block_start:1", "content_block_delta:1", "content_block_delta:1", "content_block_stop:1",
         "content_block_start:2", "content_block_delta:2", "content_block_delta:2", "content_block_stop:2",
         "content_block_start:3", "content_block_delta:3", "content_block_stop:3",

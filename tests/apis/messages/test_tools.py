@@ -39,7 +39,11 @@ def names(**fields: Any) -> list[str]:
 
 
 def test_a_tool_is_a_function_and_its_schema_keeps_its_bytes() -> None:
-    raw = b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[{"type":"custom","name":"a","description":"d","input_schema":{"type": "object", "n":1.0},"cache_control":{},"strict":true,"eager_input_streaming":true}]}'
+    tool = (
+        b'{"type":"custom","name":"a","description":"d","input_schema":{"type": "object", "n":1.0},"cache_control":{},'
+        b'"strict":true,"eager_input_streaming":true}'
+    )
+    raw = b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[%b]}' % tool
     made = MessagesFace().request(raw, {}).body
     assert (
         b'[{"type":"function","function":{"name":"a","description":"d","parameters":{"type": "object", "n":1.0}}}]'
@@ -103,16 +107,32 @@ def test_a_tool_of_an_unknown_type_with_a_schema_is_a_function() -> None:
         ("bash_20241022", "bash", [{"command": "ls"}, {"restart": True}]),
         ("bash_20250124", "bash", [{"command": "ls"}]),
         ("text_editor_20241022", "str_replace_editor", [{"command": "undo_edit", "path": "/x"}]),
-        ("text_editor_20250124", "str_replace_editor", [{"command": "insert", "path": "/x", "insert_line": 0, "new_str": "a"}]),
-        ("text_editor_20250429", "str_replace_based_edit_tool", [{"command": "view", "path": "/x", "view_range": [1, -1]}]),
-        ("text_editor_20250728", "str_replace_based_edit_tool", [{"command": "insert", "path": "/x", "insert_line": 0, "insert_text": "a"}]),
+        (
+            "text_editor_20250124",
+            "str_replace_editor",
+            [{"command": "insert", "path": "/x", "insert_line": 0, "new_str": "a"}],
+        ),
+        (
+            "text_editor_20250429",
+            "str_replace_based_edit_tool",
+            [{"command": "view", "path": "/x", "view_range": [1, -1]}],
+        ),
+        (
+            "text_editor_20250728",
+            "str_replace_based_edit_tool",
+            [{"command": "insert", "path": "/x", "insert_line": 0, "insert_text": "a"}],
+        ),
         ("memory_20250818", "memory", [{"command": "rename", "old_path": "/memories/a", "new_path": "/memories/b"}]),
         ("computer_20241022", "computer", [{"action": "left_click", "coordinate": [1, 2]}]),
-        ("computer_20250124", "computer", [{"action": "scroll", "coordinate": [1, 2], "scroll_direction": "up", "scroll_amount": 3}]),
+        (
+            "computer_20250124",
+            "computer",
+            [{"action": "scroll", "coordinate": [1, 2], "scroll_direction": "up", "scroll_amount": 3}],
+        ),
         ("computer_20251124", "computer", [{"action": "zoom", "region": [0, 0, 9, 9]}]),
         ("bash_20290101", "bash", [{"command": "ls"}]),
     ],
-)  # fmt: skip
+)
 def test_typed_tools_are_functions_with_their_schema(kind: str, name: str, inputs: list[Any]) -> None:
     given = {"type": kind, "name": name, "display_width_px": 800, "display_height_px": 600, "enable_zoom": True}
     [tool] = chat_of(tools=[given])["tools"]
