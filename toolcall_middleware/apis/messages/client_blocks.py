@@ -144,27 +144,27 @@ class Blocks:
     # -- what the answer says --------------------------------------------------------------------------------------
 
     def thought(self, raw: bytes) -> None:
-        """More reasoning, a JSON string."""
-        self.size += len(raw) - 2
+        """More reasoning: a JSON string, or nothing."""
+        self.size += len(raw)
         if self._thinking.wanted:
             self._say("thinking", raw[1:-1])
 
     def text(self, raw: bytes) -> None:
-        """More text, a JSON string."""
-        self.size += len(raw) - 2
+        """More text: a JSON string, or nothing."""
+        self.size += len(raw)
         self._say("text", raw[1:-1])
 
     def call(self, index: int, call_id: str | None, name: str | None, raw: bytes) -> None:
-        """A call begins or goes on. `raw`: more of its arguments, a JSON string."""
+        """A call begins or goes on. `raw`: more of its arguments, a JSON string, or nothing."""
         call = self._calls.get(index)
-        inner = raw[1:-1]
-        self.size += len(inner)
         if call is None:
             call = self._calls[index] = _Call(self._safe_id(call_id or ""), name or "")
             self.calls += 1
             self._in_turn(call)
+        inner = raw[1:-1]
         if not inner or call.done:
             return
+        self.size += len(inner)
         if call is not self._open:
             call.early.append(inner)
             return
@@ -181,9 +181,11 @@ class Blocks:
     # -- blocks ----------------------------------------------------------------------------------------------------
 
     def _say(self, kind: str, inner: bytes) -> None:
+        if not inner:
+            return
         if self._kind == kind and not self._waiting:
             self._sink.add(inner)
-        elif inner:
+        else:
             self._in_turn(_Said(kind, [inner]))
 
     def _in_turn(self, step: _Call | _Said) -> None:
@@ -238,16 +240,15 @@ class Blocks:
     def _more(self, call: _Call, inner: bytes) -> None:
         """More of the arguments of the open call. What begins like an object leaves as it comes."""
         call.pieces.append(inner)
-        if call.is_object is None:
+        if call.is_object:
+            self._sink.add(inner)
+        elif call.is_object is None:
             blank = _BLANK.match(inner)
             rest = inner[blank.end() :] if blank is not None else inner
-            if not rest:
-                return
-            call.is_object = rest.startswith(b"{")
-            if call.is_object:
-                self._sink.add(b"".join(call.pieces))
-        elif call.is_object:
-            self._sink.add(inner)
+            if rest:
+                call.is_object = rest.startswith(b"{")
+                if call.is_object:
+                    self._sink.add(b"".join(call.pieces))
 
     def _close(self) -> None:
         call, self._open = self._open, None

@@ -8,14 +8,15 @@ from ...wire import openai
 from ...wire.openai import Fields
 from .client_blocks import inner_of
 
-_NONE = msgspec.Raw(b"")
+NONE = msgspec.Raw(b"")
+"""A field that is absent."""
 
 
 class Function(msgspec.Struct, gc=False):
     """A function of a call."""
 
     name: str | None = None
-    arguments: msgspec.Raw = _NONE
+    arguments: msgspec.Raw = NONE
 
 
 class Call(msgspec.Struct, gc=False):
@@ -29,10 +30,10 @@ class Call(msgspec.Struct, gc=False):
 class Delta(msgspec.Struct, gc=False):
     """What a chunk adds."""
 
-    content: msgspec.Raw = _NONE
-    reasoning: msgspec.Raw = _NONE
-    reasoning_content: msgspec.Raw = _NONE
-    refusal: msgspec.Raw = _NONE
+    content: msgspec.Raw = NONE
+    reasoning: msgspec.Raw = NONE
+    reasoning_content: msgspec.Raw = NONE
+    refusal: msgspec.Raw = NONE
     tool_calls: list[Call] | None = None
 
 
@@ -42,16 +43,16 @@ class Choice(msgspec.Struct, gc=False):
     index: int = 0
     delta: Delta | None = None
     finish_reason: str | None = None
-    stop_reason: msgspec.Raw = _NONE
-    matched_stop: msgspec.Raw = _NONE
+    stop_reason: msgspec.Raw = NONE
+    matched_stop: msgspec.Raw = NONE
 
 
 class Chunk(msgspec.Struct, gc=False):
     """A chunk."""
 
     choices: list[Choice] = []
-    usage: msgspec.Raw = _NONE
-    error: msgspec.Raw = _NONE
+    usage: msgspec.Raw = NONE
+    error: msgspec.Raw = NONE
 
 
 _decode = msgspec.json.Decoder(Chunk).decode
@@ -72,10 +73,10 @@ def _chunk_of(top: Fields) -> Chunk:
     for choice in openai.read_objects(top.get("choices")) or ():
         index = openai.read_value(choice.get("index"))
         reason = openai.read_text(choice.get("finish_reason"))
-        stops = {name: choice.get(name, _NONE) for name in ("stop_reason", "matched_stop")}
+        stops = {name: choice.get(name, NONE) for name in ("stop_reason", "matched_stop")}
         delta = _delta_of(openai.read_object(choice.get("delta")) or {})
         choices.append(Choice(index if isinstance(index, int) else 0, delta, reason, **stops))
-    return Chunk(choices, top.get("usage", _NONE), top.get("error", _NONE))
+    return Chunk(choices, top.get("usage", NONE), top.get("error", NONE))
 
 
 def _delta_of(fields: Fields) -> Delta:
@@ -83,14 +84,16 @@ def _delta_of(fields: Fields) -> Delta:
     for call in openai.read_objects(fields.get("tool_calls")) or ():
         index = openai.read_value(call.get("index"))
         function = openai.read_object(call.get("function")) or {}
-        made = Function(openai.read_text(function.get("name")), function.get("arguments", _NONE))
+        made = Function(openai.read_text(function.get("name")), function.get("arguments", NONE))
         calls.append(Call(index if isinstance(index, int) else 0, openai.read_text(call.get("id")), made))
-    content, *thoughts = (fields.get(name, _NONE) for name in ("content", "reasoning", "reasoning_content"))
-    return Delta(content, thoughts[0], thoughts[1], fields.get("refusal", _NONE), calls)
+    content, *thoughts = (fields.get(name, NONE) for name in ("content", "reasoning", "reasoning_content"))
+    return Delta(content, thoughts[0], thoughts[1], fields.get("refusal", NONE), calls)
 
 
 def text_in(raw: msgspec.Raw) -> bytes:
     """A JSON string that says something, else nothing."""
+    if raw is NONE:
+        return b""
     data = bytes(raw)
     return data if data.startswith(b'"') and len(data) > 2 else b""
 
@@ -98,6 +101,8 @@ def text_in(raw: msgspec.Raw) -> bytes:
 def arguments_of(raw: msgspec.Raw) -> bytes:
     """Arguments as a JSON string; the object that some settings make of them is written as one."""
     data = bytes(raw)
+    if data.startswith(b'"'):
+        return data
     if data.startswith((b"{", b"[")):
         return b'"%b"' % inner_of(data.decode("utf-8", "replace"))
-    return data if data.startswith(b'"') else b'""'
+    return b""

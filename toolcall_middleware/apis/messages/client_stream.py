@@ -11,9 +11,9 @@ from typing import Any
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ...wire.sse import EventReader, ServerEvent, TooLargeError
+from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from .client_blocks import Blocks, text_of
-from .client_chunks import Choice, Function, arguments_of, read_chunk, text_in
+from .client_chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
 from .client_errors import Errors
 from .client_request import Asked
 from .client_thinking import MOST_CARRIED, Thinking, write_signature
@@ -120,6 +120,9 @@ class MessageStream:
         """More of the chat stream."""
         if self.over:
             return b""
+        if not self._reader.buffer and is_one_line(data):  # nearly always
+            self._read_data(data[6:-2])
+            return self._take()
         try:
             events = self._reader.feed(data)
         except TooLargeError:
@@ -140,18 +143,20 @@ class MessageStream:
         return self._take()
 
     def _take(self) -> bytes:
-        out = b"".join(self._events.out)
-        self._events.out.clear()
+        parts = self._events.out
+        out = b"".join(parts)
+        parts.clear()
         return out
 
     def _read(self, one: ServerEvent) -> None:
         if self.over:
             return
-        data = one.data
-        if data is None:
-            if self.begun and one.raw.startswith(b":"):
-                self._events.out.append(PING)  # a comment that keeps the connection alive
-            return
+        if one.data is not None:
+            self._read_data(one.data)
+        elif self.begun and one.raw.startswith(b":"):
+            self._events.out.append(PING)  # a comment that keeps the connection alive
+
+    def _read_data(self, data: bytes) -> None:
         if data == b"[DONE]":
             self._end()
             return
@@ -159,12 +164,12 @@ class MessageStream:
         if chunk is None:
             self._events.out.append(self._fail(ToolCallError("upstream_error", "A chunk of the answer is no JSON.")))
             return
-        if chunk.error and chunk.error != openai.NULL:
+        if chunk.error is not NONE and chunk.error != openai.NULL:
             self._events.out.append(self._fail(openai.read_error(data)))
             return
         if not self.begun:
             self._events.out.append(self.start())
-        if chunk.usage and chunk.usage != openai.NULL:
+        if chunk.usage is not NONE and chunk.usage != openai.NULL:
             self._usage = openai.read_value(chunk.usage)
         for choice in chunk.choices:
             if choice.index == 0:
@@ -173,11 +178,11 @@ class MessageStream:
     def _choice(self, choice: Choice) -> None:
         delta, blocks = choice.delta, self._blocks
         if delta is not None:
-            thought = text_in(delta.reasoning) or text_in(delta.reasoning_content)  # some send it under both names
-            if thought:
-                blocks.thought(thought)
-            if content := text_in(delta.content):
-                blocks.text(content)
+            if delta.reasoning is not NONE or delta.reasoning_content is not NONE:
+                # Some send it under both names.
+                blocks.thought(text_in(delta.reasoning) or text_in(delta.reasoning_content))
+            if delta.content is not NONE:
+                blocks.text(text_in(delta.content))
             if refusal := text_in(delta.refusal):
                 self._refused = True
                 blocks.text(refusal)
