@@ -445,3 +445,8 @@ def test_what_is_no_object_is_refused(data: bytes) -> None:
     with pytest.raises(ToolCallError) as caught:
         MessagesFace().request(data, {})
     assert caught.value.code == "invalid_json"
+
+
+def test_a_thread_that_is_null_is_none() -> None:
+    data = body().replace(b'"model"', b'"thread": null, "container": null, "model"')
+    assert chat_of(data).keys() == {"model", "max_tokens", "messages"}

@@ -427,3 +427,10 @@ def test_the_sdk_reads_it() -> None:
     assert message.stop_reason == "tool_use"
     assert [block.type for block in message.content] == ["thinking", "text", "tool_use", "tool_use"]
     assert streamed.response.headers["request-id"] == face.request_id
+
+
+def test_what_waits_behind_a_call_that_never_ends_comes_at_the_end() -> None:
+    data = ROLE + opening(0, "call_a", "First") + opening(1, "call_b", "Second") + more(1, '{"b": 1}')
+    received = stream(data + chunk({"content": "last"}) + end("tool_calls"))
+    assert received.calls == [("First", {}), ("Second", {"b": 1})]
+    assert received.text == "last"
