@@ -12,9 +12,8 @@ from tests.formats.goldens import Case
 from tests.stream_rules import Answered, check_stream, check_whole
 from tests.test_goldens_on_the_wire import chunks, offered, whole
 from toolcall_middleware.apis.messages.client_face import MessagesFace
-from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.stages.constrain import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .received import Received, read_stream, read_whole
 
@@ -39,18 +38,17 @@ def face_for(case: Case, name: str, *, stream: bool) -> tuple[MessagesFace, byte
 
 def streamed(case: Case, name: str, reason: str) -> tuple[Received, Answered]:
     face, body, settings = face_for(case, name, stream=True)
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(body) is not None
     data = chunks(case, reason)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    assert exchange.plan_for(data) is Plan.STREAM
     out = exchange.feed(data) + exchange.finish()
     return read_stream(face.feed(out) + face.finish(cut=False)), check_stream(out, objects=False, include_usage=True)
 
 
 def collected(case: Case, name: str, reason: str) -> tuple[Received, Answered]:
     face, body, settings = face_for(case, name, stream=False)
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(body) is not None
     exchange.on_response_start(200, [(b"content-type", b"application/json")])
     reply = exchange.whole(whole(case, reason))

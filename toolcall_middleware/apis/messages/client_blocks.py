@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from ...wire import openai
-from ...wire.call_id import new_call_id
+from ...wire.new_call_id import new_call_id
 from .client_thinking import Thinking
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ...wire.call_id import PREFIX, new_call_id
+from ...wire.new_call_id import PREFIX, new_call_id
 from ..face import ChatRequest, FaceReply
 from .client_answer import message_of
 from .client_context import context_fault
