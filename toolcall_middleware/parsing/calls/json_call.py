@@ -1,7 +1,7 @@
 """One call written as a JSON object, `{"name": …, "arguments": …}`, or an object that wraps a list of them.
 
 Accepted everywhere: keys in any order, `parameters` and the like for `arguments`, an id, OpenAI's `function` wrapper,
-arguments as an object or as a JSON string holding one (decoded as it arrives), and what `json_stream` mends.
+arguments as an object or as a JSON string holding one (decoded as it arrives), and what `JsonReader` repairs.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class CallReader:
                     return i
 
     def finish(self, *, cut: bool) -> None:
-        """The text is over. An open call is closed: mended when the model ended by itself, left as it is when cut.
+        """The text is over. An open call is closed: repaired when the model ended by itself, left as it is when cut.
 
         Without one, `failed` says that what is there could not become one.
         """
