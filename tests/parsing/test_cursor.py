@@ -15,7 +15,7 @@ from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
 
 from .bodies import opener, scanner
-from .streams import cut_at, one_cut, read
+from .streams import cut_at, one_cut, read, text_in
 
 TEXT = 'a <c>f| {"x": [1, "é"]} </c> b'
 
@@ -77,6 +77,12 @@ def test_arguments_leave_as_they_arrive() -> None:
 def test_what_fails_leaves_as_text(text: str) -> None:
     assert fresh().feed(text[:3]) == []
     assert read(fresh(), text) == [Text(text)]
+
+
+def test_no_more_is_held_than_the_limit() -> None:
+    reader = fresh()
+    assert [reader.feed(char) for char in "<c>ninecha"] == [[]] * 10
+    assert text_in(reader.feed("r")) == "<c>ninechar"
 
 
 def test_the_end_of_the_text_ends_the_call() -> None:
