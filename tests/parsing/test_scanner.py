@@ -469,7 +469,7 @@ def test_an_unknown_name_can_be_an_error() -> None:
 # -- endings ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_the_model_ended_early_is_mended() -> None:
+def test_a_call_that_the_model_ended_early_is_repaired() -> None:
     (call,) = calls_in(read(fresh(), ['<tool_call>{"name": "f", "arguments": {"a": [1, "b']))
     assert (json.loads(call.arguments), call.complete, call.repaired) == ({"a": [1, "b"]}, True, True)
 

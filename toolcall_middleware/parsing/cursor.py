@@ -141,7 +141,7 @@ class Cursor:
             self.end("{}" if arguments is None else arguments.close())
 
 
-class CallReader:
+class CursorReader:
     """A `Body` whose syntax is a generator."""
 
     __slots__ = ("_cursor", "_steps", "done", "failed")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from ...json_schema.types import declared_types
-from ..cursor import CallReader, Cursor, Steps
+from ..cursor import Cursor, CursorReader, Steps
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json_call_arguments import CallArguments
@@ -49,7 +49,7 @@ _SELF, _USER = "self", "user"
 _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 
 
-class HarmonyMessage(CallReader):
+class HarmonyMessage(CursorReader):
     """Reads one message. `opening` is the marker that began it. See `Body`.
 
     tags: a tag with which calls begin in the text of a message to a tool; somebody else reads them.
@@ -145,7 +145,7 @@ class _Message:
         cursor.sink.accept()
         self._addressed = name in (_SELF, _USER)
         thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
-        return cursor.sink.think if thought else cursor.sink.emit_text
+        return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
         """A message that is text, up to a marker that ends it. Whether another one's header follows."""
@@ -291,7 +291,7 @@ class Thought:
         k = s.find(self._close, i)
         before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
         if k >= 0 or before >= 0:
-            self._sink.think(s[i : before if before >= 0 else k])
+            self._sink.emit_reasoning(s[i : before if before >= 0 else k])
             self.done = True
             return before if before >= 0 else k + len(self._close)
         keep = len(s)
@@ -301,7 +301,7 @@ class Thought:
             keep = next(
                 (at for at in range(max(i, keep - most + 1), keep) if any(end.startswith(s[at:]) for end in ends)), keep
             )
-        self._sink.think(s[i:keep])
+        self._sink.emit_reasoning(s[i:keep])
         return keep
 
     def finish(self, *, cut: bool) -> None:

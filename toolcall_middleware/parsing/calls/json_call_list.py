@@ -10,7 +10,7 @@ from ..sink import Sink
 
 
 class Entry(Protocol):
-    """The reader of one call of the list: `call_object.CallReader`."""
+    """The reader of one call of the list: `json_call.CallReader`."""
 
     @property
     def done(self) -> bool: ...

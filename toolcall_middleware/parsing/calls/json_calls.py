@@ -52,7 +52,7 @@ class JsonCalls:
                 k = self._find_back(s, i, last=last)
                 if self._state == _LOST and not self.done:
                     return i
-                if k > i and self._sink.passes_by():
+                if k > i and self._sink.skips_behind_call():
                     return k
                 i = k
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..cursor import CallReader
+from ..cursor import CursorReader
 from ..values.literal_reader import Arguments
 from ..values.notation import Notation
 
@@ -55,7 +55,7 @@ class LiteralArguments:
         return ""
 
 
-class LiteralCalls(CallReader):
+class LiteralCalls(CursorReader):
     """A reader of calls with such arguments."""
 
     __slots__ = ()

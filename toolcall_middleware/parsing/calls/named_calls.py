@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import MAX_GAP, WHITE_SPACE, CallReader, Cursor, Steps
+from ..cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
 from ..sink import Sink
 from .json_call_arguments import CallArguments
 
@@ -48,7 +48,7 @@ class NamedSyntax:
         return (*self.item, *self.close)
 
 
-class NamedCalls(CallReader):
+class NamedCalls(CursorReader):
     """Reads such calls. See `Body`."""
 
     __slots__ = ()
@@ -213,7 +213,7 @@ def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         yield
     if k > cursor.i:
         cursor.i = k
-        if cursor.sink.passes_by():
+        if cursor.sink.skips_behind_call():
             yield
 
 

@@ -162,7 +162,7 @@ class Code:
                 return n
             if closed >= 0:
                 self._sink.ends_with(self._out.take_gap() + s[i:closed])
-                self._sink.tell_end()
+                self._sink.report_end()
                 prose.fence_tail = None
                 prose.begin_line(blank=s.startswith(s[i], closed))  # another one opens there
                 return closed

@@ -193,7 +193,7 @@ class Markup:
         committed, sink.committed = sink.committed, False
         sink.ends_with(held if committed and not failed else "")
         if fence is None:
-            sink.tell_end()
+            sink.report_end()
         sink.mode = Mode.HOLD
         opening, sink.opening = sink.opening, 0
         self.body = None

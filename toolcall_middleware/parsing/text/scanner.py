@@ -125,7 +125,7 @@ class Scanner:
             text = out.carry + text
             out.carry = ""
         self._scan(text, last=False)
-        sink.tell_end(others=True)
+        sink.report_end(others=True)
         self._special = self._clear()
         return events
 
@@ -151,7 +151,7 @@ class Scanner:
             self._scan(late, last=True)
         while markup.body is not None:
             self._scan(self._behind_markup(markup.finish()), last=True)
-        sink.tell_end()
+        sink.report_end()
         if out.gap and (sink.keep_raw or not sink.calls):
             events.append(Text("".join(out.gap)))
         out.gap = []
