@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.driven import Driven
 from tests.formats import goldens
 from tests.formats.goldens import Case
 from tests.stream_rules import Answered, check_stream, check_whole
