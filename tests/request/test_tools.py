@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.model import ChoiceMode, Tool, ToolChoice
+from toolcall_middleware.request import tools as tools_module
 
 from .offers import error, function, read, refusal
 
@@ -138,6 +140,14 @@ def test_the_same_bytes_are_read_once_and_limits_still_hold() -> None:
     assert first.tools is second.tools
     assert refusal(tool, options={"max_description_length": 5})[0] == "limit_exceeded"
     assert read(tool).tools is first.tools
+
+
+@pytest.mark.parametrize(("entries", "size"), [(1, 1 << 20), (100, 100)])
+def test_what_is_remembered_is_bounded(entries: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools_module, "_CACHE", LRUCache(max_entries=entries, max_size=size))
+    first = read(function("first"))
+    read(function("second"))
+    assert read(function("first")).tools is not first.tools
 
 
 # The deprecated functions

@@ -27,7 +27,7 @@ from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.request_record import record_of
 from ...http.upload import Upload
-from .connection import close, proxy_of_environment, reason
+from .connection import Connection, Target, close, proxy_of_environment, reason
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
@@ -261,7 +261,7 @@ class Forwarder:
         attempts = 0
         stale = body.length is not None
         while True:
-            connection = _Connection()
+            connection = Connection()
             try:
                 response = await self._open(self._request(scope, body, connection))
             except ToolCallError as error:
@@ -285,7 +285,7 @@ class Forwarder:
             left -= 1
             attempts += 1
 
-    def _request(self, scope: Scope, body: RequestBody, connection: _Connection) -> httpx.Request:
+    def _request(self, scope: Scope, body: RequestBody, connection: Connection) -> httpx.Request:
         method = scope["method"]
         if method != method.upper():
             # httpx would make them upper case: a `post` would be a POST that nobody has checked.
@@ -308,7 +308,7 @@ class Forwarder:
         body.declare(dict(headers).get(b"content-length"))
         extensions = {"timeout": self._timeouts, "trace": connection.trace}
         request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
-        request.url = _Target(self._origin, self._target(scope))
+        request.url = Target(self._origin, self._target(scope))
         return request
 
     def _target(self, scope: Scope) -> bytes:
@@ -374,30 +374,3 @@ class Forwarder:
         # Kept for the server's log, where the error is raised in the end.
         fault.__cause__ = error
         return fault
-
-
-class _Connection:
-    """What a request learns of its connection. `reused`: one was there, and was not opened for this request."""
-
-    def __init__(self) -> None:
-        self.reused = False
-        self._opened = False
-
-    async def trace(self, event: str, _info: object) -> None:
-        """What httpcore says it does: its extension `trace`."""
-        if event.startswith("connection.connect"):
-            self._opened = True
-        elif ".send_request_headers" in event and not self._opened:
-            self.reused = True
-
-
-class _Target(httpx.URL):
-    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
-
-    def __init__(self, origin: httpx.URL, target: bytes) -> None:
-        super().__init__(origin)
-        self._target = target
-
-    @property
-    def raw_path(self) -> bytes:
-        return self._target
