@@ -17,7 +17,6 @@ holds nothing back.
 
 from __future__ import annotations
 
-from ..text.lane import Lane
 from .json_extensions import Comments, TripleQuotes
 from .json_spelling import BEGUN
 from .json_states import (
@@ -107,14 +106,6 @@ class JsonReader:
         if not at.stack or state in (FIRST_KEY, FIRST_ITEM):
             return False
         return state in (KEY, COLON, VALUE, COMMA) or (at.is_key and state in (STRING, ESCAPE))
-
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is, where a whole piece just was in a string."""
-        return self._table.lane
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
 
     def run(self, s: str) -> str | None:
         """See `ArgumentsReader.run`."""

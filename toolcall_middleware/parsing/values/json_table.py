@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..text.lane import IN_STRING, Lane
 from .json_states import (
     AFTER,
     COLON,
@@ -108,21 +107,17 @@ _ROWS: Final = {"{": _build("}"), "[": _build("]")}
 
 
 class CleanJson:
-    """The part of a `JsonReader` that reads small pieces by the table.
+    """The part of a `JsonReader` that reads small pieces by the table."""
 
-    lane: what goes through as it is, where a whole piece just was in a string.
-    """
-
-    __slots__ = ("_at", "_row", "lane")
+    __slots__ = ("_at", "_row")
 
     def __init__(self, at: Position) -> None:
-        self.lane: Lane | None = None
         self._at = at
         self._row: Row | None = None  # where the last piece ended, if it was read here
 
     def forget(self) -> None:
         """Another part reads on: where the table stood is an old place."""
-        self._row = self.lane = None
+        self._row = None
 
     def read(self, s: str) -> str | None:  # noqa: C901 - the loop, and its end by state
         """Read all of `s`; returns what leaves. None: this piece is not for the table, nothing was read."""
@@ -130,7 +125,6 @@ class CleanJson:
         if not at.settled:
             return None
         if at.state == STRING and at.quote == '"' and '"' not in s and "\\" not in s and s.isprintable():
-            self.lane = IN_STRING
             return s
         row = self._row
         if len(s) > SMALL or (row is None and (row := self._find_row()) is None):
@@ -159,7 +153,6 @@ class CleanJson:
             return None  # no printable ASCII
         at.stack, at.objects = stack, objects
         self._row = row
-        self.lane = None
         held, was = at.held, at.state
         at.state, at.is_key, holds = row[_END]
         # What is held now stands at the end of `s`, or `s` goes on with what was held.

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..text.lane import Lane, passing
 from .json_spelling import quoted
 from .literal_position import AFTER, COLON, IN_WORD, KEY, STRING, VALUE, ArgumentsPosition
 from .literal_strings import Strings, Words
@@ -60,18 +59,6 @@ class Arguments:
         if self._table.active:
             self._exit_table()
         return self._tail
-
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is: the inside of a string."""
-        if self._table.active:
-            return self._table.lane
-        strings = self._strings
-        streams = self._at.state == STRING and strings.buffer is None and not strings.is_key and not self._tail
-        return passing(strings.quote[0]) if streams else None
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
 
     def leave(self, text: str) -> tuple[str, str]:
         """What left last, and the text behind the arguments."""

@@ -6,7 +6,6 @@ quote that does not end its string), is left to the other parts of an `Arguments
 
 from __future__ import annotations
 
-from ..text.lane import Lane
 from .literal_position import ArgumentsPosition
 from .literal_states import AT, HOLDS, MARK, OPEN, Place, Row, rows_of
 from .notation import Notation
@@ -38,12 +37,6 @@ class CleanLiterals:
     def active(self) -> bool:
         """Whether the next piece is for the table."""
         return self._row is not None
-
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is."""
-        lane: Lane | None = None if self._row is None else self._row[AT].lane
-        return lane
 
     def read(self, text: str) -> str:
         """What leaves for `text`, where the table is `active`. See `left`."""
