@@ -330,6 +330,8 @@ class Exchange:
 
     def _fail(self, error: ToolCallError) -> Sequence[Action]:
         """An error for the client: the HTTP answer where nothing has left, else an event."""
+        # The frames that it was raised in know those that will hold the action: a reference cycle.
+        error.__traceback__ = error.__context__ = None
         state, self.state = self.state, State.ENDED
         if not self._begun:
             return [Fail(error), StopUpstream(early=True)]

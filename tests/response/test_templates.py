@@ -121,7 +121,7 @@ def test_choices_that_take_turns_have_a_template_each(choices: int) -> None:
     out, fitted = send(made, [*sent, DONE])
     assert fitted == len(sent) - 1 - choices
     whole, _ = send(rewriter("hermes"), messages([f"{WORDS}{CALL}"]))
-    answer = check_stream(out, include_usage=None)
+    answer = check_stream(out, include_usage=None, n=choices)
     assert [(choice.content, choice.named_calls) for choice in answer.choices] == [said(whole)[:2]] * choices
 
 

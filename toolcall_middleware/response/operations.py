@@ -1,6 +1,6 @@
 """What becomes of a choice, as operations on the client's message: text, reasoning, a call, more of its arguments.
 
-answer.py gives them; deltas.py makes deltas of them, whole.py one message. A call's arguments follow its `Opened`.
+choice.py gives them; chunk_writer.py makes deltas of them, whole.py one message. Arguments follow a call's `Opened`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What rules one choice of an answer: the settings and the request's wishes, brought to what answer.py asks for."""
+"""What rules one choice of an answer: the settings and the request's wishes, brought to what message.py asks for."""
 
 from __future__ import annotations
 
