@@ -270,3 +270,10 @@ def test_a_tool_that_was_taken_away_cannot_be_forced() -> None:
             ),
             {},
         )
+
+
+def test_a_log_line_and_a_header_can_hold_the_name_of_a_tool_that_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [{"type": "web_search_20250305", "name": "a\r\nset-cookie: \ud83d"}, {"name": "f", "input_schema": {}}]
+    made = MessagesFace().request(body(tools=tools), {})
+    assert made.dropped_tools == ("a__set-cookie:__",)
+    assert [record.getMessage().encode().count(b"\n") for record in caplog.records] == [0]

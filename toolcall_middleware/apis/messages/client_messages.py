@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...errors import shown
 from ...wire import openai
 from ...wire.openai import Fields
 from . import client_fields, client_tools
@@ -246,4 +247,4 @@ def _texts_of(parts: list[Part], path: str) -> list[str]:
 
 
 def _leave_out(kind: str, path: str) -> None:
-    _log.debug("messages: %s of type %s is left out", path, kind[:64])
+    _log.debug("messages: %s of type %s is left out", path, shown(kind))

@@ -8,6 +8,7 @@ up to them keeps its bytes from turn to turn.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ _log = logging.getLogger("toolcall_middleware")
 DEFERRED_FIELD = "deferred"
 """Set on a chat tool whose definition stands in the conversation already, where the core is told to expect that."""
 
+_NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.:-]")
 _PLACEHOLDER = "DeferredToolPlaceholder"  # Claude Code's: "never call this tool"
 _SEARCH = "tool_search_tool_"
 
@@ -138,10 +140,11 @@ def read_tool(entry: Fields, path: str) -> Declared | None:
 
 
 def _name_of(entry: Fields, otherwise: str) -> str:
+    """The name of a tool that is left out, as a log line and a header may hold it: the client wrote it."""
     for name in ("name", "mcp_server_name"):
         if text := openai.read_text(entry.get(name)):
-            return text[:64]
-    return otherwise[:64]
+            return _NOT_IN_HEADER.sub("_", text[:64])
+    return _NOT_IN_HEADER.sub("_", otherwise[:64])
 
 
 def definitions(tools: list[Declared]) -> str:
