@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware, create_proxy, errors
-from toolcall_middleware.cli import commands as cli
+from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
@@ -144,10 +144,8 @@ def _and(words: Iterable[str], last: str = "and") -> str:
 
 
 def commands() -> set[str]:
-    """The command line's commands, from its help."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        cli.main(["--help"])
-    return set(re.findall(r"^    (\w+) ", out.getvalue(), re.MULTILINE))
+    """The command line's commands."""
+    return set(cli.commands())
 
 
 def proxy_refuses(name: str, value: str) -> bool:
