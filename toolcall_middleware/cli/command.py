@@ -77,10 +77,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="any setting; repeatable")
 
 
-def add_style(parser: argparse.ArgumentParser) -> None:
-    """How calls are asked for."""
+def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
+    """How calls are asked for. `mode`: the command's default."""
     parser.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
-    parser.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: prompt)")
+    parser.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: {mode})")
 
 
 def given_settings(args: argparse.Namespace) -> dict[str, Any]:

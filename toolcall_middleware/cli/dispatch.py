@@ -9,6 +9,7 @@ import os
 import pkgutil
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +17,7 @@ from typing import NoReturn
 from .. import __version__
 from ..errors import FormatError, SettingsError
 from ..settings import ENV_PREFIX
-from .command import PROG, Command, UsageError
+from .command import PROG, WIDTH, Command, UsageError
 
 _USAGE_ERROR = 2  # argparse's own
 _BROKEN_PIPE = 1
@@ -81,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
         one = listed.add_parser(
             command.name,
             help=command.help,
-            description=command.description or f"{command.help[0].upper()}{command.help[1:]}.",
+            description=textwrap.fill(command.description or f"{command.help[0].upper()}{command.help[1:]}.", WIDTH),
             epilog=command.epilog(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

@@ -157,7 +157,7 @@ COMMAND = Command(
     help="run the reverse proxy in front of an upstream",
     configure=_configure,
     run=_run,
-    description="Runs the reverse proxy. Clients speak OpenAI's API to it, with tools; the upstream needs to know none.",
+    description="Runs the reverse proxy. Clients speak OpenAI's API to it, with tools; the upstream need not know any.",
     examples=(
         "toolcall-middleware serve --upstream http://127.0.0.1:8000/v1",
         "toolcall-middleware serve --upstream http://127.0.0.1:11434/v1 --mode auto --port 9000",

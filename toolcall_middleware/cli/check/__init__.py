@@ -56,8 +56,8 @@ COMMAND = Command(
     help="ask a backend what it can do, and print the settings that fit",
     configure=_configure,
     run=_run,
-    description="Asks a backend some dozens of small questions, one at a time, and prints what it can do, how many calls"
-    "\ncome out right by which mode and format, and the settings to use.",
+    description="Asks a backend some dozens of small questions, one at a time, and prints what it can do, how many"
+    " calls come out right by which mode and format, and the settings to use.",
     examples=(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format hermes --format json --json",

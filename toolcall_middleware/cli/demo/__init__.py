@@ -23,7 +23,8 @@ COMMAND = Command(
     help="show the main job at work",
     configure=_configure,
     run=_run,
-    description="Plays tool calls on a real small model (where it is installed) and on a scripted one, and checks them.",
+    description="Plays tool calls on a real small model (where it is installed) and on a scripted one, and checks"
+    " them.",
     examples=(
         "toolcall-middleware demo",
         "toolcall-middleware demo --only scripted      # needs no model and takes two seconds",
