@@ -11,7 +11,7 @@ import msgspec
 
 from ..hosts.proxy.upstream.connection import proxy_of_environment, reason
 
-_SECONDS = 2.0
+_SECONDS = 5.0
 """For all questions together: the start of a proxy waits for them."""
 _MOST_BYTES = 4 << 20
 _MOST_SHOWN = 3

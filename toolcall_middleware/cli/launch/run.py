@@ -27,6 +27,8 @@ from .tally import Tally
 
 _NOT_INSTALLED = 127
 _CANNOT_RUN = 126
+_PATIENCE = 20.0
+"""Seconds for the backend to say what it has: without a model no agent can start."""
 _MOST_ALIASES = 64
 # What has a meaning in a list of aliases.
 _PATTERN = frozenset("*?[],=")
@@ -74,7 +76,7 @@ def _ask(settings: Settings) -> Backend:
         return Backend()
     if settings.upstream_url is None:
         raise SettingsError(f"There is no upstream: give --upstream URL or set {ENV_PREFIX}UPSTREAM_URL.")
-    return look(settings.upstream_url, settings.upstream_key)
+    return look(settings.upstream_url, settings.upstream_key, seconds=_PATIENCE)
 
 
 def _model(wanted: str | None, settings: Settings, backend: Backend) -> str:
