@@ -86,7 +86,7 @@ def test_serve_runs_the_factory_with_what_was_asked(
         f"toolcall-middleware {toolcall_middleware.__version__}: http://127.0.0.1:9000/v1 (mode=prompt format=auto)"
     )
     assert upstream == "upstream: http://127.0.0.1:9/v1: cannot say what it is (Connection refused)"
-    assert line.startswith("try: curl http://127.0.0.1:9000/v1/chat/completions -d '{")
+    assert line.startswith("try: curl http://127.0.0.1:9000/v1/chat/completions --json '{")
 
 
 def test_serve_says_which_server_and_model_stand_behind_it_and_what_to_try(

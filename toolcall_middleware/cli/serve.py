@@ -126,7 +126,7 @@ def _hello(settings: Settings, base: str) -> str:
     return (
         f"{PROG} {__version__}: {base} (mode={settings.mode} format={settings.format})\n"
         f"upstream: {upstream}\n"
-        f"try: curl {base}/chat/completions{key} -d '{json.dumps({**body, 'tools': [_TRY_TOOL]})}'"
+        f"try: curl {base}/chat/completions{key} --json '{json.dumps({**body, 'tools': [_TRY_TOOL]})}'"
     )
 
 

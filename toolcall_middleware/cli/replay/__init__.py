@@ -28,7 +28,7 @@ COMMAND = Command(
     examples=(
         "toolcall-middleware replay answer.sse",
         "toolcall-middleware replay text.txt --format hermes --tools request.json",
-        "curl -sN URL/chat/completions -d @request.json | toolcall-middleware replay -",
+        "curl -sN URL/chat/completions --json @request.json | toolcall-middleware replay -",
     ),
     exit_codes={0: "all was read", 1: "something in it is malformed"},
     order=70,
