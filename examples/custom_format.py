@@ -6,6 +6,8 @@ A package makes it known by an entry point in its pyproject.toml, and the middle
     guillemets = "custom_format:Guillemets"
 
     pip install . && TOOLCALL_FORMAT=guillemets toolcall-middleware serve --upstream http://127.0.0.1:8000/v1
+
+Without a package, where Python finds this file: TOOLCALL_FORMAT=custom_format:Guillemets.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Sequence
 
 from toolcall_middleware.formats import reading
 from toolcall_middleware.formats.base import Constraint, ParserOptions, StreamParser
-from toolcall_middleware.formats.prompt import escaping, tool_results
+from toolcall_middleware.formats.prompt import escaping, tool_choice, tool_results
 from toolcall_middleware.model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 
 
@@ -33,7 +35,7 @@ class Guillemets:
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """What `tool_choice` adds."""
-        return escaping.choice_text(tools, choice, noun="tool", answer="the call between <<call>> and <<end>>")
+        return tool_choice.choice_text(tools, choice, noun="tool", answer="the call between <<call>> and <<end>>")
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """The model's own calls, for the history."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcall_middleware.exchange import Exchange, Plan, Reply
+from tests.driven import Driven
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 DATA = Path(__file__).parent / "backends_data"
 PROSE = "I would rather talk about the weather in general."
@@ -184,26 +184,19 @@ class Answered:
     body: bytes
 
 
-def ask(engine: Engine, memory: Memory, body: dict[str, Any], **settings: Any) -> Answered:
+def ask(engine: Engine, memory: BackendMemory, body: dict[str, Any], **settings: Any) -> Answered:
     """One request through the exchange, as a host drives it. Raises ToolCallError where nothing has left."""
-    exchange = Exchange(Settings(**settings), memory)
+    exchange = Driven(Settings(**settings), memory)
     raw: bytes | None = exchange.on_request(json.dumps(body).encode())
     assert raw is not None
     while raw is not None:
         status, kind, data = engine.answer(raw)
-        plan = exchange.on_response_start(status, [(b"content-type", kind.encode())])
-        if plan is Plan.SNIFF:
-            plan = exchange.plan_for(data)
-        reply: Reply | None
-        if plan is Plan.STREAM:
-            out = exchange.feed(data)
-            out += exchange.finish()
-            reply = Reply(status, out, {"content-type": kind, **exchange.headers()})
-        else:
-            reply = exchange.whole(data)
+        exchange.on_response_start(status, [(b"content-type", kind.encode())])
+        out = exchange.feed(data) + exchange.finish()
         raw = exchange.take_next()
         if raw is None:
-            assert reply is not None
-            return Answered(reply.status, reply.headers, reply.body)
-        assert reply is None or not reply.body
+            start = exchange.started
+            assert start is not None
+            return Answered(start.status or status, {"content-type": kind, **(start.headers or {})}, out)
+        assert not out
     raise AssertionError

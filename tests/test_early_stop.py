@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.exchange import Exchange, Plan
-from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.reading import STOPS
+from tests.driven import Driven
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.model import ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .formats import goldens
 from .response.streams import DONE, chunk, event, role
@@ -26,8 +25,8 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": PARAMETER
 JUNK = "The weather is 18 degrees.\n\nThank you! And in Rome?\n" + "More and more of it. " * 20
 
 
-def asked(*, stream: bool, settings: dict[str, Any], **fields: Any) -> Exchange:
-    made = Exchange(Settings(**settings), Memory())
+def asked(*, stream: bool, settings: dict[str, Any], **fields: Any) -> Driven:
+    made = Driven(Settings(**settings), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": stream, **fields}
     sent = made.on_request(json.dumps(body).encode())
     assert sent is not None
@@ -39,7 +38,6 @@ def streamed(text: str, *, size: int = 3, settings: dict[str, Any] | None = None
     """(the answer, how many characters of `text` the backend had to write for it)."""
     made = asked(stream=True, settings=settings or {}, **fields)
     made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    assert made.plan_for(b"data: {") is Plan.STREAM
     out = made.feed(event(role()))
     for at in range(0, len(text), size):
         out += made.feed(event(chunk({"content": text[at : at + size]})))
@@ -84,7 +82,7 @@ def test_a_model_that_invents_results_is_stopped(name: str) -> None:
     fmt = registry.get(name)
     calls = fmt.render_calls([ToolCall("weather", PARIS)])
     results = fmt.render_results([ToolResult("weather", "18 degrees", "call_1")])
-    if not results.startswith(STOPS):
+    if not results.startswith(markup.gathered().stops):
         pytest.skip("its results are bare JSON")
     choice, written = both(f"{calls}\n{results}\n{JUNK}", settings={"format": name})
     assert [(call.name, call.parsed) for call in choice.calls] == [("weather", {"city": "Paris"})]
@@ -93,7 +91,7 @@ def test_a_model_that_invents_results_is_stopped(name: str) -> None:
     assert written < len(calls) + len(results)
 
 
-@pytest.mark.parametrize("marker", STOPS)
+@pytest.mark.parametrize("marker", markup.gathered().stops)
 @pytest.mark.parametrize("name", ["hermes", "json", "qwen3_coder", "llama3_json", "pythonic", "mistral_v11"])
 def test_every_beginning_of_another_turn_stops_it(name: str, marker: str) -> None:
     calls = registry.get(name).render_calls([ToolCall("weather", PARIS), ToolCall("clock", "{}")])

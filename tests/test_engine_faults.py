@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .stream_rules import Answered, check_stream, check_whole
 
@@ -347,8 +348,8 @@ def stream_of(fault: Fault) -> bytes:
     return b"".join(events) + b"data: [DONE]\n\n"
 
 
-def asked(fault: Fault, **fields: Any) -> Exchange:
-    made = Exchange(Settings(mode="native", **fault.settings), Memory())
+def asked(fault: Fault, **fields: Any) -> Driven:
+    made = Driven(Settings(mode="native", **fault.settings), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **fault.request, **fields}
     assert made.on_request(json.dumps(body).encode()) is not None
     return made
@@ -356,8 +357,7 @@ def asked(fault: Fault, **fields: Any) -> Exchange:
 
 def streamed(fault: Fault, pieces: list[bytes]) -> bytes:
     made = asked(fault, stream=True)
-    assert made.on_response_start(200, SSE) is Plan.SNIFF
-    assert made.plan_for(b"data: {") is Plan.STREAM
+    assert made.on_response_start(200, SSE) is State.SNIFFING
     out = b""
     for piece in pieces:
         out += made.feed(piece)
@@ -405,7 +405,7 @@ def _no_ids(answer: bytes) -> list[Any]:
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.message], ids=lambda fault: fault.issue)
 def test_a_faulty_whole_answer_comes_out_right(fault: Fault) -> None:
     made = asked(fault)
-    assert made.on_response_start(200, JSON) is Plan.BUFFER
+    assert made.on_response_start(200, JSON) is State.COLLECTING
     message = {"role": "assistant", "content": None, **(fault.message or {})}
     choice = {"index": 0, "message": message, "finish_reason": fault.said}
     reply = made.whole(json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode())
@@ -415,11 +415,10 @@ def test_a_faulty_whole_answer_comes_out_right(fault: Fault) -> None:
 
 def test_a_call_that_lost_its_arguments_is_asked_for_again_where_they_are_checked() -> None:
     # vLLM #31501, #47901, SGLang #37634: `{}` does not fit a tool that needs more.
-    made = Exchange(Settings(mode="native", validate_arguments="retry"), Memory())
+    made = Driven(Settings(mode="native", validate_arguments="retry"), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": True}
     assert made.on_request(json.dumps(body).encode()) is not None
     made.on_response_start(200, SSE)
-    made.plan_for(b"data: {")
     lost = stream_of(Fault(issue="", deltas=[calls(call("{}", "get_weather", id="1"))], due=[]))
     assert made.feed(lost) + made.finish() == b""
     again = made.take_next()

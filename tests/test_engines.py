@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from . import engines
 from .engines import ARGUMENTS, NAMES, PROSE, Answered, Engine, ask, kind_of, recorded
@@ -80,7 +81,7 @@ def said(answer: Answered) -> str | None:
 def test_a_call_that_must_come_is_constrained_as_the_engine_can(
     make: Callable[[], Engine], fmt: str, kinds: list[str], stream: bool
 ) -> None:
-    engine, memory = make(), Memory()
+    engine, memory = make(), BackendMemory()
     for choice in ("required", NAMED):
         asked = len(engine.bodies)
         answer = ask(engine, memory, request(choice, stream=stream), format=fmt)
@@ -92,7 +93,7 @@ def test_a_call_that_must_come_is_constrained_as_the_engine_can(
 
 @STREAMS
 def test_a_constraint_that_is_ignored_in_silence_is_noticed(stream: bool) -> None:
-    engine, memory = engines.deaf(), Memory()
+    engine, memory = engines.deaf(), BackendMemory()
     for kinds in (["structural_tag", "response_format"], ["llama_cpp", None], [None, None]):
         asked = len(engine.bodies)
         with pytest.raises(ToolCallError) as caught:
@@ -103,7 +104,7 @@ def test_a_constraint_that_is_ignored_in_silence_is_noticed(stream: bool) -> Non
 
 
 def test_it_is_noticed_without_another_try_too() -> None:
-    engine, memory = engines.deaf(), Memory()
+    engine, memory = engines.deaf(), BackendMemory()
     for kind in ("structural_tag", "response_format", "llama_cpp", None):
         with pytest.raises(ToolCallError):
             ask(engine, memory, request("required"), format="hermes", retries=0)
@@ -111,9 +112,9 @@ def test_it_is_noticed_without_another_try_too() -> None:
 
 
 def test_an_answer_that_ran_out_of_tokens_says_nothing_of_the_constraint() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     for _ in range(2):
-        exchange = Exchange(Settings(format="json", retries=0), memory)
+        exchange = Driven(Settings(format="json", retries=0), memory)
         body = exchange.on_request(json.dumps(request("required")).encode())
         assert body is not None
         assert kind_of(json.loads(body)) == "response_format"
@@ -125,7 +126,7 @@ def test_an_answer_that_ran_out_of_tokens_says_nothing_of_the_constraint() -> No
 
 def test_what_was_learned_fades_and_is_of_one_model() -> None:
     clock = Clock()
-    engine, memory = engines.llama_server(), Memory(clock)
+    engine, memory = engines.llama_server(), BackendMemory(clock)
     for now, model, kinds in (
         (0.0, "m", ["structural_tag", "response_format"]),
         (500.0, "m", ["response_format"]),
@@ -144,7 +145,7 @@ def test_an_error_of_the_clients_own_is_asked_for_once(engine: str) -> None:
     if row is None or row.status != 400:
         pytest.skip("this engine has no such error")
     made = Engine(engine, lambda _body: "err_context_overflow_stream", frozenset())
-    answer = ask(made, Memory(), request("required"), format="hermes")
+    answer = ask(made, BackendMemory(), request("required"), format="hermes")
     assert answer.status == 400
     assert "context" in check_error(answer.body)["message"]
     assert len(made.bodies) == 1
@@ -153,14 +154,14 @@ def test_an_error_of_the_clients_own_is_asked_for_once(engine: str) -> None:
 def test_a_server_that_breaks_without_a_word_is_asked_once_without_constraint() -> None:
     made = Engine("", lambda _body: None, frozenset())
     made.answer = lambda raw: (made.bodies.append(json.loads(raw)), (500, "text/plain", b"Internal Server Error"))[1]  # type: ignore[method-assign, func-returns-value]
-    answer = ask(made, Memory(), request("required"), format="hermes")
+    answer = ask(made, BackendMemory(), request("required"), format="hermes")
     assert answer.status == 500
     assert [kind_of(body) for body in made.bodies] == ["structural_tag", None]
 
 
 @pytest.mark.parametrize("field", ["skip_special_tokens", "stream_options"])
 def test_a_field_of_ours_that_is_refused_is_left_out_and_remembered(field: str) -> None:
-    engine, memory = engines.deaf(), Memory()
+    engine, memory = engines.deaf(), BackendMemory()
     inner = engine.answer
     error = {"error": {"message": f"Unrecognized request argument supplied: {field}", "code": None}}
 
@@ -184,7 +185,7 @@ def test_a_field_of_ours_that_is_refused_is_left_out_and_remembered(field: str) 
 @STREAMS
 @pytest.mark.parametrize("choice", ["auto", "required", NAMED], ids=["auto", "required", "named"])
 def test_tools_that_are_refused_go_by_prompt(choice: Any, stream: bool) -> None:
-    engine, memory = engines.vllm(), Memory()
+    engine, memory = engines.vllm(), BackendMemory()
     for with_tools in ([True, False], [False]):
         asked = len(engine.bodies)
         answer = ask(engine, memory, request(choice, stream=stream), mode="auto", format="hermes")
@@ -198,7 +199,7 @@ def test_tools_that_are_refused_go_by_prompt(choice: Any, stream: bool) -> None:
 
 @STREAMS
 def test_a_backend_with_a_parser_stays_native_where_it_is_one(stream: bool) -> None:
-    engine, memory = engines.vllm_hermes(), Memory()
+    engine, memory = engines.vllm_hermes(), BackendMemory()
     for choice in ("required", NAMED):
         answer = ask(engine, memory, request(choice, stream=stream), mode="auto")
         assert answer.headers["x-toolcall"].startswith("mode=native; format=auto")
@@ -214,7 +215,7 @@ def test_a_backend_with_a_parser_stays_native_where_it_is_one(stream: bool) -> N
 
 
 def test_tools_that_never_reach_the_model_are_noticed_by_the_length_of_its_prompt() -> None:
-    engine, memory = engines.llama_server(), Memory()
+    engine, memory = engines.llama_server(), BackendMemory()
     answer = ask(engine, memory, request(), mode="auto")
     assert said(answer) == PROSE
     assert answer.headers["x-toolcall"].startswith("mode=prompt")
@@ -226,7 +227,7 @@ def test_tools_that_never_reach_the_model_are_noticed_by_the_length_of_its_promp
 
 
 def test_a_stream_that_shows_it_has_left_and_the_next_request_goes_by_prompt() -> None:
-    engine, memory = engines.llama_server(), Memory()
+    engine, memory = engines.llama_server(), BackendMemory()
     answer = ask(engine, memory, request(stream=True), mode="auto")
     assert engine.bodies[0]["stream_options"] == {"include_usage": True}
     assert b'"usage"' not in answer.body  # the client did not ask
@@ -238,7 +239,7 @@ def test_a_stream_that_shows_it_has_left_and_the_next_request_goes_by_prompt() -
 
 
 def test_a_prompt_that_is_long_enough_is_proof() -> None:
-    engine, memory = engines.deaf(), Memory()
+    engine, memory = engines.deaf(), BackendMemory()
     for stream in (True, True, False):
         answer = ask(engine, memory, request(stream=stream), mode="auto")
         assert answer.headers["x-toolcall"].startswith("mode=native")
@@ -249,7 +250,7 @@ def test_a_prompt_that_is_long_enough_is_proof() -> None:
 
 def test_a_call_that_the_backend_lost_is_asked_for_by_prompt() -> None:
     # vLLM #44326: finish_reason says that there was one.
-    engine, memory = engines.deaf(), Memory()
+    engine, memory = engines.deaf(), BackendMemory()
     choice = {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "tool_calls"}
     inner = engine.answer
 
@@ -265,7 +266,7 @@ def test_a_call_that_the_backend_lost_is_asked_for_by_prompt() -> None:
 
 def test_what_is_learned_of_tools_fades() -> None:
     clock = Clock()
-    engine, memory = engines.vllm(), Memory(clock)
+    engine, memory = engines.vllm(), BackendMemory(clock)
     for now, with_tools in ((0.0, [True, False]), (599.0, [False]), (1300.0, [True, False])):
         clock.now = now
         asked = len(engine.bodies)
@@ -279,7 +280,7 @@ FORM = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"pro
 @STREAMS
 def test_a_clients_own_response_format_goes_by_prompt_where_tools_may_be_called(stream: bool) -> None:
     # A backend that is held to it cannot write its own syntax of calls.
-    engine, memory = engines.deaf(), Memory()
+    engine, memory = engines.deaf(), BackendMemory()
     ask(engine, memory, request(stream=stream, response_format=FORM), mode="auto")
     options = engine.bodies[0]["response_format"]["json_schema"]["schema"]["anyOf"]
     assert [sorted(option["properties"]) for option in options] == [["n"], ["tool_calls"]]
@@ -292,17 +293,17 @@ def test_a_clients_own_response_format_goes_by_prompt_where_tools_may_be_called(
 @pytest.mark.parametrize("mode", ["native", "auto"])
 def test_it_is_no_matter_where_a_call_must_come(mode: str) -> None:
     engine = engines.vllm_hermes()
-    answer = ask(engine, Memory(), request("required", response_format=FORM), mode=mode)
+    answer = ask(engine, BackendMemory(), request("required", response_format=FORM), mode=mode)
     assert called(answer) == [("get_weather", {"city": "Paris", "unit": "celsius"})]
     assert "response_format" not in engine.bodies[0]
-    ask(engine, Memory(), request(response_format=FORM), mode="native")
+    ask(engine, BackendMemory(), request(response_format=FORM), mode="native")
     assert engine.bodies[-1]["response_format"] == FORM  # the operator's word: such a backend can do both
 
 
 @STREAMS
 def test_an_error_that_is_not_about_tools_is_the_clients(stream: bool) -> None:
     engine = Engine("vllm", lambda _body: "err_max_tokens_huge", frozenset())
-    answer = ask(engine, Memory(), request(stream=stream), mode="auto")
+    answer = ask(engine, BackendMemory(), request(stream=stream), mode="auto")
     assert (answer.status, len(engine.bodies)) == (400, 1)
 
 
@@ -332,7 +333,7 @@ WITH_TOOLS = [
 @pytest.mark.parametrize(("engine", "case"), WITH_TOOLS)
 def test_what_an_engine_answered_is_read(engine: str, case: str, mode: str) -> None:
     row = recorded(engine)[case]
-    exchange = Exchange(Settings(mode=mode), Memory())
+    exchange = Driven(Settings(mode=mode), BackendMemory())
     assert exchange.on_request(json.dumps(row.request).encode()) is not None
     plan = exchange.on_response_start(row.status, [(b"content-type", row.content_type.encode())])
     data = row.response.encode()
@@ -346,18 +347,13 @@ def test_what_an_engine_answered_is_read(engine: str, case: str, mode: str) -> N
             assert reply is not None
             assert check_error(reply.body)["message"] in json.loads(row.response)["error"]["message"]
         return
-    if plan is Plan.SNIFF:
-        plan = exchange.plan_for(data)
     body = b""
-    if plan is Plan.STREAM:
-        for at in range(0, len(data), 7):
-            body += exchange.feed(data[at : at + 7])
-            if exchange.stopped:
-                break
-        body += exchange.finish()
-    else:
-        whole = exchange.whole(data)
-        body = whole.body if whole is not None else b""
+    for at in range(0, len(data), 7):
+        body += exchange.feed(data[at : at + 7])
+        plan = State.STREAMING if exchange.state is State.STREAMING else plan
+        if exchange.stopped:
+            break
+    body += exchange.finish()
     due = CALLS.get((engine, case), [])
     must_call = row.request.get("tool_choice", "auto") not in ("auto", "none")
     if exchange.take_next() is not None:
@@ -366,9 +362,9 @@ def test_what_an_engine_answered_is_read(engine: str, case: str, mode: str) -> N
         assert must_call or mode == "auto"
         assert not due or mode == "prompt"
         return
-    check = check_stream if plan is Plan.STREAM else check_whole
+    check = check_stream if plan is State.STREAMING else check_whole
     usage = bool((row.request.get("stream_options") or {}).get("include_usage"))
-    more = {"include_usage": usage} if plan is Plan.STREAM else {}
+    more = {"include_usage": usage} if plan is State.STREAMING else {}
     answer = check(body, own_ids=False, same_head=False, role_once=False, **more)
     assert [(call.name, call.parsed) for call in answer.only.calls] == due
     assert answer.only.finish_reason in ({"tool_calls"} if due else {"stop", "length"})
@@ -385,7 +381,7 @@ def test_exchanges_without_tools_are_left_alone(engine: str, mode: str) -> None:
         if not isinstance(row.request, dict) or row.request.get("tools") or case.startswith(("err_", "history_tool")):
             continue
         seen += 1
-        exchange = Exchange(Settings(mode=mode), Memory())
+        exchange = Driven(Settings(mode=mode), BackendMemory())
         raw = json.dumps(row.request).encode()
         body = exchange.on_request(raw)
         if body is None:
@@ -393,7 +389,7 @@ def test_exchanges_without_tools_are_left_alone(engine: str, mode: str) -> None:
         assert body == raw, case  # usage is asked for: the bytes pass, and a chunk is added where the backend gave none
         data = row.response.encode()
         plan = exchange.on_response_start(row.status, [(b"content-type", row.content_type.encode())])
-        if plan is Plan.TAP:
+        if plan is State.TAPPING:
             out = exchange.feed(data) + exchange.finish()
             assert out.replace(b"data: [DONE]\n\n", b"").startswith(data.partition(b"data: [DONE]")[0]), case
     assert seen > 8

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .response.streams import DONE, chunk, event, role, says, stream
 from .stream_rules import Answered, check_error, check_stream, check_whole, same_answer
@@ -41,11 +42,11 @@ def ask(**fields: Any) -> bytes:
     return json.dumps({name: value for name, value in body.items() if value is not None}).encode()
 
 
-def exchange(*, memory: Memory | None = None, **settings: Any) -> Exchange:
-    return Exchange(Settings(**{"mode": "prompt", **settings}), memory or Memory())
+def exchange(*, memory: BackendMemory | None = None, **settings: Any) -> Driven:
+    return Driven(Settings(**{"mode": "prompt", **settings}), memory or BackendMemory())
 
 
-def sent(made: Exchange, **fields: Any) -> dict[str, Any]:
+def sent(made: Driven, **fields: Any) -> dict[str, Any]:
     """What the backend is asked."""
     body = made.on_request(ask(**fields))
     assert body is not None
@@ -57,8 +58,7 @@ def streamed(data: bytes, *, size: int | None = None, settings: dict[str, Any] |
     """What the client gets of this stream."""
     made = exchange(**(settings or {}))
     sent(made, stream=True, **fields)
-    assert made.on_response_start(200, SSE) is Plan.SNIFF
-    assert made.plan_for(b"data: {") is Plan.STREAM
+    assert made.on_response_start(200, SSE) is State.SNIFFING
     step = size or max(len(data), 1)
     out = []
     for at in range(0, len(data), step):
@@ -71,7 +71,7 @@ def streamed(data: bytes, *, size: int | None = None, settings: dict[str, Any] |
 def whole(text: str, *, settings: dict[str, Any] | None = None, reason: str = "stop", **fields: Any) -> bytes:
     made = exchange(**(settings or {}))
     sent(made, **fields)
-    assert made.on_response_start(200, JSON) is Plan.BUFFER
+    assert made.on_response_start(200, JSON) is State.COLLECTING
     reply = made.whole(completion(text, reason))
     assert reply is not None
     return reply.body
@@ -124,10 +124,10 @@ def test_a_clients_own_response_format_locks_no_call_out() -> None:
 def test_what_a_request_overrides_counts_for_it() -> None:
     made = exchange()
     sent(made, toolcall={"format": "hermes", "prose": "drop"})
-    assert made.headers()["x-toolcall"].startswith("mode=prompt; format=hermes")
     made.on_response_start(200, JSON)
     reply = made.whole(completion(f"Let me see. {TAG}"))
     assert reply is not None
+    assert made.headers()["x-toolcall"].startswith("mode=prompt; format=hermes")
     assert check_whole(reply.body).only.content is None
 
 
@@ -137,58 +137,60 @@ def test_what_a_request_overrides_counts_for_it() -> None:
 @pytest.mark.parametrize(
     ("status", "stream_it", "plan"),
     [
-        (200, True, Plan.SNIFF),
-        (200, False, Plan.BUFFER),
-        (201, False, Plan.BUFFER),
-        (101, True, Plan.PASS),
-        (204, True, Plan.PASS),
-        (205, False, Plan.PASS),
-        (304, True, Plan.PASS),
-        (400, True, Plan.BUFFER),
-        (599, False, Plan.BUFFER),
+        (200, True, State.SNIFFING),
+        (200, False, State.COLLECTING),
+        (201, False, State.COLLECTING),
+        (101, True, State.PASSING),
+        (204, True, State.PASSING),
+        (205, False, State.PASSING),
+        (304, True, State.PASSING),
+        (400, True, State.COLLECTING),
+        (599, False, State.COLLECTING),
     ],
 )
-def test_the_status_decides_what_is_done(status: int, stream_it: bool, plan: Plan) -> None:
-    made = exchange()
-    sent(made, stream=stream_it)
+def test_the_status_decides_what_is_done(status: int, stream_it: bool, plan: State) -> None:
     for headers in (SSE, JSON, []):
+        made = exchange()
+        sent(made, stream=stream_it)
         assert made.on_response_start(status, headers) is plan
 
 
 @pytest.mark.parametrize(
     ("begins", "as_stream", "otherwise"),
     [
-        (b"", Plan.SNIFF, Plan.SNIFF),
-        (b" \r\n\xef\xbb\xbf", Plan.SNIFF, Plan.SNIFF),
-        (b"d", Plan.STREAM, Plan.SNIFF),
-        (b"data", Plan.STREAM, Plan.SNIFF),
-        (b"data:", Plan.STREAM, Plan.STREAM),
-        (b": hello", Plan.STREAM, Plan.STREAM),
-        (b"event: x", Plan.STREAM, Plan.STREAM),
-        (b"id:1", Plan.STREAM, Plan.STREAM),
-        (b"retry:1", Plan.STREAM, Plan.STREAM),
-        (b"datum", Plan.STREAM, Plan.BUFFER),
-        (b"odd: 1\n", Plan.STREAM, Plan.BUFFER),
-        (b'{"a"', Plan.BUFFER, Plan.BUFFER),
-        (b"[1]", Plan.BUFFER, Plan.BUFFER),
-        (b"<html>", Plan.BUFFER, Plan.BUFFER),
+        (b"", State.SNIFFING, State.SNIFFING),
+        (b" \r\n\xef\xbb\xbf", State.SNIFFING, State.SNIFFING),
+        (b"d", State.STREAMING, State.SNIFFING),
+        (b"data", State.STREAMING, State.SNIFFING),
+        (b"data:", State.STREAMING, State.STREAMING),
+        (b": hello", State.STREAMING, State.STREAMING),
+        (b"event: x", State.STREAMING, State.STREAMING),
+        (b"id:1", State.STREAMING, State.STREAMING),
+        (b"retry:1", State.STREAMING, State.STREAMING),
+        (b"datum", State.STREAMING, State.COLLECTING),
+        (b"odd: 1\n", State.STREAMING, State.COLLECTING),
+        (b'{"a"', State.COLLECTING, State.COLLECTING),
+        (b"[1]", State.COLLECTING, State.COLLECTING),
+        (b"<html>", State.COLLECTING, State.COLLECTING),
     ],
 )
-def test_the_first_bytes_decide_what_a_body_is(begins: bytes, as_stream: Plan, otherwise: Plan) -> None:
+def test_the_first_bytes_decide_what_a_body_is(begins: bytes, as_stream: State, otherwise: State) -> None:
     for headers, plan in ((SSE, as_stream), (JSON, otherwise), ([], otherwise)):
         made = exchange()
         sent(made, stream=True)
         made.on_response_start(200, headers)
-        assert made.plan_for(begins) is plan
+        made.feed(begins)
+        assert made.state is plan
 
 
 def test_the_headers_say_what_was_done() -> None:
-    made = exchange(format="json")
-    sent(made, stream=True)
-    made.on_response_start(200, SSE)
-    assert made.headers() == {"x-toolcall": "mode=prompt; format=json"}
-    made.on_response_start(200, JSON)
-    assert made.headers()["content-type"] == "text/event-stream"
+    for headers in (SSE, JSON):
+        made = exchange(format="json")
+        sent(made, stream=True)
+        made.on_response_start(200, headers)
+        made.feed(chunks_of(["Hello"]))
+        added = {} if headers is SSE else {"content-type": "text/event-stream"}
+        assert made.headers() == {"x-toolcall": "mode=prompt; format=json", **added}
     reply = whole_reply(CALL)
     assert reply.headers["x-toolcall"] == "mode=prompt; format=json; calls=1; usage=estimated"
 
@@ -317,7 +319,6 @@ def test_where_no_call_can_come_no_prose_waits_for_one(fields: dict[str, Any]) -
     called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": CITY}}
     sent(made, stream=True, messages=[{"role": "assistant", "content": None, "tool_calls": [called]}], **fields)
     made.on_response_start(200, SSE)
-    made.plan_for(b"data: {")
     assert b"Hello" in made.feed(stream(role(), *says("Hello"), done=False))
 
 
@@ -436,7 +437,6 @@ def test_an_empty_answer_is_corrected_too() -> None:
     made = exchange()
     sent(made, tool_choice="required", stream=True)
     made.on_response_start(200, SSE)
-    made.plan_for(b"data:")
     assert made.feed(stream(role(), FINISH)) + made.finish() == b""
     again = made.take_next()
     assert again is not None
@@ -472,7 +472,6 @@ def test_an_error_in_the_middle_flushes_what_is_held_back() -> None:
     made = exchange()
     sent(made, stream=True)
     made.on_response_start(200, SSE)
-    made.plan_for(b"data:")
     out = made.feed(stream(role(), *says("Hi <tool"), done=False))
     out += made.failure(ToolCallError("upstream_timeout", "too slow"))
     answer = check_stream(out, error=True)
@@ -555,7 +554,7 @@ def test_recorded_refusals_come_out_in_openais_form(name: str) -> None:
     data = (DATA / name).read_bytes()
     made = exchange()
     sent(made, stream=True)
-    assert made.on_response_start(400, JSON) is Plan.BUFFER
+    assert made.on_response_start(400, JSON) is State.COLLECTING
     reply = made.whole(data)
     assert reply is not None
     assert reply.status == 400
@@ -570,6 +569,5 @@ def test_every_cut_of_a_recorded_stream_gives_the_same() -> None:
         made = exchange()
         sent(made, stream=True, **fields)
         made.on_response_start(200, SSE)
-        made.plan_for(data)
         answer: Answered = check_stream(made.feed(data[:cut]) + made.feed(data[cut:]) + made.finish(), **expected)
         same_answer(answer, due)

@@ -20,11 +20,10 @@ from toolcall_middleware.hosts.middleware.responder import Responder
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.sink import Sink
-from toolcall_middleware.parsing.text.lane import Lane
 from toolcall_middleware.parsing.text.scanner import Scanner
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.fast_path import Known
 from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.response.templates import Template, Templates
 
 from .fakes import TextBackend
 from .hosts.asgi_client import BLOCK, SSE_TYPE, App, Backend, Client, ask, middleware
@@ -35,7 +34,7 @@ TIMES = 60
 # What may grow for other reasons: counters, free lists, what the interpreter remembers of code that has run.
 SLACK = 32 * 1024
 COUNT = 500
-OURS = (Exchange, Responder, StreamRewriter, ChoiceAnswer, Lane, Known, Scanner, Sink)
+OURS = (Exchange, Responder, StreamRewriter, ChoiceAnswer, Templates, Template, Scanner, Sink)
 
 
 class Leaves(Client):

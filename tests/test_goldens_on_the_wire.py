@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.exchange import Exchange, Plan
+from tests.driven import Driven
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .formats import goldens
 from .formats.goldens import Case
@@ -56,18 +57,17 @@ def whole(case: Case, reason: str) -> bytes:
 
 
 def streamed(case: Case, settings: Settings, reason: str) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=True)) is not None
     data = chunks(case, reason)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    assert exchange.plan_for(data) is Plan.STREAM
     return check_stream(exchange.feed(data) + exchange.finish(), objects=False)
 
 
 def collected(case: Case, settings: Settings, reason: str) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=False)) is not None
-    assert exchange.on_response_start(200, [(b"content-type", b"application/json")]) is Plan.BUFFER
+    assert exchange.on_response_start(200, [(b"content-type", b"application/json")]) is State.COLLECTING
     reply = exchange.whole(whole(case, reason))
     assert reply is not None
     return check_whole(reply.body, objects=False)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.upstream.call_id_codec import read_id
+from toolcall_middleware.response.call_id_codec import read_id
 
 from .fakes import TextBackend, write_calls
 from .stream_rules import check_stream, check_whole

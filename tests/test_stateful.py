@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.bench.fuzzed.texts import MARKERS, PROSE, TOOLS
+from tests.driven import Driven
 from tests.stream_rules import check_stream
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 CALLS = (
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris", "at": {"x": [1, 2]}}}\n</tool_call>',
@@ -41,13 +41,12 @@ class Backend(RuleBasedStateMachine):
         settings = Settings(
             mode=mode, stream_arguments=not whole_calls, max_tool_calls=most, reasoning_field="reasoning"
         )
-        self.exchange = Exchange(settings, Memory())
+        self.exchange = Driven(settings, BackendMemory())
         body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "stream": True}
         if usage:
             body["stream_options"] = {"include_usage": True}
         assert self.exchange.on_request(json.dumps({**body, "tools": TOOLS}).encode()) is not None
         self.exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-        assert self.exchange.plan_for(b"data:") is Plan.STREAM
         self.out = b""
         self.error = False
         self.over = False

@@ -128,3 +128,28 @@ def _type_of(code: str | int | None, status: int) -> str:
 def _type_of_status(status: int) -> str:
     """`invalid_request_error` for 4xx, `upstream_error` for 5xx (CONTRACT, Errors)."""
     return "invalid_request_error" if status < 500 else "upstream_error"
+
+
+def kind(value: Any) -> str:
+    """What JSON calls the type of `value`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case int() | float():
+            return "a number"
+        case list():
+            return "an array"
+    return "an object"
+
+
+def shown(value: Any) -> str:
+    """`value` for an error message: short, on one line, and never more than a hint of what the client sent."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else value[:77] + "...")
+    if value is None or isinstance(value, int | float):
+        return json.dumps(value)[:40]
+    return kind(value)

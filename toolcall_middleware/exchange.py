@@ -1,337 +1,380 @@
-"""One request end to end, without I/O: bytes in, bytes out. The order of the stages is written here and nowhere else.
+"""One request end to end, without I/O: events in, actions out (`receive`). Who does the I/O only executes them.
 
-    on_request(body) -> the body for the backend (None: not ours, pass everything)
-    on_response_start(status, headers) -> Plan
-    plan_for(data)                 while the plan is SNIFF
-    feed(data) / finish()          while the plan is STREAM or TAP
-    whole(data)                    once, when the plan is BUFFER
-    failure(error)                 the end of a stream that has begun and cannot go on
-    stopped                        set when the backend's generation is to be ended
-    take_next()                    the body to ask the backend again with; nothing has left for the client then
-    tally                          a host that made it with `defer` counts it, then `counted()` or `counted_in(reply)`
+    receive(Request(body))      -> Pass | Ask(body) | Fail(error)
+    receive(Head(status, …))    -> Decode?, Start? (an answer that goes on unread, or is only counted)
+    receive(Body(data, last))   -> Start, Send, …, at the end Send(last=True), StopUpstream; or Ask, Count, Fail
+    receive(Counted())          -> the rest of what waited for it
+    receive(BrokenOff()), receive(Failed(error)), receive(Undecodable(error))
 
-`on_request`, `feed`, `finish` and `whole` raise ToolCallError as long as nothing has left.
-A host runs this for each request (hosts/middleware/responder.py); a test can with plain bytes.
-How a request is put to the backend
-is asked.py's for one with tools, tapped.py's for one that only asks for usage; here the answers are read.
+The order of the phases is written here and nowhere else: which event may come in which state, and what it leads to, is
+`_TABLE`. What differs between the two kinds of requests is a `Conversation` each: upstream/tool_answer.py for one with
+tools, upstream/usage_only.py for one that only asks for usage.
+A host runs an exchange for each request (hosts/middleware/responder.py); a test can with plain bytes.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from .errors import ToolCallError
 from .request.overrides import without_overrides
-from .request.parse import UsageOnly, read_request
+from .request.parse import ChatRequest, UsageOnly, read_request
 from .request.policy import check_request
-from .response.extension_field import Extension
-from .response.plan import Plan, Reply, plan_by_start, plan_of
-from .response.release_gate import hold_for
+from .response.policy import Extension
 from .response.stream import StreamRewriter
-from .response.whole import as_stream, no_completion, rewrite_whole
+from .response.whole import Reply
 from .settings import Settings
-from .upstream.attempt import Asked
-from .upstream.constraints import Memory
+from .upstream.actions import (
+    Action,
+    Ask,
+    Body,
+    BrokenOff,
+    Count,
+    Counted,
+    Decode,
+    Event,
+    Fail,
+    Failed,
+    Head,
+    Pass,
+    Request,
+    Send,
+    Start,
+    State,
+    StopUpstream,
+    Undecodable,
+)
+from .upstream.backend_memory import BackendMemory
+from .upstream.conversation import Conversation
+from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_results import result_warnings
-from .upstream.usage_only import Tapped
-from .usage.pending_count import Tally
-from .wire import openai
+from .upstream.usage_only import UsageOnlyAnswer
 from .wire.sse import DONE
 
-__all__ = ["Exchange", "Plan", "Reply"]
+__all__ = [
+    "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed", "Head",
+    "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
+]  # fmt: skip
 
-Headers = Iterable[tuple[bytes, bytes]]
-_log = logging.getLogger("toolcall_middleware")
+_NOTHING: Sequence[Action] = ()
+_STREAMING = State.STREAMING
 
 
 class Exchange:
-    """The state of one request. See the module for the order of calls.
+    """The state of one request. See the module for what comes in and goes out.
 
-    defer: whether the host waits for counting (`tally`); without, all is counted at once, and nothing is asked.
+    defer: whether the host takes `Count`; without, all is counted at once, and nothing is asked of the backend.
     """
 
-    def __init__(self, settings: Settings, memory: Memory, *, defer: bool = False) -> None:
+    def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False) -> None:
         self._settings = settings
         self._memory = memory
         self._defer = defer
-        self.tally: Tally | None = None
-        # The request is one of these:
-        self._with_tools: Asked | None = None
-        self._tapped: Tapped | None = None  # without, and usage is asked for
-        self._extension: Extension | None = None
+        self._talk: Conversation | None = None
+        self._stream: StreamRewriter | None = None  # that STREAMING feeds
+        self._begun = False  # the client's answer has begun
         # Of the response at hand:
-        self._rewriter: StreamRewriter | None = None
-        self._status = 200
-        self._is_stream = False  # by its content type
-        self._left = False  # something has left for the client
-        self._calls = 0  # in the whole answer
-        self._warnings: tuple[str, ...] = ()  # of the whole answer
-        self.stopped = False
+        self._kept: list[bytes] = []  # what was collected, or is held for a count
+        self._size = 0
+        self._reply: Reply | None = None  # ... and the whole answer that is
+        self._last = False  # what waits for a count is at the end of the backend's answer
+        self._early = False  # ... or ends that before its own end
+        self.state = State.NEW
 
-    # -- the request ---------------------------------------------------------------------------------------------
-
-    def on_request(self, body: bytes) -> bytes | None:
-        """The body for the backend, or None when this request is not ours. Raises ToolCallError to refuse it."""
-        chat = read_request(body, self._settings)
-        if chat is None:
-            return None
-        if isinstance(chat, UsageOnly):
-            self._tapped = Tapped(without_overrides(body), self._settings, self._memory, defer=self._defer)
-            return self._tapped.first()
-        if chat.overrides:
-            self._settings = self._settings.layer(chat.overrides, "request")
-        settings = self._settings
-        warnings = check_request(chat, settings)
-        if settings.extension_field is not None:
-            warnings += result_warnings(chat.messages, settings.max_result_bytes)
-            self._extension = Extension(settings.extension_field, tuple(warnings))
-        self._with_tools = Asked(chat, settings, self._memory, self._extension)
-        return self._with_tools.first()
-
-    def take_next(self) -> bytes | None:
-        """The body to ask the backend again with, once; None when the answer has been given."""
-        asked = self._tapped or self._asked
-        body, asked.next_body = asked.next_body, None
-        return body
-
-    @property
-    def _asked(self) -> Asked:
-        assert self._with_tools is not None  # noqa: S101 - on_request has given a body
-        return self._with_tools
-
-    # -- what a host asks ----------------------------------------------------------------------------------------
-
-    @property
-    def max_response_bytes(self) -> int | None:
-        """How much of a response may be collected."""
-        return self._settings.max_response_bytes
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The path suffixes that are intercepted."""
-        return self._settings.paths
+    # -- what a host may ask -------------------------------------------------------------------------------------
 
     @property
     def native(self) -> bool:
         """Whether the tools go to the backend."""
-        return self._with_tools is not None and self._with_tools.native
+        return self._talk is not None and self._talk.native
 
     @property
     def offers_tools(self) -> bool:
         """Whether the answer may hold calls."""
-        return self._with_tools is not None and self._with_tools.offers
+        return self._talk is not None and self._talk.offers_tools
 
     @property
-    def calls_left(self) -> int:
+    def emitted_calls(self) -> int:
         """How many calls have left for the client."""
-        rewriter = self._rewriter
-        return rewriter.calls if rewriter is not None and self._left else self._calls
+        return self._talk.calls if self._talk is not None and self._begun else 0
+
+    def receive(self, event: Event) -> Sequence[Action]:
+        """What is to be done now that this has happened. Raises RuntimeError for an event that cannot come now."""
+        stream = self._stream
+        if stream is not None and type(event) is Body and self.state is _STREAMING and not event.last:
+            # Nearly every event of an answer: `_on_stream` without its questions.
+            out = stream.feed(event.data)
+            if self._begun and not stream.ended:
+                return (Send(out),) if out else _NOTHING
+            return self._after_feed(out, last=False)
+        step = self._TABLE.get((self.state, type(event)))
+        if step is None:
+            if type(event) is Body:
+                raise RuntimeError("the app sent http.response.body before http.response.start")
+            raise RuntimeError(f"{type(event).__name__} cannot come while an exchange is {self.state.value}")
+        try:
+            return step(self, event)
+        except ToolCallError as error:
+            return self._fail(error)
 
     @property
-    def said_all(self) -> bool:
-        """Whether the backend's stream came to its `[DONE]`: what goes wrong behind it changes nothing."""
-        return self._rewriter is not None and self._rewriter.done
+    def _conversation(self) -> Conversation:
+        assert self._talk is not None  # noqa: S101 - the request has come
+        return self._talk
 
-    def headers(self) -> dict[str, str]:
-        """Headers for a streamed answer; they replace the backend's."""
-        if self._tapped is not None:
-            return {"x-toolcall": f"mode=pass{_note(self._tapped)}"}
-        chat = self._asked.chat
-        note = _note(self._asked) if chat.stream and chat.include_usage else ""
-        ours = {"x-toolcall": f"{self._asked.note}{note}"}
-        return ours if self._is_stream else {**ours, "content-type": "text/event-stream"}
+    # -- the request ---------------------------------------------------------------------------------------------
 
-    # -- the response --------------------------------------------------------------------------------------------
+    def _on_request(self, event: Request) -> Sequence[Action]:
+        chat = read_request(event.body, self._settings)
+        if chat is None:
+            self.state = State.ENDED
+            return [Pass()]
+        talk = self._talk = self._usage_only(event.body) if isinstance(chat, UsageOnly) else self._with_tools(chat)
+        body = talk.first()
+        self.state = State.WAITING
+        return [Ask(body)]
 
-    def on_response_start(self, status: int, headers: Headers) -> Plan:
-        """What to do with a response that starts like this."""
-        self.stopped = False
-        self._left = False
-        self._rewriter = None
-        self._status = status
-        kinds = {name.lower(): value.lower() for name, value in headers}
-        self._is_stream = kinds.get(b"content-type", b"").startswith(b"text/event-stream")
-        if self._tapped is not None:
-            plain = kinds.get(b"content-encoding", b"identity") == b"identity"
-            return self._tapped.plan_of(status, is_stream=self._is_stream, plain=plain)
-        return plan_of(status, stream=self._asked.chat.stream)
+    def _usage_only(self, body: bytes) -> Conversation:
+        return UsageOnlyAnswer(without_overrides(body), self._settings, self._memory, defer=self._defer)
 
-    def plan_for(self, data: bytes) -> Plan:
-        """The plan for a body that begins with `data`. Content types lie; SNIFF asks for more."""
-        plan = plan_by_start(data, is_stream=self._is_stream)
-        if plan is Plan.STREAM:
-            self._rewriter = self._new_rewriter()
-        return plan
+    def _with_tools(self, chat: ChatRequest) -> Conversation:
+        if chat.overrides:
+            self._settings = self._settings.layer(chat.overrides, "request")
+        settings = self._settings
+        warnings = check_request(chat, settings)
+        extension = None
+        if settings.extension_field is not None:
+            warnings += result_warnings(chat.messages, settings.max_result_bytes)
+            extension = Extension(settings.extension_field, tuple(warnings))
+        return ToolAnswer(chat, settings, self._memory, extension, defer=self._defer)
 
-    def _new_rewriter(self) -> StreamRewriter:
-        chat, settings = self._asked.chat, self._settings
-        return StreamRewriter(
-            self._asked.make_choice,
-            self._asked.usage,
-            include_usage=chat.include_usage,
-            choices=chat.n,
-            hold=hold_for(chat, settings),
-            legacy=chat.legacy,
-            as_object=settings.arguments_as_object,
-            reasoning_field=settings.reasoning_field,
-            max_bytes=settings.max_response_bytes,
-        )
+    # -- the backend's answer ------------------------------------------------------------------------------------
 
-    # -- a stream ------------------------------------------------------------------------------------------------
+    def _on_head(self, event: Head) -> Sequence[Action]:
+        talk = self._conversation
+        headers = {name.lower(): value.lower() for name, value in event.headers}
+        self._kept, self._size, self._reply = [], 0, None
+        self.state = talk.begin(event.status, headers)
+        if self.state is State.PASSING:
+            self._begun = True
+            return [Start(None)]
+        if self.state is State.TAPPING:
+            self._begun = True
+            return [Start(talk.headers())]
+        coding = _coding_of(event)
+        if coding in {"", "identity"}:
+            return _NOTHING
+        return [Decode(coding, self._settings.max_response_bytes)]
 
-    def feed(self, data: bytes) -> bytes:
-        """The next bytes of the backend's stream; what leaves for the client."""
-        tapped = self._tapped
-        if tapped is not None:
-            out = tapped.tap.feed(data)
-            if tapped.tap.waits:
-                self._wait()
-            return out
-        rewriter = self._rewriter
-        assert rewriter is not None  # noqa: S101 - the plan is STREAM
-        out = rewriter.feed(data)
-        if out:
-            self._left = True
-        if rewriter.stopped or rewriter.failed is not None:
-            self.stopped = True
-            out += self._end(cut=False)
-        return out
+    def _on_passing(self, event: Body) -> Sequence[Action]:
+        if event.last:
+            self.state = State.ENDED
+        return [Send(event.data, event.last)]
 
-    def finish(self, *, cut: bool = False) -> bytes:
-        """The backend's stream is over (`cut`: it broke off). Ask `take_next` then."""
-        if self._tapped is not None:
-            return self._tapped.tap.finish()
-        return b"" if self.stopped else self._end(cut=cut)
+    def _on_sniffing(self, event: Body) -> Sequence[Action]:
+        data = b"".join([*self._kept, event.data])
+        self._kept, self._size = [], 0
+        talk = self._conversation
+        self.state = talk.sniff(data)
+        event = Body(data, event.last)
+        if self.state is not State.STREAMING:
+            return self._on_collecting(event)
+        self._stream = talk.stream
+        return self._on_stream(event)
 
-    def _end(self, *, cut: bool) -> bytes:
-        rewriter = self._rewriter
-        assert rewriter is not None  # noqa: S101 - the plan is STREAM
-        cut = cut and not rewriter.done
-        out = rewriter.finish(cut=cut)
-        self._left = self._left or bool(out)
-        error = rewriter.failed
-        if error is not None and not self._left and self._asked.retries(error):
-            return b""
-        if error is None and not rewriter.begun:
-            error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
-        elif error is None and (cut or not rewriter.complete):
-            error = ToolCallError("upstream_error", "The backend's stream broke off before the answer was complete.")
-        if error is not None:
-            if not self._left:
-                raise error
-            return out + error.sse() + DONE
-        outcome = rewriter.outcome
-        if not self._asked.is_settled(outcome, left=self._left):
-            return b""
-        _warn(outcome.warnings)
-        if self._defer and rewriter.is_due:
-            self._wait()
-            return out
-        return out + rewriter.end()
+    def _on_collecting(self, event: Body) -> Sequence[Action]:
+        self._size += len(event.data)
+        limit = self._settings.max_response_bytes
+        if limit is not None and self._size > limit:
+            raise ToolCallError("upstream_error", f"The backend's answer exceeds max_response_bytes ({limit}).")
+        self._kept.append(event.data)
+        return self._on_whole(event) if event.last else _NOTHING
 
-    def failure(self, error: ToolCallError) -> bytes:
-        """The end of a stream that has begun and cannot go on: what is held back, the error, and `[DONE]`."""
-        rest = self._rewriter.finish(cut=True) if self._rewriter is not None and not self.stopped else b""
-        self.stopped = True
-        return rest + error.sse() + DONE
+    def _on_stream(self, event: Body) -> Sequence[Action]:
+        return self._after_feed(self._conversation.feed(event.data), last=event.last)
+
+    def _after_feed(self, out: bytes, *, last: bool) -> Sequence[Action]:
+        try:
+            talk = self._conversation
+            if talk.stream is not None and talk.stream.ended:
+                self.state = State.COUNTING  # whatever follows, it is not read as a stream
+                out += talk.finish(cut=False, left=self._begun or bool(out))
+                return [*self._send(out), *self._conclude(early=True)]
+            actions = self._send(out)
+            return [*actions, *self._end_stream(cut=False)] if last else actions
+        except ToolCallError as error:
+            return self._fail(error)
+
+    def _end_stream(self, *, cut: bool) -> Sequence[Action]:
+        out = self._conversation.finish(cut=cut, left=self._begun)
+        return [*self._send(out), *self._conclude(early=False)]
+
+    def _send(self, out: bytes) -> list[Action]:
+        """Bytes of a stream for the client, whose answer begins with the first of them."""
+        if not out:
+            return []
+        if self._begun:
+            return [Send(out)]
+        self._begun = True
+        return [Start(self._conversation.headers()), Send(out)]
+
+    def _conclude(self, *, early: bool) -> Sequence[Action]:
+        """A stream is over: it is asked again, its end waits for a count, or it ends."""
+        if (actions := self._ask_again(early=early)) is not None:
+            return actions
+        pending = self._conversation.pending()
+        if pending is not None:
+            self.state, self._early = State.COUNTING, early
+            return [Count(pending)]
+        return self._close(early=early)
+
+    def _ask_again(self, *, early: bool) -> Sequence[Action] | None:
+        body = self._conversation.take_next()
+        if body is None:
+            return None
+        self.state = State.WAITING
+        return [StopUpstream(early), Ask(body)]
+
+    def _close(self, *, early: bool) -> Sequence[Action]:
+        self.state = State.ENDED
+        # Last: an app that learns of a disconnect may cancel the very task that is sending here.
+        return [Send(b"", last=True), StopUpstream(early)] if self._begun else [StopUpstream(early)]
+
+    # -- a stream that is only counted ---------------------------------------------------------------------------
+
+    def _on_tapping(self, event: Body) -> Sequence[Action]:
+        talk = self._conversation
+        out = talk.feed(event.data)
+        pending = talk.pending()
+        if pending is not None:
+            self.state, self._last, self._kept = State.COUNTING, event.last, [out]
+            return [Count(pending)]
+        if event.last:
+            self.state = State.ENDED
+            out += talk.finish(cut=False, left=True)
+        return [Send(out, event.last)]
+
+    def _on_more_to_count(self, event: Body) -> Sequence[Action]:
+        """Only a stream that is counted goes on behind its count."""
+        if self._kept:
+            self._kept.append(self._conversation.feed(event.data))
+            self._last = self._last or event.last
+        return _NOTHING
+
+    def _tapping_broken_off(self, _event: BrokenOff) -> Sequence[Action]:
+        rest = self._conversation.finish(cut=True, left=True)
+        self.state = State.ENDED
+        return [*self._send(rest), StopUpstream(early=False)]
 
     # -- a whole answer ------------------------------------------------------------------------------------------
 
-    def whole(self, data: bytes) -> Reply | None:
-        """A collected response. None: ask again, with `take_next`."""
-        if self._tapped is not None:
-            return None if self._tapped.retries(data) else Reply(self._status, data, as_it_came=True)
-        asked, settings = self._asked, self._settings
-        if self._status >= 400:
-            if asked.mends(self._status, data):
-                return None
-            return self._json(openai.read_error(data, self._status).body())
-        if asked.chat.stream:
-            return self._as_stream(data)
-        try:
-            answer = rewrite_whole(
-                data,
-                asked.make_choice,
-                asked.usage,
-                legacy=asked.chat.legacy,
-                indexed=settings.call_index,
-                as_object=settings.arguments_as_object,
-                reasoning_field=settings.reasoning_field,
-                defer=self._defer,
-            )
-        except ToolCallError as error:
-            if not self._left and asked.retries(error):
-                return None
-            raise
-        if answer is None:
-            raise no_completion(data)
-        outcome = answer.outcome
-        if not asked.is_settled(outcome, left=self._left):
-            return None
-        _warn(outcome.warnings)
-        self._calls = outcome.calls
-        self._warnings = outcome.warnings
-        if self._defer and asked.usage.is_due:
-            self._wait()
-            return self._json(answer.body)
-        return self._counted_json(answer.body)
+    def _on_whole(self, _event: Body | BrokenOff) -> Sequence[Action]:
+        talk = self._conversation
+        kept, self._kept = b"".join(self._kept), []
+        reply = talk.whole(kept)
+        if reply is None:
+            return self._ask_again(early=False) or _NOTHING
+        pending = talk.pending()
+        if pending is None:
+            return self._give(reply)
+        self.state, self._reply = State.COUNTING, reply
+        return [Count(pending)]
 
-    def _as_stream(self, data: bytes) -> Reply | None:
-        """A whole answer to a request for a stream goes the way of a stream."""
-        stream = as_stream(data)
-        if stream is None:
-            raise no_completion(data)
-        self._rewriter = self._new_rewriter()
-        out = self.feed(stream)
-        out += self.finish()
-        if self._asked.next_body is not None:
-            return None
-        return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
+    def _give(self, reply: Reply) -> Sequence[Action]:
+        self._begun = True
+        self.state = State.ENDED
+        start = Start(None)
+        if reply.headers is not None:
+            start = Start({**reply.headers, "content-length": str(len(reply.body))}, reply.status)
+        return [start, Send(reply.body, last=True), StopUpstream(early=False)]
 
-    def _counted_json(self, body: bytes) -> Reply:
-        """A whole answer whose usage is in it, with our own remarks."""
-        usage = self._asked.usage
-        if self._extension is not None:
-            remarks = self._extension.of(self._warnings) if self._calls else {}
-            if injection := usage.injection():
-                name = self._extension.field
-                remarks = {name: {**remarks.get(name, {}), **injection}}
-            body = openai.with_fields(body, remarks) if remarks else body
-        estimated = "; usage=estimated" if usage.is_estimated else ""
-        return self._json(body, f"; calls={self._calls}{estimated}")
+    # -- what was waited for -------------------------------------------------------------------------------------
 
-    def _json(self, body: bytes, note: str = "") -> Reply:
-        headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}
-        return Reply(self._status, body, headers)
+    def _on_counted(self, _event: Counted) -> Sequence[Action]:
+        talk = self._conversation
+        if self._reply is not None:
+            return self._give(talk.counted_in(self._reply))
+        if self._kept:  # of a stream that is only counted
+            self.state = State.TAPPING
+            out = b"".join(self._kept) + talk.counted()  # what came meanwhile is in the latter
+            self._kept = []
+            if self._last:
+                self.state = State.ENDED
+                out += talk.finish(cut=False, left=True)
+            return [Send(out, self._last)]
+        return [*self._send(talk.counted()), *self._close(early=self._early)]
 
-    # -- what has to wait for a count ----------------------------------------------------------------------------
+    # -- what goes wrong -----------------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        asked = self._tapped or self._asked
-        self.tally = Tally(asked.usage, asked.model, self._memory)
+    def _passing_broken_off(self, _event: BrokenOff) -> Sequence[Action]:
+        return [StopUpstream(early=False)]
 
-    def counted(self) -> bytes:
-        """The rest of a stream whose `tally` was waited for."""
-        self.tally = None
-        if self._tapped is not None:
-            return self._tapped.tap.release()
-        assert self._rewriter is not None  # noqa: S101 - the plan is STREAM
-        return self._rewriter.end()
+    def _stream_broken_off(self, event: BrokenOff) -> Sequence[Action]:
+        if event.raised and not self._begun:
+            return _NOTHING  # the server answers for it
+        return self._end_stream(cut=True)
 
-    def counted_in(self, reply: Reply) -> Reply:
-        """The same for an answer that `whole` gave."""
-        if self._asked.chat.stream:
-            return Reply(reply.status, reply.body + self.counted(), reply.headers)
-        self.tally = None
-        return self._counted_json(openai.with_fields(reply.body, {"usage": self._asked.usage.total()}))
+    def _whole_broken_off(self, event: BrokenOff) -> Sequence[Action]:
+        return _NOTHING if event.raised else self._on_whole(event)
+
+    def _on_failed(self, event: Failed) -> Sequence[Action]:
+        stream = self._conversation.stream
+        if self.state is State.STREAMING and stream is not None and stream.received_done:
+            # What goes wrong behind the end changes nothing.
+            return self._end_stream(cut=False)
+        return self._fail(event.error)
+
+    def _on_undecodable(self, event: Undecodable) -> Sequence[Action]:
+        return self._fail(event.error)
+
+    def _fail(self, error: ToolCallError) -> Sequence[Action]:
+        """An error for the client: the HTTP answer where nothing has left, else an event."""
+        state, self.state = self.state, State.ENDED
+        if not self._begun:
+            return [Fail(error), StopUpstream(early=True)]
+        rest = self._conversation.flush() if state is State.STREAMING else b""
+        return [Send(rest + error.sse() + DONE), Send(b"", last=True), StopUpstream(early=True)]
+
+    def _ignore(self, _event: Event) -> Sequence[Action]:
+        return _NOTHING
+
+    _TABLE: ClassVar[Mapping[tuple[State, type], Callable[[Exchange, Any], Sequence[Action]]]] = {
+        (State.NEW, Request): _on_request,
+        (State.WAITING, Head): _on_head,
+        (State.WAITING, BrokenOff): _ignore,
+        (State.WAITING, Failed): _on_failed,
+        (State.WAITING, Undecodable): _on_undecodable,
+        (State.SNIFFING, Body): _on_sniffing,
+        (State.SNIFFING, BrokenOff): _whole_broken_off,
+        (State.SNIFFING, Failed): _on_failed,
+        (State.SNIFFING, Undecodable): _on_undecodable,
+        (State.COLLECTING, Body): _on_collecting,
+        (State.COLLECTING, BrokenOff): _whole_broken_off,
+        (State.COLLECTING, Failed): _on_failed,
+        (State.COLLECTING, Undecodable): _on_undecodable,
+        (State.STREAMING, Body): _on_stream,
+        (State.STREAMING, BrokenOff): _stream_broken_off,
+        (State.STREAMING, Failed): _on_failed,
+        (State.STREAMING, Undecodable): _on_undecodable,
+        (State.TAPPING, Body): _on_tapping,
+        (State.TAPPING, BrokenOff): _tapping_broken_off,
+        (State.TAPPING, Failed): _ignore,
+        (State.PASSING, Body): _on_passing,
+        (State.PASSING, BrokenOff): _passing_broken_off,
+        (State.PASSING, Failed): _ignore,
+        (State.COUNTING, Counted): _on_counted,
+        (State.COUNTING, Body): _on_more_to_count,
+        (State.COUNTING, BrokenOff): _ignore,
+        (State.COUNTING, Failed): _ignore,
+        (State.ENDED, Body): _ignore,
+        (State.ENDED, BrokenOff): _ignore,
+        (State.ENDED, Failed): _ignore,
+    }
+    """What each event leads to in each state. What is not here is a fault of the host's, or of the app behind it."""
 
 
-def _note(asked: Asked | Tapped) -> str:
-    """That usage will be estimated, where that is known before a stream begins."""
-    return "; usage=estimated" if asked.usage.will_estimate else ""
-
-
-def _warn(warnings: Sequence[str]) -> None:
-    for warning in warnings:
-        _log.warning("%s", warning)
+def _coding_of(head: Head) -> str:
+    """The content coding of a response, of several the first."""
+    coding = next((value for name, value in head.headers if name.lower() == b"content-encoding"), b"")
+    return coding.strip().lower().decode("latin-1")

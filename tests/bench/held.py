@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.formats import reading, registry
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.model import ToolCall
 
 from . import material, measure
@@ -45,8 +45,9 @@ def _trail(format_name: str, text: str, size: int) -> tuple[int, float]:
 
 
 def _longest_marker(format_name: str) -> int:
-    markers = [marker for pair in reading.REASONING for marker in pair]
-    markers += [*reading.STOPS, *reading.NOISE, *reading.ENDS, '{"tool_calls":']
+    known = markup.gathered()
+    markers = [marker for pair in known.reasoning for marker in pair]
+    markers += [*known.stops, *known.noise, *known.ends, '{"tool_calls":']
     markers += [opener.marker for opener in getattr(registry.get(format_name), "openers", ())]
     return max(map(len, markers))
 

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange
+from toolcall_middleware.exchange import Exchange, Fail, Request
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .report import Table
 
@@ -97,10 +96,9 @@ def cost(body: Body) -> tuple[float, int]:
         # A new name each time: what was seen before is remembered.
         sent = data.replace(b'"name": "f', b'"name": "f%d' % number)
         start = time.process_time()
-        try:
-            Exchange(SETTINGS, Memory()).on_request(sent)
-        except ToolCallError as error:
-            error.body()
+        for action in Exchange(SETTINGS, BackendMemory()).receive(Request(sent)):
+            if isinstance(action, Fail):
+                action.error.body()
         best = min(best, time.process_time() - start)
     return best, len(data)
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import httpx
 
+from tests.driven import Driven
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.cli.demo.checks import schema_check
 from toolcall_middleware.cli.demo.received import read
-from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .questions import QUESTIONS, TOOLS
 from .report import README, Row, Table, machine, write
@@ -101,7 +101,7 @@ def _body(question: str, choice: str) -> dict[str, Any]:
 def asked_of_backend(fmt: str, choice: str, constrain: str) -> bytes:
     """What the backend is asked at first. Runs that ask the same need not be run twice."""
     settings = Settings(mode="prompt", format=fmt, constrain=constrain)
-    return Exchange(settings, Memory()).on_request(json.dumps(_body("x", choice)).encode()) or b""
+    return Driven(settings, BackendMemory()).on_request(json.dumps(_body("x", choice)).encode()) or b""
 
 
 def _questions(limit: int) -> Iterator[tuple[str, str]]:

@@ -34,11 +34,8 @@ WEATHER = Tool("get_weather", "The weather at a place.", PARAMETERS)
 CLOCK = Tool("clock")
 
 # Arguments stand in the history as they came.
-VERBATIM = """
-json hermes reka granite4 ernie45 longcat llama3_json mistral_old mistral_v11 deepseek_v3 deepseek_v31 kimi_k2
-harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam cohere_command3
-cohere_command4 gigachat3 solar_open apertus functionary_v31 functionary_v32 command_r inkling mirothinker
-""".split()  # noqa: SIM905 - far easier to read
+_ODD = ToolCall("f", '{"x":  1.50}', "call_1")
+VERBATIM = [name for name in NAMES if _ODD.arguments in registry.get(name).render_calls([_ODD])]
 TYPED = [name for name in NAMES if name not in VERBATIM]
 
 

@@ -197,3 +197,15 @@ def test_what_does_not_come_back_is_told() -> None:
             [ToolCall("f", json.dumps({"x": "</parameter> " + "x" * size}))]
         )
         assert written.startswith("<tool_call>") is is_own
+
+
+def test_a_declared_type_behind_an_encoded_reference_is_kept() -> None:
+    """Generators of schemas encode `Id<string>` in a reference, as any URI has to."""
+    parameters = {
+        "type": "object",
+        "$defs": {"Id<string>": {"type": "string"}, "a": {"$anchor": "count", "type": "integer"}},
+        "properties": {"id": {"$ref": "#/$defs/Id%3Cstring%3E"}, "count": {"$ref": "#count"}},
+    }
+    tools = ToolSet.of([Tool("f", parameters=parameters)])
+    for name in ("qwen3_coder", "minimax_m3"):
+        comes_back(name, [("f", {"id": "12", "count": 12})], tools=tools)

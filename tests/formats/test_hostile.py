@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.text import markdown_code, scanner_state
+from toolcall_middleware.parsing.text import markdown_code, scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 from ..parsing.meter import PARSING, CountedPattern, Meter
@@ -117,13 +116,12 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
         compiled = compile_grammar(grammar)
         names = ("first", "first_at_start", "partial")
         patterns: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
-        patterns["prose"] = structs.replace(compiled.prose, special=patterns["first"].search)
         patterns["whole"] = {char: CountedPattern(one, meter) for char, one in compiled.whole.items()}
         return replace(compiled, **patterns)
 
     with monkeypatch.context() as patch:
         meter.watch(patch, *PARSING)
-        patch.setattr(scanner_state, "compile_grammar", counted)
+        patch.setattr(scanner, "compile_grammar", counted)
         patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
         text = before + unit * max(1, size // len(unit))
         reader = registry.get("auto").parser(TOOLS, ParserOptions())

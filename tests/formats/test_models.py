@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from toolcall_middleware.formats import models, registry
+from toolcall_middleware.formats import markup, models, registry
 
 KNOWN = """
 Qwen/Qwen2.5-7B-Instruct hermes
@@ -149,15 +149,40 @@ def test_an_unknown_name_tells_nothing(model: str) -> None:
 
 
 def test_every_line_names_a_format_and_is_reached() -> None:
-    for glob, name in models.TABLE:
+    for glob, name in models.table():
         assert name in registry.names()
         sample = re.sub(r"\[(.)[^]]*\]", r"\1", glob).replace("*", "-x-")
         assert models.family(f"org/{sample}-8b-instruct-awq") == name, glob
         assert models.family(f"us.{sample}:latest") == name, glob
 
 
+# Names that two lineages' globs match: what decides, and why.
+BETWEEN = {
+    "deepseek-r1-0528-qwen3-8b": "json",  # a fine-tune that says so itself
+    "hermes3-llama3.1-8b": "hermes",
+    "llama-3_3-nemotron-super-49b-v1_5": "nemotron",
+    "Qwen3-30B-A3B-Thinking-2507-Deepseek-v3.1-Distill": "deepseek_v31",  # teachers first, in the order of _FIRST
+    "Qwen3-4B-gpt-oss-distill": "hermes",
+    "Qwen3-8B-Kimi-K2-distill": "hermes",
+    "gemma-4-31b-glm-4.7-distill": "glm47",
+    "granite-4.0-gpt-oss-distill": "harmony",
+    "gemma-3-12b-exaone-4-mix": "hermes",  # other makers' models last, the longer glob first
+    "step-3.5-flash": "step3p5",  # the longer glob of one lineage
+    "deepseek-v3.2-exp-base": "deepseek_v31",
+}
+
+
+@pytest.mark.parametrize(("model", "name"), BETWEEN.items())
+def test_a_rule_decides_between_two_lineages(model: str, name: str) -> None:
+    assert models.family(model) == name
+
+
+def test_the_lineages_that_come_first_are_there() -> None:
+    assert set(models._FIRST) <= set(markup.lineages())
+
+
 def test_every_family_has_a_model() -> None:
-    assert {name for _, name in models.TABLE} == set(registry.names()) - {"auto"}
+    assert {name for _, name in models.table()} == set(registry.names()) - {"auto"}
 
 
 def test_a_hostile_name_costs_no_time() -> None:

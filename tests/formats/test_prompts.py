@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.fenced_json import FencedJson
-from toolcall_middleware.formats.json_tags import HERMES
+from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.json_schema.compact import calls_schema, compact_schema
 from toolcall_middleware.json_schema.examples import sample_arguments
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolcall_middleware.formats import registry
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.reading import ENDS
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallEnd, Event, Malformed, Reasoning, Text
 from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer, Content
@@ -45,7 +44,7 @@ def cases(name: str) -> list[goldens.Case]:
         for case in goldens.load(name)
         if not case.options
         and case.expected_stop is None
-        and not case.text.rstrip().endswith(ENDS)
+        and not case.text.rstrip().endswith(markup.gathered().ends)
         and not (name == "harmony" and case.text.count("<|message|>") > 1)
         and not (name == "muse_glimmer" and "<|message|>" in case.text)
         and not any(markup in case.text for markup in OTHER_MARKUP)

@@ -1,4 +1,4 @@
-"""The table for clean JSON reads as the reader that mends, and leaves to it what is not clean."""
+"""The table for clean JSON reads as the parts that repair, and leaves to them what is not clean."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.parsing.values.json_reader import JsonReader
+from toolcall_middleware.parsing.values.json_table import CleanJson
 
 
-class Slow(JsonReader):
-    """Without the table."""
+class NoTable(CleanJson):
+    """Leaves all to the other parts."""
 
     __slots__ = ()
 
-    def _read_clean(self, _s: str, _out: list[str]) -> bool:
-        return False
+    def read(self, _s: str) -> None:
+        return None
+
+
+def without_table() -> JsonReader:
+    reader = JsonReader()
+    reader._table = NoTable(reader._at)
+    return reader
 
 
 def steps(reader: JsonReader, pieces: list[str]) -> tuple[list[str], bool, bool]:
@@ -56,7 +63,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text("xy"), JSON, max_size=5), st.integers(0, 9), st.sampled_from([None, 1]))
 def test_clean_json_leaves_as_without_the_table(value: object, seed: int, indent: int | None) -> None:
     pieces = cuts(json.dumps(value, indent=indent, ensure_ascii=False), seed)
-    assert steps(JsonReader(), pieces) == steps(Slow(), pieces)
+    assert steps(JsonReader(), pieces) == steps(without_table(), pieces)
 
 
 @settings(max_examples=600)
@@ -65,7 +72,7 @@ def test_clean_json_leaves_as_without_the_table(value: object, seed: int, indent
 )
 def test_what_is_not_clean_is_mended_as_without_the_table(parts: list[str]) -> None:
     pieces = ['{"a": [1, {"b": "', 'c"}, ', *parts]
-    assert steps(JsonReader(), pieces) == steps(Slow(), pieces)
+    assert steps(JsonReader(), pieces) == steps(without_table(), pieces)
 
 
 @pytest.mark.parametrize(
@@ -75,20 +82,22 @@ def test_what_is_not_clean_is_mended_as_without_the_table(parts: list[str]) -> N
 def test_faults_are_mended_at_each_cut(text: str) -> None:
     for seed in range(40):
         pieces = cuts(text, seed)
-        assert steps(JsonReader(), pieces) == steps(Slow(), pieces)
+        assert steps(JsonReader(), pieces) == steps(without_table(), pieces)
 
 
 def test_the_table_reads_most_of_what_is_clean() -> None:
     read = []
 
-    class Counting(JsonReader):
+    class Counting(CleanJson):
         __slots__ = ()
 
-        def run(self, s: str) -> str | None:
-            said = super().run(s)
+        def read(self, s: str) -> str | None:
+            said = super().read(s)
             read.append(said is not None)
             return said
 
+    reader = JsonReader()
+    reader._table = Counting(reader._at)
     rows = [{"id": number, "at": [number / 7, -1], "name": "a b", "on": True} for number in range(30)]
-    steps(Counting(), cuts(json.dumps({"rows": rows}), 1))
+    steps(reader, cuts(json.dumps({"rows": rows}), 1))
     assert sum(read) > 0.95 * len(read) > 100

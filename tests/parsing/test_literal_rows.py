@@ -136,4 +136,4 @@ def test_what_waits_is_not_read_again_and_again(name: str, begin: str, unit: str
     for _ in range(400):
         if made.run(unit * 4) is None:
             break
-        assert len(made._held) + len(made._ahead) < 256
+        assert len(made._table._held) + len(made._table._ahead) < 256

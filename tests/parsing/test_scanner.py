@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from toolcall_middleware.parsing.calls.json_calls import JsonCalls
 from toolcall_middleware.parsing.calls.json_syntax import JsonCallSyntax
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
-from toolcall_middleware.parsing.text import markdown_code, scanner_state
+from toolcall_middleware.parsing.text import markdown_code
+from toolcall_middleware.parsing.text import scanner as scanner_module
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, compile_grammar
 from toolcall_middleware.parsing.text.scanner import Scanner
 
@@ -469,7 +469,7 @@ def test_an_unknown_name_can_be_an_error() -> None:
 # -- endings ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_the_model_ended_early_is_mended() -> None:
+def test_a_call_that_the_model_ended_early_is_repaired() -> None:
     (call,) = calls_in(read(fresh(), ['<tool_call>{"name": "f", "arguments": {"a": [1, "b']))
     assert (json.loads(call.arguments), call.complete, call.repaired) == ({"a": [1, "b"]}, True, True)
 
@@ -615,9 +615,8 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
         compiled = compile_grammar(GRAMMAR)
         names = ("first", "first_at_start", "partial")
         counted: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
-        counted["prose"] = structs.replace(compiled.prose, special=counted["first"].search)
         counted["whole"] = {char: CountedPattern(one, meter) for char, one in compiled.whole.items()}
-        patch.setattr(scanner_state, "compile_grammar", lambda _: replace(compiled, **counted))
+        patch.setattr(scanner_module, "compile_grammar", lambda _: replace(compiled, **counted))
         patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
         text = before + unit * (size // len(unit))
         reader = fresh()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats import tags
+from toolcall_middleware.formats.families import minicpm, qwen, step
+from toolcall_middleware.formats.syntax.xml_tags import invoke_tags, key_value_tags
 from toolcall_middleware.parsing.calls.xml_calls import TaggedCalls
 from toolcall_middleware.parsing.calls.xml_syntax import TaggedSyntax
 
@@ -34,12 +35,12 @@ def reader(marker: str, syntax: TaggedSyntax, *, consume: bool = True) -> Reader
     return Reader([opener(marker, lambda sink: TaggedCalls(sink, syntax), consume=consume)], TOOLS)
 
 
-FUNCTION = reader("<tool_call>", tags.QWEN3_CODER)
-INVOKE = reader("<minimax:tool_call>", tags.MINIMAX)
-DSML = reader("<｜DSML｜function_calls>", tags.DSML["｜DSML｜function_calls"])
-XML = reader("<function name=", tags.MINICPM5, consume=False)
-KEYS = reader("<tool_call>", tags.GLM)
-STEP = reader("<｜tool_calls_begin｜>", tags.STEP3)
+FUNCTION = reader("<tool_call>", qwen.FUNCTIONS.read())
+INVOKE = reader("<minimax:tool_call>", invoke_tags("</minimax:tool_call>")())
+DSML = reader("<｜DSML｜function_calls>", invoke_tags("</｜DSML｜function_calls>", "｜DSML｜", newlines=False)())
+XML = reader("<function name=", minicpm.SYNTAX(), consume=False)
+KEYS = reader("<tool_call>", key_value_tags()())
+STEP = reader("<｜tool_calls_begin｜>", step.SYNTAX())
 READERS = {"function": FUNCTION, "invoke": INVOKE, "dsml": DSML, "xml": XML, "keys": KEYS, "step": STEP}
 
 
@@ -115,7 +116,7 @@ ODD = {
     "cdata in two": (XML, '<function name="f"><param name="s"><![CDATA[]]]]><![CDATA[>]]></param></function>', {"s": "]]>"}),
     "entities": (XML, '<function name="f"><param name="s">&lt;a&gt; &amp; &x; &</param></function>', {"s": "<a> & &x; &"}),
     "typed cdata": (XML, '<function name="f"><param name="o"><![CDATA[{"k": "<"}]]></param></function>', {"o": {"k": "<"}}),
-    "no spaces": (reader("<functionname=", tags.MINICPM5, consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
+    "no spaces": (reader("<functionname=", minicpm.SYNTAX(), consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
     "value tag missing": (KEYS, "<tool_call>f<arg_key>s</arg_key>a b</arg_value></tool_call>", {"s": "a b"}),
     "key tags doubled": (KEYS, "<tool_call>f<arg_key><arg_key>s</arg_key></arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
     "value missing": (KEYS, "<tool_call>f<arg_key>s</arg_key></tool_call>", {"s": ""}),

@@ -7,7 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats import openers, tags
+from toolcall_middleware.formats.auto import all_openers
+from toolcall_middleware.formats.families import qwen
 from toolcall_middleware.parsing.calls.xml_value_end import tag_ends
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 from toolcall_middleware.parsing.trie import Trie
@@ -47,8 +48,8 @@ def test_what_lies_ahead_rules_out_no_word(words: list[str], text: str, depth: i
 
 
 def test_first_finds_every_marker_and_every_beginning_of_one() -> None:
-    compiled = compile_grammar(Grammar(openers.AUTO, (("<think>", "</think>"),), ("<|user|>",), ("<x>",), ("</s>",)))
-    markers = [opener.marker for opener in openers.AUTO if opener.marker and opener.where.value == 0]
+    compiled = compile_grammar(Grammar(all_openers(), (("<think>", "</think>"),), ("<|user|>",), ("<x>",), ("</s>",)))
+    markers = [opener.marker for opener in all_openers() if opener.marker and opener.where.value == 0]
     for marker in [*markers, "<think>", "</think>", "<|user|>", "<x>", "</s>"]:
         assert compiled.first.match(f"a {marker} b", 2), marker
         assert compiled.marker_at(f"a {marker} b", 2), marker
@@ -58,14 +59,14 @@ def test_first_finds_every_marker_and_every_beginning_of_one() -> None:
 
 
 def test_halves_of_markers_are_passed_over_at_once() -> None:
-    compiled = compile_grammar(Grammar(openers.AUTO))
+    compiled = compile_grammar(Grammar(all_openers()))
     assert compiled.first.search("<" * 1000 + " ") is None
     assert compiled.first.search("</" * 1000 + " ") is None
 
 
 def test_a_value_is_looked_through_for_what_can_end_it() -> None:
-    patterns = tag_ends(tags.QWEN3_CODER)
-    assert patterns is tag_ends(tags.QWEN3_CODER)
+    patterns = tag_ends(qwen.FUNCTIONS.read())
+    assert patterns is tag_ends(qwen.FUNCTIONS.read())
     for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
         for size in range(1, len(tag) + 1):
             assert patterns.end.match(tag[:size]), tag[:size]

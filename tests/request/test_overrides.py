@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import OPTIONS, Settings
-from toolcall_middleware.settings.strictness import ORDER, Order, admits
+from toolcall_middleware.settings.options import Strictness
+from toolcall_middleware.settings.strictness import admits
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look", "description": "0123456789"}}
 BASE: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL, TOOL]}
@@ -62,6 +64,7 @@ def test_changes_are_read_as_settings(toolcall: dict[str, Any], expected: dict[s
         ({"mode": ["native"]}, "toolcall.mode"),
         ({"format": "klingon"}, "toolcall.format"),
         ({"format": None}, "toolcall.format"),
+        ({"format": "os:path"}, "toolcall.format"),
         ({"validate_arguments": {}}, "toolcall.validate_arguments"),
         ({"stream_arguments": 5}, "toolcall.stream_arguments"),
         ({"retries": -1}, "toolcall.retries"),
@@ -137,18 +140,16 @@ def test_a_list_of_tools_of_its_own_is_enforced() -> None:
         assert refusal(narrow, toolcall={"allowlist": names}) == ("invalid_request", "toolcall.allowlist")
 
 
-def test_the_order_of_every_setting_is_defined() -> None:
-    assert list(ORDER) == [name for name in OPTIONS if name in ORDER]
-    assert set(ORDER) == set(OPTIONS)
-    for name, order in ORDER.items():
-        if isinstance(order, tuple):
-            values = [value for level in order for value in level]
+def test_the_levels_of_a_setting_are_its_values() -> None:
+    for option in OPTIONS.values():
+        if isinstance(option.strictness, tuple):
+            values = [value for level in option.strictness for value in level]
             assert len(values) == len(set(values))
-            assert all(OPTIONS[name].read(value) == value for value in values)
+            assert all(option.read(value) == value for value in values)
             if all(isinstance(value, str) for value in values):
-                assert set(values) == set(OPTIONS[name].allowed.split(", "))
-        elif order is Order.FEWER:
-            assert OPTIONS[name].allowed.startswith("an integer")
+                assert set(values) == set(option.allowed.split(", "))
+        elif option.strictness is Strictness.FEWER:
+            assert option.allowed.startswith("an integer")
 
 
 # What the operator may have set, for every setting there is.
@@ -263,3 +264,11 @@ def test_each_setting_by_itself_is_not_loosened(name: str) -> None:
             assert isinstance(chat, ChatRequest)
             after = before.layer(chat.overrides, "request")
             assert all(stricter_or_same(each, before, after) for each in OPTIONS)
+
+
+def test_a_request_cannot_have_a_module_imported() -> None:
+    module = "tests.bench.each"
+    sys.modules.pop(module, None)
+    with pytest.raises(ToolCallError, match="names a module, which a request cannot do"):
+        read(Settings(format=f"{module}:main"), toolcall={"format": f"{module}:main"})
+    assert module not in sys.modules

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.model import ChoiceMode, Tool, ToolChoice
 from toolcall_middleware.request import tools as tools_module
 
@@ -141,25 +142,12 @@ def test_the_same_bytes_are_read_once_and_limits_still_hold() -> None:
     assert read(tool).tools is first.tools
 
 
-def test_the_cache_is_bounded() -> None:
-    cache = tools_module._Cache(entries=3, size=100)
-    value = tools_module.OfferedTools(read(function()).tools)
-    limits = tools_module.ToolLimits(None, None, None, None)
-    for index in range(5):
-        cache.put((b"%d" % index, limits, False), value)
-    assert [cache.get((b"%d" % index, limits, False)) is value for index in range(5)] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
-    cache.put((b"x" * 26, limits, False), value)  # more than a quarter of the whole is not kept
-    assert cache.get((b"x" * 26, limits, False)) is None
-    for letter in b"abcde":
-        cache.put((bytes([letter]) * 25, limits, False), value)
-    assert cache.get((b"e" * 25, limits, False)) is value
-    assert cache._used <= 100
+@pytest.mark.parametrize(("entries", "size"), [(1, 1 << 20), (100, 100)])
+def test_what_is_remembered_is_bounded(entries: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools_module, "_CACHE", LRUCache(max_entries=entries, max_size=size))
+    first = read(function("first"))
+    read(function("second"))
+    assert read(function("first")).tools is not first.tools
 
 
 # The deprecated functions

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.response import fast_path
+from toolcall_middleware.usage import text_chunk
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
 
 from .streams import DONE, chunk, event
-from .test_shortcuts import CALL, WORDS, cuts, messages, rewriter, said, send
+from .test_templates import CALL, WORDS, cuts, messages, rewriter, said, send
 
 
 def with_logprobs(pieces: list[str], **more: Any) -> list[bytes]:
@@ -64,7 +64,7 @@ def test_usage_is_that_of_chunks_without_logprobs() -> None:
 
 def read_by_type(data: bytes) -> tuple[int, str] | None:
     try:
-        choice = fast_path.read_by_type(data).choices[0]
+        choice = text_chunk.read_by_type(data).choices[0]
     except openai.FAILURES:
         return None
     return choice.index, choice.delta.content

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
+from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from ..stream_rules import Answered, Choice, check_stream, check_whole, same_answer
 from .streams import chunk, role, stream
@@ -38,9 +39,9 @@ OPENING = {
 }
 
 
-def exchange(*, ask: dict[str, Any] | None = None, memory: Memory | None = None, **chosen: Any) -> Exchange:
-    made = Exchange(
-        Settings(**{"mode": "prompt", "format": "hermes", "reasoning": "parse", **chosen}), memory or Memory()
+def exchange(*, ask: dict[str, Any] | None = None, memory: BackendMemory | None = None, **chosen: Any) -> Driven:
+    made = Driven(
+        Settings(**{"mode": "prompt", "format": "hermes", "reasoning": "parse", **chosen}), memory or BackendMemory()
     )
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **(ask or {})}
     assert made.on_request(json.dumps(body).encode()) is not None
@@ -53,8 +54,7 @@ def sent(*deltas: dict[str, Any], reason: str = "stop") -> bytes:
 
 def raw_stream(data: bytes, *, ask: dict[str, Any] | None = None, **chosen: Any) -> bytes:
     made = exchange(ask={"stream": True, **(ask or {})}, **chosen)
-    assert made.on_response_start(200, [(b"content-type", b"text/event-stream")]) is Plan.SNIFF
-    assert made.plan_for(data) is Plan.STREAM
+    assert made.on_response_start(200, [(b"content-type", b"text/event-stream")]) is State.SNIFFING
     out = b""
     for event in data.split(b"\n\n")[:-1]:
         out += made.feed(event + b"\n\n")
@@ -298,10 +298,10 @@ def test_one_call_only_where_calls_are_not_parallel() -> None:
 
 
 def test_mode_auto_does_not_take_it_for_a_backend_without_parser() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     assert whole({"reasoning": tag()}, mode="auto", memory=memory).calls
     again = exchange(mode="auto", memory=memory)
-    assert dict(again.headers())["x-toolcall"].startswith("mode=native")
+    assert again.native
 
 
 # -- reasoning in the text -----------------------------------------------------------------------------------------

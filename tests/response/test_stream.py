@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer
 from toolcall_middleware.response.release_gate import Hold
 from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.response.templates import Templates
 from toolcall_middleware.usage.meter import UsageMeter
 
 from ..stream_rules import Answered, check_stream
@@ -486,11 +487,11 @@ def test_a_delta_that_is_none_is_left_out(delta: Any) -> None:
 def test_generation_is_stopped_when_every_choice_is() -> None:
     made = rewriter(policy={"max_calls": 1}, choices=2)
     out = made.feed(stream(role(), *says("[f|{}]more"), done=False))
-    assert not made.stopped
+    assert not made.ended
     out += made.feed(stream(chunk({"role": "assistant"}, index=1), *says("[g|{}", index=1), done=False))
-    assert not made.stopped
+    assert not made.ended
     out += made.feed(stream(*says("]", index=1), done=False))
-    assert made.stopped
+    assert made.ended
     out += made.finish() + made.end()
     answer = check_stream(out, n=2)
     assert [choice.named_calls for choice in answer.choices] == [[("f", "{}")], [("g", "{}")]]
@@ -500,19 +501,19 @@ def test_generation_is_stopped_when_every_choice_is() -> None:
 def test_generation_is_stopped_when_the_other_choice_has_finished() -> None:
     made = rewriter(policy={"max_calls": 1}, choices=2)
     made.feed(stream(role(), *says("[f|{}]"), chunk({"role": "assistant"}, "stop", index=1), done=False))
-    assert made.stopped
+    assert made.ended
 
 
 def test_generation_goes_on_as_long_as_nothing_stops_it() -> None:
     made = rewriter(choices=1)
     made.feed(stream(role(), *says("[f|{}]"), FINISH, done=False))
-    assert not made.stopped
+    assert not made.ended
 
 
 def test_a_stop_string_ends_the_stream() -> None:
     made = rewriter(policy={"stop": ("END",)})
     out = made.feed(stream(role(), *says("one E", "ND two"), done=False))
-    assert made.stopped
+    assert made.ended
     answer = check_stream(out + made.finish() + made.end())
     assert (answer.only.content, answer.only.finish_reason) == ("one ", "stop")
 
@@ -679,11 +680,7 @@ def test_the_short_way_says_the_same_as_the_long_one(
     body = stream(*({**HEAD, **one} for one in chunks))
     options: dict[str, Any] = {"policy": policy, "include_usage": include_usage, "choices": 2}
 
-    class LongWay(StreamRewriter):
-        def _learn(self, *_: Any) -> None:
-            pass
-
-    long_way = LongWay(
+    long_way = ReadInFull(
         lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
         UsageMeter(),
         include_usage=include_usage,
@@ -698,13 +695,19 @@ class ByType(StreamRewriter):
     """From the first chunk on as if no two were alike."""
 
     def feed(self, data: bytes) -> bytes:
-        self._unlike, self._untyped = 1 << 30, 0
+        self._templates._unlike, self._templates._untyped = 1 << 30, 0
         return super().feed(data)
 
 
-class ReadInFull(StreamRewriter):
-    def _learn(self, *_: Any) -> None:
+class LearnsNothing(Templates):
+    def learn(self, *_: Any) -> None:
         pass
+
+
+class ReadInFull(StreamRewriter):
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._templates = LearnsNothing()
 
 
 @settings(deadline=None)
@@ -747,13 +750,13 @@ def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> Non
 def test_the_short_way_is_taken() -> None:
     made = rewriter()
     made.feed(stream(role(), *says("a"), done=False))
-    known = made._known
+    known = made._templates.last
     assert known is not None
     made.feed(stream(*says("b", "[f|", "{}]", "c"), done=False))
-    assert made._known is known
+    assert made._templates.last is known
     made.feed(stream({**says("d")[0], "created": 2}, done=False))
-    assert made._known is not None
-    assert made._known is not known
+    assert made._templates.last is not None
+    assert made._templates.last is not known
 
 
 def test_work_is_linear_in_the_length_of_the_answer() -> None:

@@ -10,6 +10,9 @@ import pytest
 
 from toolcall_middleware import Settings, SettingsError
 from toolcall_middleware.settings import OPTIONS, PROFILES
+from toolcall_middleware.settings.keywords import Keywords, Values
+
+from .. import typed_settings
 
 # The public contract: names and defaults do not change without a changelog entry and a deprecation.
 DEFAULTS: dict[str, Any] = {
@@ -96,7 +99,8 @@ def test_the_defaults_are_the_contracts() -> None:
 
 
 def test_each_option_is_declared_for_type_checkers() -> None:
-    assert [name for name in Settings.__annotations__ if not name.startswith("_")] == list(OPTIONS)
+    assert typed_settings.PATH.read_text("utf-8") == typed_settings.text()
+    assert list(Keywords.__annotations__) == list(Values.__annotations__) == list(OPTIONS)
 
 
 def test_each_default_is_itself_allowed() -> None:
@@ -174,7 +178,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("rate_limit", "none", None),
     ],
 )
-def test_values_are_read(name: str, given: object, value: object) -> None:
+def test_values_are_read(name: str, given: Any, value: object) -> None:
     settings = Settings(**{name: given})
     assert getattr(settings, name) == value
     assert type(getattr(settings, name)) is type(value)
@@ -240,7 +244,7 @@ def test_values_are_read(name: str, given: object, value: object) -> None:
         ("extension_field", "choices"),
     ],
 )
-def test_a_bad_value_is_an_error_that_names_the_option_and_what_is_allowed(name: str, given: object) -> None:
+def test_a_bad_value_is_an_error_that_names_the_option_and_what_is_allowed(name: str, given: Any) -> None:
     with pytest.raises(SettingsError) as raised:
         Settings(**{name: given})
     message = str(raised.value)
@@ -267,7 +271,7 @@ def test_an_unknown_variable_is_an_error(variable: str, hint: str) -> None:
 
 def test_an_unknown_keyword_is_an_error() -> None:
     with pytest.raises(SettingsError, match=r"max_tool is not a setting; did you mean max_tools\?"):
-        Settings(max_tool=1)
+        Settings(max_tool=1)  # type: ignore[call-arg]  # what the test is about
 
 
 # --- profiles and what follows from what
@@ -306,7 +310,8 @@ def test_each_profile_is_made_of_options_with_allowed_values() -> None:
     [("malformed_arguments", "text"), ("malformed_arguments", "error"), ("validate_arguments", "warn")],
 )
 def test_what_must_see_a_whole_call_implies_that_arguments_are_not_streamed(name: str, value: str) -> None:
-    settings = Settings(**{name: value, "stream_arguments": True})
+    given: dict[str, Any] = {name: value, "stream_arguments": True}
+    settings = Settings(**given)
     assert not settings.stream_arguments
     assert source(settings, "stream_arguments") == f"implied by {name}={value}"
     harmless = OPTIONS[name].default

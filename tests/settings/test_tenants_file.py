@@ -20,7 +20,7 @@ HASH = hashlib.sha256(KEY).hexdigest()
 OTHER = hashlib.sha256(b"Bearer sk-two").hexdigest()
 
 
-def read(text: str, **settings: object) -> Tenants:
+def read(text: str, **settings: Any) -> Tenants:
     return read_tenants(text, "t.toml", Settings(**settings))
 
 

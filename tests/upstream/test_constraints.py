@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.formats import registry
+from toolcall_middleware.request.parse import callable_tools
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Asking, Memory, askings, offered_now
+from toolcall_middleware.upstream.backend_memory import BackendMemory
+from toolcall_middleware.upstream.constraints import ConstraintRequest, constraint_requests
 
 from ..request.chats import CLOCK, HELLO, WEATHER, request
 
@@ -28,22 +30,24 @@ class Clock:
 
 
 def kinds(
-    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: Memory | None = None, **more: Any
+    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: BackendMemory | None = None, **more: Any
 ) -> list[str]:
-    return [asking.kind for asking in _askings(choice, constrain, fmt, memory, **more)]
+    return [asking.kind for asking in _requests(choice, constrain, fmt, memory, **more)]
 
 
 def fields(
-    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: Memory | None = None, **more: Any
+    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: BackendMemory | None = None, **more: Any
 ) -> dict[str, Any]:
     """What is asked first."""
-    found = _askings(choice, constrain, fmt, memory, **more)
+    found = _requests(choice, constrain, fmt, memory, **more)
     return found[0].fields if found else {}
 
 
-def _askings(choice: Any, constrain: str, fmt: str, memory: Memory | None, **more: Any) -> list[Asking]:
+def _requests(
+    choice: Any, constrain: str, fmt: str, memory: BackendMemory | None, **more: Any
+) -> list[ConstraintRequest]:
     chat = request(HELLO, tool_choice=choice, **more)
-    return askings(chat, registry.get(fmt), Settings(constrain=constrain), memory or Memory())
+    return constraint_requests(chat, registry.get(fmt), Settings(constrain=constrain), memory or BackendMemory())
 
 
 def schema_of(asked: dict[str, Any]) -> str:
@@ -77,7 +81,7 @@ def test_nothing_is_asked_where_it_is_switched_off() -> None:
 
 
 def test_what_a_model_refused_is_not_asked_again() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     memory.refuse("m", "response_format")
     assert kinds("required", memory=memory) == ["llama_cpp"]
     memory.refuse("m", "llama_cpp")
@@ -126,7 +130,7 @@ def test_strict_arguments_are_held_where_a_tag_can_trigger_it() -> None:
 
 
 def test_the_memory_is_by_model_and_field() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     memory.refuse("a", "x")
     assert memory.refuses("a", "x")
     assert not memory.refuses("a", "y")
@@ -135,7 +139,7 @@ def test_the_memory_is_by_model_and_field() -> None:
 
 def test_the_memory_fades() -> None:
     clock = Clock()
-    memory = Memory(clock)
+    memory = BackendMemory(clock)
     memory.refuse("a", "x")
     clock.now = 500
     assert memory.refuses("a", "x")
@@ -148,7 +152,7 @@ def test_the_memory_fades() -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     for number in range(2000):
         memory.refuse(f"model-{number}", "x")
     assert memory.refuses("model-1999", "x")
@@ -168,12 +172,12 @@ def test_the_memory_is_bounded() -> None:
     ],
 )
 def test_only_what_may_be_called_now_is_offered(choice: Any, names: list[str]) -> None:
-    offered = offered_now(request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice))
+    offered = callable_tools(request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice))
     assert [tool.name for tool in offered.tools] == names
 
 
 def test_what_is_remembered_of_a_model_is_bounded_in_names_and_in_their_length() -> None:
-    memory = Memory()
+    memory = BackendMemory()
     memory.note("m" * 512, "fact")
     assert memory.knows("m" * 512, "fact")
     memory.note("m" * 513, "fact")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.fenced_json import FencedJson
-from toolcall_middleware.formats.json_tags import HERMES
+from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.formats.prompt.escaping import neutralise, restore
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream import history

@@ -9,14 +9,14 @@ import pytest
 
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
-from toolcall_middleware.upstream.negotiation import Attempts, Next
+from toolcall_middleware.upstream.backend_memory import BackendMemory
+from toolcall_middleware.upstream.negotiation import Negotiation, Next
 from toolcall_middleware.usage.tokenizers.base import estimate
 
 WORDS = "Looks up what the weather will be in a city, and how warm it was (in degrees, at noon). "
 
 
-def attempts(described: int, said: str) -> tuple[Attempts, int]:
+def attempts(described: int, said: str) -> tuple[Negotiation, int]:
     """A request with so many characters of tools; the tokens that they are."""
     functions: list[Any] = [
         {"name": f"tool_{number}", "description": WORDS * 20, "parameters": {"type": "object", "properties": {}}}
@@ -26,7 +26,7 @@ def attempts(described: int, said: str) -> tuple[Attempts, int]:
     body = {"model": "m", "messages": [{"role": "user", "content": said}], "tools": tools}
     chat = read_request(json.dumps(body).encode(), Settings(mode="auto"))
     assert isinstance(chat, ChatRequest)
-    return Attempts(chat, Settings(mode="auto"), Memory()), estimate(json.dumps(functions))
+    return Negotiation(chat, Settings(mode="auto"), BackendMemory()), estimate(json.dumps(functions))
 
 
 @pytest.mark.parametrize("described", [2_000, 20_000, 110_000])

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from toolcall_middleware.formats.fenced_json import FencedJson
-from toolcall_middleware.formats.json_tags import HERMES
+from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.qwen import HERMES
+from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream import prompt
-from toolcall_middleware.upstream.prompt import BlockCache, build_body, build_messages
+from toolcall_middleware.upstream.prompt import build_body, build_messages
 
 from ..fakes import complaint
 from ..request.chats import CLOCK, HELLO, WEATHER, calling, read, refusal, request, result, tool
@@ -187,25 +188,6 @@ def test_cached_blocks_are_told_apart() -> None:
     assert "weather" not in build_messages(both, FORMATS[0], AUTO)[0]["content"]
 
 
-def test_the_cache_is_bounded_in_number_and_bytes() -> None:
-    cache = BlockCache(max_entries=3, max_bytes=100)
-    for key in "abcd":
-        cache.put(key, key, size=10)
-    assert [key for key in "abcd" if cache.get(key)] == ["b", "c", "d"]
-    cache.get("b")
-    cache.put("e", "e", size=10)
-    assert [key for key in "bcde" if cache.get(key)] == ["b", "d", "e"]
-    cache.put("large", "large", size=26)
-    assert cache.get("large") is None
-    for key in "fghijk":
-        cache.put(key, key, size=25)
-    assert len(cache) == 3
-    small = BlockCache(max_entries=100, max_bytes=100)
-    for number in range(20):
-        small.put(number, "x", size=25)
-    assert len(small) == 4
-
-
 def test_the_body_keeps_every_other_field_to_the_byte_and_in_order() -> None:
     raw = (
         b'{ "zeta" : {"a":1.0 , "b":[1e5,"\\u00e9"]},"model":"m", "messages":[{"role":"user","content":"x"}],'
@@ -283,7 +265,7 @@ def test_a_second_turn_with_large_tools_costs_a_lookup(fmt: Any) -> None:
 
 
 def test_an_evicted_block_is_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt, "_BLOCKS", BlockCache(max_entries=1))
+    monkeypatch.setattr(prompt, "_BLOCKS", LRUCache(max_entries=1, max_size=1 << 20))
     fmt = CountingFormat("counting evicted")
     big = tool("big", "x" * 1000)
     for tools in ([big], [WEATHER], [big]):

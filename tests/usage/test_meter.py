@@ -122,7 +122,7 @@ def test_what_is_no_usage_is_ignored(usage: Any) -> None:
 def test_tries_add_up() -> None:
     counted = meter()
     counted.saw({**USAGE, "details": {"a": 1, "b": None}, "note": "x"})
-    counted.next_try()
+    counted.next_attempt()
     assert not counted.saw({**USAGE, "details": {"a": 2, "c": 3}})
     assert counted.total() == {
         "prompt_tokens": 6,
@@ -136,7 +136,7 @@ def test_tries_add_up() -> None:
 def test_a_try_that_was_estimated_says_so_in_the_sum() -> None:
     counted = meter()
     counted.wrote("one two")
-    counted.next_try()
+    counted.next_attempt()
     counted.saw(USAGE)
     total = counted.total()
     assert total is not None
@@ -149,7 +149,7 @@ def test_nothing_is_counted_unless_wanted() -> None:
     counted = meter(count=False)
     counted.wrote("one two")
     assert counted.total() is None
-    counted.next_try()
+    counted.next_attempt()
     counted.saw(USAGE)
     assert counted.total() == USAGE
 
@@ -296,7 +296,7 @@ def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
 def test_numbers_of_any_kind_add_up() -> None:
     counted = meter()
     counted.saw({**USAGE, "cost": 0.25})
-    counted.next_try()
+    counted.next_attempt()
     counted.saw({**USAGE, "cost": 0.5})
     total = counted.total()
     assert total is not None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from ..errors import FormatError
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
-from . import models, openers, reading, registry
+from . import markup, models, reading, registry
 from .base import Constraint, ParserOptions, StreamParser, ToolFormat
+from .syntax.openers import SharedOpener, fork
+from .syntax.openers import opener as declared
 
 
 class Auto:
@@ -24,9 +27,9 @@ class Auto:
     def __init__(self, prompt: ToolFormat | None = None) -> None:
         self.prompt: ToolFormat = registry.get("json") if prompt is None else prompt
         own: tuple[Opener, ...] = () if prompt is None else getattr(prompt, "openers", ())
-        known = {(opener.marker, opener.pattern) for opener in openers.AUTO}
+        known = {(opener.marker, opener.pattern) for opener in all_openers()}
         more = (opener for opener in own if (opener.marker, opener.pattern) not in known)
-        self.openers = (*openers.AUTO, *more)
+        self.openers = (*all_openers(), *more)
 
     @property
     def prompt_name(self) -> str:
@@ -71,3 +74,30 @@ class Auto:
 @functools.cache
 def _writing(name: str) -> Auto:
     return Auto(registry.get(name))
+
+
+@functools.cache
+def all_openers() -> tuple[Opener, ...]:
+    """One opener for each marker that any family declares for `auto`."""
+    by_marker: dict[str, dict[Opener, None]] = {}  # in order, each once: families share openers
+    for family in markup.families():
+        for opener in family.auto_openers:
+            by_marker.setdefault(opener.marker or opener.pattern, {})[opener] = None
+    return tuple(map(one_of, by_marker.values()))
+
+
+def one_of(openers: Iterable[Opener]) -> Opener:
+    """The opener of a marker that all `openers` have. What follows tells them apart.
+
+    Raises FormatError where they do not say what follows.
+    """
+    first, *others = openers
+    if not others:
+        return first
+    shared = [opener for opener in (first, *others) if isinstance(opener, SharedOpener)]
+    if len(shared) <= len(others):
+        raise FormatError(f"two families declare {first.marker or first.pattern}: say what follows it (`shared`)")
+    shared.sort(key=lambda opener: not opener.follow)  # what no other claims comes last
+    undecided = "|".join(dict.fromkeys(filter(None, (opener.undecided for opener in shared))))
+    make = fork(*((opener.follow, opener.make) for opener in shared), undecided=undecided)
+    return declared(first.marker, make, where=first.where, consume=first.consume)

@@ -1,7 +1,8 @@
 """What a format is. Formats hold no state: one object serves all requests.
 
 A format that is not built in is any object with this shape, registered by an entry point
-`toolcall_middleware.formats`.
+`toolcall_middleware.formats` or named by the operator as `package.module:FAMILY`. One that has a `markup` (markup.py)
+tells all readers of it.
 """
 
 from __future__ import annotations
@@ -41,28 +42,27 @@ class ParserOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A call of one tool in the format's syntax: what stands before and behind its arguments, and their JSON Schema.
-
-    trigger: the beginning of `begin` that shows that a call has begun.
-    """
+    """A call of one tool in the format's syntax."""
 
     begin: str
+    """What stands before the arguments."""
     schema: dict[str, Any]
+    """The arguments' JSON Schema."""
     end: str
+    """What stands behind the arguments."""
     trigger: str
+    """The beginning of `begin` that shows that a call has begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a backend's constrained decoding is asked to keep to.
-
-    schema: a JSON Schema of the whole answer, where it is JSON. tags: the calls one by one, where free text and several
-    calls stay possible around them.
-    """
+    """What a backend's constrained decoding is asked to keep to."""
 
     name: str
     schema: dict[str, Any] = field(default_factory=dict)
+    """A JSON Schema of the whole answer, where it is JSON."""
     tags: tuple[Tag, ...] = ()
+    """The calls one by one, where free text and several calls stay possible around them."""
 
 
 class ToolFormat(Protocol):

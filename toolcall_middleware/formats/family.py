@@ -1,70 +1,85 @@
-"""A format made of parts: what a family's way of writing consists of, as data. The tables stand in the files named for
-the ways of writing (marked_json, tagged, named, pythonic, gemma, harmony).
-"""
+"""A format made of parts: all that a family of models consists of, as data. The families: families/."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..json_schema.compact import compact_schema
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
 from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
-from .prompt import escaping
+from .markup import Markup
+from .prompt import escaping, tool_choice
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import named
-
-WriteCalls = Callable[[Sequence[ToolCall]], str | None]
-"""The calls of one turn in the family's syntax; None where it has no way to write them."""
+from .prompt.tools_json import definition
+from .syntax.json import WriteCalls
 
 ONE = "Make at most one function call in an answer."
 
-
-def definition(tool: Tool) -> str:
-    """`{"name": …, "description": …, "parameters": …}`, spaced as chat templates do."""
-    return escaping.as_data(escaping.dump_spaced(escaping.describe(tool)))
-
-
-def function(tool: Tool) -> str:
-    """The definition as OpenAI's API has it: `{"type": "function", "function": {…}}`."""
-    return f'{{"type": "function", "function": {definition(tool)}}}'
-
-
 # Arguments that no client sends: what stands around them is the call's syntax.
 _ARGUMENTS = '{"arguments": "0b6ad9c1"}'
+
+
+_NO_MARKUP = Markup()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
     """One family. A turn that its syntax cannot write stands in the history as a block of the format `json`, which its
     parser reads too.
-
-    about: one line for the list of formats. openers: how calls begin (openers.py).
-    prompt: the tool block; `{tools}` stands for the tools, each written by `tool`, with `between` between them, and
-    `{example}` for a call of the first one. one: what is added where only one call may be made.
-    answer: what an answer that calls consists of, for `tool_choice`; noun: how this prompt names a tool.
-    special_tokens: the markers are special tokens of the models' tokenizers, which backends leave out of the text
-    unless told otherwise.
-    trigger: how a call begins, where constrained decoding can be told to wait for it: the arguments stand verbatim
-    behind the name. constrain: the JSON Schema of a whole answer, where the bare JSON of a call is one.
     """
 
     name: str
     about: str
-    openers: tuple[Opener, ...]
+    """One line for the list of formats."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Globs of the names of its own models, each with the source that says so (see models.py)."""
+    fine_tunes: Mapping[str, str] = field(default_factory=dict)
+    """Globs of models whose names also hold the name of another family, which they are not of."""
+    alike: Mapping[str, str] = field(default_factory=dict)
+    """Globs of other makers' models that write as this family does."""
+    openers: tuple[Opener, ...] = field(init=False)
+    """How calls begin: all that the family's own parser knows."""
+    auto_openers: tuple[Opener, ...] = ()
+    """Those that `auto` knows too: no other model's text holds their markers."""
+    own_openers: tuple[Opener, ...] = ()
+    """Those that only this family's parser knows: in other models' answers they may be text."""
+    fallback: tuple[Opener, ...] = reading.ANY_JSON
+    """Calls in JSON without a marker, which every model writes now and then."""
+    markup: Markup = _NO_MARKUP
+    """What its models write besides calls and text."""
     prompt: str
-    write: WriteCalls
-    answer: str
+    """The tool block. `{tools}` stands for the tools, `{example}` for a call of the first one."""
     tool: Callable[[Tool], str] = definition
+    """Writes one tool of the block."""
     between: str = "\n"
-    results: WriteResults = named
-    noun: str = "function"
+    """Stands between two tools."""
     one: str = f"\n\n{ONE}"
+    """What is added to the block where only one call may be made."""
+    write: WriteCalls
+    """Writes the calls of a turn."""
+    results: WriteResults = named
+    """Writes the results of a turn."""
+    answer: str
+    """What an answer that calls consists of, for `tool_choice`."""
+    noun: str = "function"
+    """How the prompt names a tool."""
     special_tokens: bool = False
+    """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless told
+    otherwise.
+    """
     trigger: str = ""
+    """How a call begins, where constrained decoding can be told to wait for it: the arguments stand verbatim behind
+    the name.
+    """
     constrain: Callable[[Sequence[Tool], ToolChoice], Constraint | None] | None = None
+    """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "openers", (*self.auto_openers, *self.own_openers, *self.fallback))
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The family's own layout; one sentence more where only one call may be made."""
@@ -83,7 +98,7 @@ class Family:
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
-        return escaping.choice_text(tools, choice, noun=self.noun, answer=self.answer)
+        return tool_choice.choice_text(tools, choice, noun=self.noun, answer=self.answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """The calls of one turn in the family's own syntax."""
@@ -104,7 +119,7 @@ class Family:
         """The calls of the tools that may be called now, one by one, where the syntax allows it."""
         if self.constrain is not None:
             return self.constrain(tools, choice)
-        tags = tuple(filter(None, map(self._tag, escaping.callable_tools(tools, choice)))) if self.trigger else ()
+        tags = tuple(filter(None, map(self._tag, tool_choice.callable_tools(tools, choice)))) if self.trigger else ()
         return Constraint("tool_calls", tags=tags) if tags else None
 
     def _tag(self, tool: Tool) -> Tag | None:

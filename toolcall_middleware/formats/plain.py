@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import ToolSet
 from . import reading
 from .base import ParserOptions, StreamParser
-from .fenced_json import FencedJson
+from .families.fenced_json import FencedJson
 
 
 class Plain(FencedJson):

@@ -1,4 +1,4 @@
-"""What formats share when they read: reasoning tags, the beginnings of somebody else's turn, bare JSON calls."""
+"""What formats share when they read: the scanner with every family's markup, and JSON calls without any marker."""
 
 from __future__ import annotations
 
@@ -10,100 +10,16 @@ from ..parsing.calls.json_calls import JsonCalls
 from ..parsing.calls.json_syntax import JsonCallSyntax
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
+from . import markup
 from .base import ParserOptions, StreamParser
-
-# How models write down what they think: opening and closing tag.
-REASONING: tuple[tuple[str, str], ...] = (
-    ("<think>", "</think>"),  # DeepSeek R1, Qwen 3, GLM, MiniMax and most others
-    ("[THINK]", "[/THINK]"),  # Magistral
-    ("<seed:think>", "</seed:think>"),  # Seed OSS
-    ("◁think▷", "◁/think▷"),  # Kimi VL
-    ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere
-    ("<longcat_think>", "</longcat_think>"),  # LongCat
-    ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
-    ("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
-    ("<mm:think>", "</mm:think>"),  # MiniMax M3
-    ("<|think:start|>", "<|think:end|>"),  # Solar Open 2
-)
-
-# What a model writes when it goes on with the tool's or the user's part after its own calls.
-STOPS: tuple[str, ...] = (
-    "<tool_response>",
-    "<tool_result ",
-    "<tool_result>",
-    "<tool_results>",
-    "<|im_start|>",
-    "<|start_header_id|>",
-    "<start_of_turn>",
-    "<|user|>",
-    "<|observation|>",
-    "[TOOL_RESULTS]",
-    "[INST]",
-    "<TOOL_RESPONSE>",
-    "<|START_TOOL_RESULT|>",
-    "<|start_of_role|>",
-    "<｜tool▁outputs▁begin｜>",
-    "<｜tool▁output▁begin｜>",
-    "<｜User｜>",
-    "<tool_output>",  # ERNIE
-    "<function_response>",  # Granite 20B
-    "<function_results>",  # DeepSeek V3.2
-    "<|tool_response_start|>",  # LFM2
-    "<|header_start|>",  # Llama 4
-    "<start_function_response>",  # FunctionGemma
-    "<|tool_response>",  # Gemma 4
-    "<|turn>",
-    "<|start|>user",  # harmony
-    "<|start|>functions.",
-    "<|start|>tool ",  # Muse Glimmer
-    "<|message_user|>",  # Inkling
-    "<|message_tool|>",
-    "]~b]",  # MiniMax
-    "<tool_responses:opensource>",  # Hunyuan 3
-    "<tool_responses>",
-    "<|open|>message",  # Kimi K3
-)
 
 _BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
 _WRAPPED = JsonCallSyntax(bare=True, wrapper="tool_calls", wrapper_only=True)
 
-# Markers around plain answers: never content.
-NOISE: tuple[str, ...] = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
-
-# What ends a turn: no content at the end of an answer.
-ENDS: tuple[str, ...] = (
-    "<|im_end|>",
-    "</s>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|eot|>",
-    "<|eom|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<eos>",
-    "<｜end▁of▁sentence｜>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|return|>",
-    "<|end|>",
-    "<seed:eos>",
-    "<|eos|>",
-    "<|end_of_sentence|>",
-    "<|assistant_end|>",
-    "</longcat_s>",
-    "<SPECIAL_12>",
-    "[e~[",
-    "<|role_end|>",  # Ling 3
-    "<|end_of_msg|>",  # Kimi K3
-)
-
 # A call that is the whole answer, without any marker: what small models write under every prompt.
-BARE_JSON: tuple[Opener, ...] = (
-    Opener(marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE)),
-    Opener(marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE)),
-)
-
+BARE_OBJECT = Opener(marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE))
+_BARE_LIST = Opener(marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE))
+BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST)
 
 # `{"tool_calls":`, alone, between text, or first in a block marked as JSON.
 WRAPPED_JSON = Opener(
@@ -127,9 +43,10 @@ def tagged_json(marker: str, close: str) -> Opener:
 
 
 def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserOptions) -> StreamParser:
-    """A parser that recognises `openers`. Without `tools` any name can be called."""
+    """A parser that recognises `openers` and every family's markup. Without `tools` any name can be called."""
+    known = markup.gathered()
     return Scanner(
-        Grammar(openers, REASONING, STOPS, NOISE, ENDS),
+        Grammar(openers, known.reasoning, known.stops, known.noise, known.ends),
         _offered(tools),
         _schema(tools),
         unknown_tool=options.unknown_tool,

@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError
+from . import markup
 from .base import ToolFormat
 
 if TYPE_CHECKING:
@@ -17,77 +18,96 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "toolcall_middleware.formats"
 
-# name: (file, the format or its class in it). Files are named for ways of writing, which families share.
-_BUILT_IN: dict[str, tuple[str, str]] = {
-    "auto": ("auto", "Auto"),
-    "json": ("fenced_json", "FencedJson"),
-    "hermes": ("json_tags", "HERMES"),
-    "reka": ("json_tags", "REKA"),
-    "granite4": ("json_tags", "GRANITE4"),
-    "ernie45": ("json_tags", "ERNIE45"),
-    "longcat": ("json_tags", "LONGCAT"),
-    "qwen3_coder": ("tagged", "QWEN3_CODER"),
-    "step3p5": ("tagged", "STEP3P5"),
-    "seed_oss": ("tagged", "SEED_OSS"),
-    "minicpm5": ("tagged", "MINICPM5"),
-    "llama3_json": ("json_marks", "LLAMA3_JSON"),
-    "pythonic": ("pythonic", "PYTHONIC"),
-    "llama4_pythonic": ("pythonic", "LLAMA4_PYTHONIC"),
-    "lfm2": ("pythonic", "LFM2"),
-    "olmo3": ("pythonic", "OLMO3"),
-    "mistral_old": ("json_marks", "MISTRAL_OLD"),
-    "mistral_v11": ("named", "MISTRAL_V11"),
-    "deepseek_v3": ("named", "DEEPSEEK_V3"),
-    "deepseek_v31": ("named", "DEEPSEEK_V31"),
-    "deepseek_v32": ("invoked", "DEEPSEEK_V32"),
-    "kimi_k2": ("named", "KIMI_K2"),
-    "kimi_k3": ("invoked", "KIMI_K3"),
-    "solar_open": ("named", "SOLAR_OPEN"),
-    "glm45": ("tagged", "GLM45"),
-    "glm47": ("tagged", "GLM47"),
-    "hy_v3": ("tagged", "HY_V3"),
-    "harmony": ("harmony", "HARMONY"),
-    "granite": ("json_marks", "GRANITE"),
-    "granite_20b_fc": ("json_marks", "GRANITE_20B_FC"),
-    "phi4_mini": ("json_marks", "PHI4_MINI"),
-    "internlm": ("json_marks", "INTERNLM"),
-    "jamba": ("json_tags", "JAMBA"),
-    "hunyuan": ("json_tags", "HUNYUAN"),
-    "nemotron": ("json_tags", "NEMOTRON"),
-    "xlam": ("json_marks", "XLAM"),
-    "minimax_m2": ("invoked", "MINIMAX_M2"),
-    "minimax_m3": ("nested", "MINIMAX_M3"),
-    "step3": ("invoked", "STEP3"),
-    "functiongemma": ("gemma", "FUNCTIONGEMMA"),
-    "gemma4": ("gemma", "GEMMA4"),
-    "cohere_command3": ("json_marks", "COHERE_COMMAND3"),
-    "cohere_command4": ("json_marks", "COHERE_COMMAND4"),
-    "gigachat3": ("json_marks", "GIGACHAT3"),
-    "apertus": ("json_marks", "APERTUS"),
-    "functionary_v31": ("named", "FUNCTIONARY_V31"),
-    "functionary_v32": ("named", "FUNCTIONARY_V32"),
-    "command_r": ("json_marks", "COMMAND_R"),
-    "dots": ("invoked", "DOTS"),
-    "gigachat35": ("invoked", "GIGACHAT35"),
-    "inkling": ("json_marks", "INKLING"),
-    "k2_horizon": ("tagged", "K2_HORIZON"),
-    "mirothinker": ("named", "MIROTHINKER"),
-    "muse_glimmer": ("invoked", "MUSE_GLIMMER"),
-    "solar_open2": ("tagged", "SOLAR_OPEN2"),
+# In the order of the list of formats: name, and the lineage's module in families/. A module that is not here holds one
+# format of its own name, which comes behind these: a new family is one file. (Neither can be asked of the modules
+# themselves: a name must be known without importing forty of them.)
+_LINEAGES: dict[str, str] = {
+    "json": "fenced_json",
+    "hermes": "qwen",
+    "reka": "reka",
+    "granite4": "granite",
+    "ernie45": "ernie",
+    "longcat": "longcat",
+    "qwen3_coder": "qwen",
+    "step3p5": "step",
+    "seed_oss": "seed",
+    "minicpm5": "minicpm",
+    "llama3_json": "llama",
+    "pythonic": "llama",
+    "llama4_pythonic": "llama",
+    "lfm2": "lfm",
+    "olmo3": "olmo",
+    "mistral_old": "mistral",
+    "mistral_v11": "mistral",
+    "deepseek_v3": "deepseek",
+    "deepseek_v31": "deepseek",
+    "deepseek_v32": "deepseek",
+    "kimi_k2": "kimi",
+    "kimi_k3": "kimi",
+    "solar_open": "solar",
+    "glm45": "glm",
+    "glm47": "glm",
+    "hy_v3": "hunyuan",
+    "harmony": "harmony",
+    "granite": "granite",
+    "granite_20b_fc": "granite",
+    "phi4_mini": "phi",
+    "internlm": "internlm",
+    "jamba": "jamba",
+    "hunyuan": "hunyuan",
+    "nemotron": "nemotron",
+    "xlam": "xlam",
+    "minimax_m2": "minimax",
+    "minimax_m3": "minimax",
+    "step3": "step",
+    "functiongemma": "gemma",
+    "gemma4": "gemma",
+    "cohere_command3": "cohere",
+    "cohere_command4": "cohere",
+    "gigachat3": "gigachat",
+    "apertus": "apertus",
+    "functionary_v31": "functionary",
+    "functionary_v32": "functionary",
+    "command_r": "cohere",
+    "dots": "dots",
+    "gigachat35": "gigachat",
+    "inkling": "inkling",
+    "k2_horizon": "k2_horizon",
+    "mirothinker": "mirothinker",
+    "muse_glimmer": "muse",
+    "solar_open2": "solar",
 }
+_METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
+
+
+@functools.cache
+def _built_in() -> dict[str, str]:
+    """Name and lineage of each built-in format but `auto`."""
+    known = set(_LINEAGES.values())
+    return _LINEAGES | {name: name for name in markup.lineages() if name not in known}
 
 
 def names() -> list[str]:
-    """All names that `get` knows: the built-in ones, then those of installed packages."""
-    return [*_BUILT_IN, *sorted(set(_installed()) - set(_BUILT_IN))]
+    """All names that `get` knows: the built-in ones, then those of installed packages. Imports no family."""
+    known = ["auto", *_built_in()]
+    return [*known, *sorted(set(_installed()) - set(known))]
 
 
 @functools.cache
 def get(name: str) -> ToolFormat:
-    """The format of this name. Raises FormatError, which names what there is."""
-    if name in _BUILT_IN:
-        module, attribute = _BUILT_IN[name]
-        return _made(getattr(importlib.import_module(f".{module}", __package__), attribute))
+    """The format of this name, or of a place in a module of the operator's: `package.module:FAMILY`.
+
+    Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
+    """
+    if name == "auto":
+        from .auto import Auto
+
+        return Auto()
+    if name in _built_in():
+        found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
+        return found
+    if ":" in name:
+        return _of_place(name)
     entry = _installed().get(name)
     if entry is None:
         near = difflib.get_close_matches(name, names(), n=1)
@@ -98,6 +118,11 @@ def get(name: str) -> ToolFormat:
     except (ImportError, AttributeError) as error:
         raise FormatError(f"the format {name} ({entry.value}) cannot be loaded: {error}") from error
     return _made(loaded)
+
+
+def is_place(name: str) -> bool:
+    """Whether `name` says where a format is in a module, as only an operator may."""
+    return ":" in name
 
 
 def of_settings(settings: Settings) -> ToolFormat:
@@ -120,9 +145,30 @@ def for_model(name: str, model: str) -> ToolFormat:
     return chosen
 
 
+def _of_place(place: str) -> ToolFormat:
+    """The format `package.module:FAMILY`. Raises FormatError."""
+    module, _, attribute = place.partition(":")
+    if not (attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise FormatError(f"{place} is not a format; a format of your own is given as package.module:FAMILY")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise FormatError(f"{place} is not a format: {module} cannot be imported: {error}") from error
+    except AttributeError:
+        raise FormatError(f"{place} is not a format: {module} has no {attribute}") from None
+    made = _made(found)
+    missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
+    if missing or not isinstance(getattr(made, "name", None), str):
+        lacking = ", ".join(missing or ["name"])
+        raise FormatError(f"{place} is not a format: it is of the type {type(made).__name__} and lacks {lacking}")
+    return made
+
+
 def _made(found: Any) -> ToolFormat:
-    """A format is an object; a class is called without arguments to get one."""
+    """A format is an object; a class is called without arguments to get one. Its markup is told to all readers."""
     made: ToolFormat = found() if isinstance(found, type) else found
+    if isinstance(own := getattr(made, "markup", None), markup.Markup):
+        markup.add(own)
     return made
 
 

@@ -1,26 +1,18 @@
 """JSON Schemas as a prompt and a constrained decoder want them. Schemas are hostile input: nothing here follows a
-reference out of the document, and what is nested deeper than `MAX_DEPTH` is left as it is.
+reference out of the document, and what is nested deeper than `walk.MAX_DEPTH` is left as it is.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from ..model import Tool
+from .pointer import Scope, pointer_to, tokens_of
+from .walk import MAX_DEPTH, changed, deeper, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-MAX_DEPTH = 64
-
-# Where a schema holds other schemas; anything else (enum, const, default, examples …) is data.
-_IN_VALUES = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
-_IN_PLACE = frozenset(
-    {"items", "prefixItems", "additionalItems", "contains", "unevaluatedItems", "additionalProperties", "propertyNames",
-     "unevaluatedProperties", "contentSchema", "not", "if", "then", "else", "anyOf", "oneOf", "allOf"}
-)  # fmt: skip
+    from collections.abc import Mapping, Sequence
 
 # JavaScript's integers: serializers write these limits where the author wrote none.
 _SAFE_INTEGER = 2**53 - 1
@@ -43,63 +35,7 @@ def compact_schema(schema: Any) -> Any:
     """`schema` without `$schema`, titles and limits of 2^53. Properties of such names stay, as does all that a `$ref`
     may point to. The given value is not changed.
     """
-    return _mapped(schema, lambda node: {key: value for key, value in node.items() if not _is_void(key, value)})
-
-
-def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]], depth: int = 0) -> Any:
-    """A copy in which `change` was applied to every schema, from the outside in; data inside is shared."""
-    if depth >= MAX_DEPTH:
-        return schema
-    if isinstance(schema, list):  # anyOf, items of older drafts
-        return [_mapped(item, change, depth + 1) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    out = change(schema)
-    for key, value in out.items():
-        if key in _IN_PLACE:
-            out[key] = _mapped(value, change, depth + 1)
-        elif key in _IN_VALUES and isinstance(value, dict):
-            out[key] = {name: _mapped(item, change, depth + 1) for name, item in value.items()}
-    return out
-
-
-def _nodes(schema: Any) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every schema inside `schema`, itself included, with its depth. Needs no recursion."""
-    stack: list[tuple[Any, int]] = [(schema, 0)]
-    while stack:
-        node, depth = stack.pop()
-        if isinstance(node, list):
-            stack.extend((item, depth + 1) for item in node)
-        elif isinstance(node, dict):
-            yield node, depth
-            for key, value in node.items():
-                if key in _IN_PLACE:
-                    stack.append((value, depth + 1))
-                elif key in _IN_VALUES and isinstance(value, dict):
-                    stack.extend((item, depth + 1) for item in value.values())
-
-
-def resolve(root: Any, reference: Any) -> Any:
-    """What a `$ref` inside the document points to (RFC 6901 as a URI fragment), or None."""
-    if not isinstance(reference, str) or reference[:2] not in {"#", "#/"}:
-        return None
-    node = root
-    for token in _tokens(reference):
-        if isinstance(node, dict) and token in node:
-            node = node[token]
-        elif isinstance(node, list) and _INDEX.fullmatch(token) and int(token) < len(node):
-            node = node[int(token)]
-        else:
-            return None
-    return node
-
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
-
-
-def _tokens(reference: str) -> list[str]:
-    pointer = unquote(reference[1:])
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    return changed(schema, lambda node: {key: value for key, value in node.items() if not _is_void(key, value)})
 
 
 _ELSEWHERE = ("$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
@@ -185,15 +121,15 @@ def _moved(tool: Tool, definitions: dict[str, Any]) -> dict[str, Any]:
         nonlocal home
         out = dict(node)
         if "$ref" in node:
-            tokens = _tokens(node["$ref"])
+            tokens = tokens_of(node["$ref"])
             if len(tokens) > 1 and (tokens[0], tokens[1]) in places:
-                out["$ref"] = _pointer(["$defs", places[tokens[0], tokens[1]], *tokens[2:]])
+                out["$ref"] = pointer_to(["$defs", places[tokens[0], tokens[1]], *tokens[2:]])
             else:
                 home = home or _reserve(definitions, tool.name)
-                out["$ref"] = _pointer(["$defs", home, *tokens])
+                out["$ref"] = pointer_to(["$defs", home, *tokens])
         return out
 
-    moved: dict[str, Any] = _mapped(root, repoint)
+    moved: dict[str, Any] = changed(root, repoint)
     for (keyword, name), place in places.items():
         definitions[place] = moved[keyword][name]
     arguments = {key: value for key, value in moved.items() if key not in {"$defs", "definitions"}}
@@ -201,16 +137,19 @@ def _moved(tool: Tool, definitions: dict[str, Any]) -> dict[str, Any]:
         arguments = {"type": "object", **arguments}
     if home:
         definitions[home] = arguments
-        return {"$ref": _pointer(["$defs", home])}
+        return {"$ref": pointer_to(["$defs", home])}
     return arguments
 
 
 def _is_movable(root: dict[str, Any]) -> bool:
-    for node, depth in _nodes(root):
+    scope = Scope.of(root)
+    for node, _, depth in walk(root, 0, deeper):
         if depth >= MAX_DEPTH or any(isinstance(node.get(key), str) for key in _ELSEWHERE):
             return False
-        if "$ref" in node and resolve(root, node["$ref"]) is None:
-            return False
+        if "$ref" in node:
+            target = scope.find(node["$ref"])
+            if target is None or target.schema is None:
+                return False
     return True
 
 
@@ -222,8 +161,3 @@ def _reserve(definitions: dict[str, Any], wanted: str) -> str:
         name = f"{base}_{count}"
     definitions[name] = {}
     return name
-
-
-def _pointer(tokens: Sequence[str]) -> str:
-    escaped = (token.replace("~", "~0").replace("/", "~1").replace("%", "%25") for token in tokens)
-    return "#/" + "/".join(escaped)

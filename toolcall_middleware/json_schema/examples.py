@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .compact import resolve
+from .pointer import Scope
 
 _MAX_DEPTH = 6
 _MAX_VALUES = 24
@@ -76,50 +76,55 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 def sample_arguments(schema: Any) -> dict[str, Any]:
     """An object that fits `schema` as well as can be told without a solver; required properties only."""
-    value = _Sampler(schema).value(schema, "", 0)
+    value = _Sampler().value(schema, Scope.of(schema), "", 0)
     return value if isinstance(value, dict) else {}
 
 
 class _Sampler:
     """One walk over one schema, bounded in depth and in the number of values."""
 
-    def __init__(self, root: Any) -> None:
-        self.root = root
+    def __init__(self) -> None:
         self.left = _MAX_VALUES
 
-    def value(self, schema: Any, name: str, depth: int) -> Any:
+    def value(self, schema: Any, scope: Scope, name: str, depth: int) -> Any:
         self.left -= 1
         if not isinstance(schema, dict):
             return _TEXT
+        scope = scope.enter(schema)
         if depth >= _MAX_DEPTH:
-            return self._of_type(schema, name, depth)
+            return self._of_type(schema, scope, name, depth)
         given = _given(schema)
         if given:
             return given[0]
         if "$ref" in schema:
-            return self.value(resolve(self.root, schema["$ref"]), name, depth + 1)
+            schema, scope = scope.find(schema["$ref"]) or (None, scope)
+            return self.value(schema, scope, name, depth + 1)
         for key in ("anyOf", "oneOf"):
             options = schema.get(key)
             if isinstance(options, list) and options and "properties" not in schema:
-                return self.value(_first_real(options), name, depth + 1)
+                return self.value(_first_real(options), scope, name, depth + 1)
         parts = schema.get("allOf")
         if isinstance(parts, list) and parts:
-            return self._of_all([{k: v for k, v in schema.items() if k != "allOf"}, *parts], name, depth)
-        return self._of_type(schema, name, depth)
+            return self._of_all(schema, scope, name, depth)
+        return self._of_type(schema, scope, name, depth)
 
-    def _of_all(self, parts: list[Any], name: str, depth: int) -> Any:
-        values = [self.value(part, name, depth + 1) for part in parts if part and self.left > 0]
+    def _of_all(self, schema: dict[str, Any], scope: Scope, name: str, depth: int) -> Any:
+        values: list[Any] = []
+        if len(schema) > 1 and self.left > 0:  # what stands beside `allOf` is one part more
+            self.left -= 1
+            values.append(self._of_type(schema, scope, name, depth + 1))
+        values += [self.value(part, scope, name, depth + 1) for part in schema["allOf"] if part and self.left > 0]
         objects = [value for value in values if isinstance(value, dict)]
         if objects:
             return {key: value for part in objects for key, value in part.items()}
         return values[-1] if values else _TEXT
 
-    def _of_type(self, schema: dict[str, Any], name: str, depth: int) -> Any:
+    def _of_type(self, schema: dict[str, Any], scope: Scope, name: str, depth: int) -> Any:
         match _type_of(schema):
             case "object":
-                return self._object(schema, depth)
+                return self._object(schema, scope, depth)
             case "array":
-                return self._array(schema, name, depth)
+                return self._array(schema, scope, name, depth)
             case "integer" | "number" as kind:
                 return _number(schema, whole=kind == "integer")
             case "boolean":
@@ -129,7 +134,7 @@ class _Sampler:
             case _:
                 return _string(schema, name)
 
-    def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    def _object(self, schema: dict[str, Any], scope: Scope, depth: int) -> dict[str, Any]:
         required = schema.get("required")
         properties = schema.get("properties")
         known = properties if isinstance(properties, dict) else {}
@@ -138,10 +143,10 @@ class _Sampler:
             if self.left <= 0 or depth >= _MAX_DEPTH:
                 break
             if isinstance(key, str):
-                out[key] = self.value(known.get(key, {}), key, depth + 1)
+                out[key] = self.value(known.get(key, {}), scope, key, depth + 1)
         return out
 
-    def _array(self, schema: dict[str, Any], name: str, depth: int) -> list[Any]:
+    def _array(self, schema: dict[str, Any], scope: Scope, name: str, depth: int) -> list[Any]:
         first = schema.get("prefixItems")
         fixed = first if isinstance(first, list) else []
         least = _count(schema.get("minItems"), 0)
@@ -151,7 +156,7 @@ class _Sampler:
         out: list[Any] = []
         while len(out) < wanted and self.left > 0 and depth < _MAX_DEPTH:
             item = fixed[len(out)] if len(out) < len(fixed) else schema.get("items", {})
-            out.append(self.value(item, name, depth + 1))
+            out.append(self.value(item, scope, name, depth + 1))
         return out
 
 

@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urljoin
 
-MAX_ADDRESS = 2048
-"""Characters of an address in a schema."""
+from .pointer import MAX_ADDRESS
 
 _LISTS_OF_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _ANCHORS = frozenset({"$anchor", "$dynamicAnchor"})
@@ -34,11 +33,6 @@ def dialect_of(schema: dict[str, Any]) -> Any:
         return validator_for({"$schema": named}, default=Draft202012Validator)
     except ValueError:  # not even an address, such as http://[
         return Draft202012Validator
-
-
-def identifier_of(dialect: Any) -> str:
-    """The keyword that gives a schema its address."""
-    return "id" if _address(dialect).rstrip("#").endswith(("draft-03/schema", "draft-04/schema")) else "$id"
 
 
 def keyword_fault(dialect: Any, keyword: str, value: Any) -> str | None:

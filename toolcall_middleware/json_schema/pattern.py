@@ -11,7 +11,7 @@ import re
 import warnings
 from functools import lru_cache
 
-from ..request.json_input import shown
+from ..errors import shown
 
 _ECMA = re.compile(
     r"""\\u\{(?P<braced>[0-9a-fA-F]{1,8})\} | \\u(?P<plain>[0-9a-fA-F]{4}) | (?P<wide>[^\x00-\xff])

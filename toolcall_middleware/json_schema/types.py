@@ -1,161 +1,94 @@
-"""Values written as bare text, typed by the tool's schema.
+"""Which JSON types a tool's schema declares for a parameter.
 
-The rule: a declared string stays the text it is. Where other types are declared (also by a type list, anyOf, oneOf,
-allOf, enum, const, nullable or a local `$ref`), text that reads as one of them becomes it, a JSON string that holds
-one is opened, and text that does not fit any stays a string if strings are allowed, and is mended if it begins like an
-object or array. Whatever is left, and text without any declaration, is read as JSON, and is a string where it is none.
-
-In notations that quote their strings (Python's, Gemma's) an unquoted word is a literal: None is null whatever is
-declared, and a number is a string only where nothing but strings is declared.
+By `type`, also as a list, `anyOf`, `oneOf`, `allOf`, `enum`, `const`, `nullable`, or a `$ref` inside the document.
+Schemas are hostile: how deep and how far one is read is bounded, and what is beyond declares nothing.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from ..parsing.values.json_reader import JsonReader
-from ..parsing.values.json_spelling import quoted
+from .pointer import Scope
 
 ALL = frozenset({"string", "number", "boolean", "null", "object", "array"})
 STRING = frozenset({"string"})
-_LITERALS = frozenset({"number", "boolean", "null"})
 _MAX_DEPTH = 8
-_TRUE = frozenset({"true", "True", "TRUE"})
-_FALSE = frozenset({"false", "False", "FALSE"})
-_NULL = frozenset({"null", "None", "NULL", "none", "nil"})
-JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_MAX_SCHEMAS = 2048
+"""Schemas read for one parameter, at about 1 us each."""
 
 
-def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
-    """The JSON types that `schema` allows; ALL where it does not say."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-        return ALL
-    found: frozenset[str] = ALL
+def types_of(schema: Any, scope: Scope) -> frozenset[str]:
+    """The JSON types that `schema`, which stands in `scope`, allows; ALL where it does not say."""
+    return _Reading().types(schema, scope, 0)
+
+
+class _Reading:
+    """One parameter's types. Alternatives that refer to the same schemas again and again are read once a level."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], frozenset[str]] = {}
+
+    def types(self, schema: Any, scope: Scope, depth: int) -> frozenset[str]:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return ALL
+        key = id(schema), depth
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MAX_SCHEMAS:
+                return ALL
+            self._known[key] = ALL  # counted, and of no use to itself: it is a level up
+            found = self._known[key] = self._types(schema, scope.enter(schema), depth) or ALL
+        return found
+
+    def _types(self, schema: Mapping[str, Any], scope: Scope, depth: int) -> frozenset[str]:
+        found = _own_types(schema)
+        if "$ref" in schema:
+            target = scope.find(schema["$ref"])
+            if target is not None:
+                found &= self.types(target.schema, target.scope, depth + 1)
+        for key in ("anyOf", "oneOf"):
+            options = schema.get(key)
+            if isinstance(options, list) and options:
+                found &= frozenset().union(*(self.types(option, scope, depth + 1) for option in options[:64]))
+        options = schema.get("allOf")
+        if isinstance(options, list):
+            for option in options[:64]:
+                found &= self.types(option, scope, depth + 1)
+        if schema.get("nullable") is True:  # OpenAPI's way to say it
+            found |= {"null"}
+        return found
+
+
+def _own_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """What a schema says itself, without the schemas in it."""
     kind = schema.get("type")
     if isinstance(kind, str):
-        found = _named(kind)
-    elif isinstance(kind, list):
-        found = frozenset().union(*(_named(item) for item in kind if isinstance(item, str)))
-    elif "enum" in schema and isinstance(schema["enum"], list):
-        found = frozenset(_type_of(value) for value in schema["enum"]) or ALL
-    elif "const" in schema:
-        found = frozenset({_type_of(schema["const"])})
-    elif "properties" in schema:
-        found = frozenset({"object"})
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        found &= types_of(resolved(root, reference), root, depth + 1)
-    for key in ("anyOf", "oneOf"):
-        options = schema.get(key)
-        if isinstance(options, list) and options:
-            found &= frozenset().union(*(types_of(option, root, depth + 1) for option in options[:64]))
-    options = schema.get("allOf")
-    if isinstance(options, list):
-        for option in options[:64]:
-            found &= types_of(option, root, depth + 1)
-    if schema.get("nullable") is True:  # OpenAPI's way to say it
-        found |= {"null"}
-    return found or ALL
+        return _named(kind)
+    if isinstance(kind, list):
+        return frozenset().union(*(_named(item) for item in kind if isinstance(item, str)))
+    if isinstance(schema.get("enum"), list):
+        return frozenset(_type_of(value) for value in schema["enum"]) or ALL
+    if "const" in schema:
+        return frozenset({_type_of(schema["const"])})
+    return frozenset({"object"}) if "properties" in schema else ALL
 
 
 def declared_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset[str]:
     """The types of the parameter `name` of a tool; ALL where its schema does not say."""
     if parameters is None:
         return ALL
+    scope = Scope.of(parameters)
     properties = parameters.get("properties")
     if isinstance(properties, Mapping) and name in properties:
-        return types_of(properties[name], parameters)
-    reference = parameters.get("$ref")
-    if isinstance(reference, str):
-        target = resolved(parameters, reference)
-        if isinstance(target, Mapping) and target is not parameters:
-            inner = target.get("properties")
-            if isinstance(inner, Mapping) and name in inner:
-                return types_of(inner[name], parameters)
+        return types_of(properties[name], scope)
+    target = scope.find(parameters.get("$ref"))
+    if target is not None and isinstance(target.schema, Mapping) and target.schema is not parameters:
+        inner = target.schema.get("properties")
+        if isinstance(inner, Mapping) and name in inner:
+            return types_of(inner[name], target.scope)
     extra = parameters.get("additionalProperties")
-    return types_of(extra, parameters) if isinstance(extra, Mapping) else ALL
-
-
-def json_of(text: str, types: frozenset[str]) -> str:
-    """The JSON for a value written as `text`, where `types` are declared."""
-    if types == STRING:
-        return f'"{quoted(text)}"'
-    bare = text.strip()
-    if types >= ALL:
-        return bare if is_json(bare) else f'"{quoted(text)}"'
-    made = _of_types(bare, types)
-    if made is not None:
-        return made
-    if not bare and "null" in types and "string" not in types:
-        return "null"
-    if "string" in types or not bare:
-        return f'"{quoted(text)}"'
-    if bare[0] == '"' and is_json(bare):
-        # Encoded twice by the model: what the string holds is what it meant.
-        made = _of_types(msgspec.json.decode(bare).strip(), types)
-        return bare if made is None else made
-    return bare if is_json(bare) else f'"{quoted(text)}"'
-
-
-def literal(word: str, types: frozenset[str]) -> str:
-    """The JSON for an unquoted word of a notation that quotes its strings."""
-    if word in _NULL:
-        return "null"
-    return json_of(word, types if "string" in types and not types >= ALL else _LITERALS)
-
-
-def _of_types(bare: str, types: frozenset[str]) -> str | None:
-    """`bare` as JSON of one of the types other than string; None if it is of none of them."""
-    if "null" in types and (bare == "null" or (bare in _NULL and "string" not in types)):
-        return "null"
-    if "boolean" in types and bare in _TRUE | _FALSE:
-        return "true" if bare in _TRUE else "false"
-    if "number" in types:
-        if JSON_NUMBER.fullmatch(bare):
-            return bare
-        # Where a string may stand too, `007` is one.
-        number = _number(bare) if "string" not in types else None
-        if number is not None:
-            return number
-    if ("object" in types and bare.startswith("{")) or ("array" in types and bare.startswith("[")):
-        if is_json(bare):
-            return bare
-        if "string" not in types:
-            return mended(bare)
-    return None
-
-
-def mended(text: str) -> str:
-    """`text`, which begins like an object or array, as JSON."""
-    out: list[str] = []
-    reader = JsonReader()
-    reader.feed(text, 0, out)
-    reader.close(out)
-    return "".join(out)
-
-
-def _number(text: str) -> str | None:
-    out: list[str] = []
-    if not text or text[0] not in "+-.0123456789" or any(char in text for char in "\"'{}[],: \n"):
-        return None
-    reader = JsonReader()
-    reader.feed(text, 0, out)
-    reader.close(out)
-    made = "".join(out)
-    return None if made.startswith('"') or made == "null" else made
-
-
-def is_json(text: str, kind: Any = Any) -> bool:
-    """Whether `text` is JSON (of this type)."""
-    try:
-        msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
-    return True
+    return types_of(extra, scope) if isinstance(extra, Mapping) else ALL
 
 
 def _named(kind: str) -> frozenset[str]:
@@ -177,16 +110,3 @@ def _type_of(value: Any) -> str:
         case list():
             return "array"
     return "object"
-
-
-def resolved(root: Mapping[str, Any], reference: str) -> Any:
-    """A local reference (`#/$defs/x`); None where there is none."""
-    if not reference.startswith("#"):
-        return None
-    at: Any = root
-    for token in reference[1:].split("/")[1:]:
-        key = token.replace("~1", "/").replace("~0", "~")
-        if not isinstance(at, Mapping) or key not in at:
-            return None
-        at = at[key]
-    return at

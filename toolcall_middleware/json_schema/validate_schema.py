@@ -6,11 +6,13 @@ Linear in the schema, whatever its author wrote: nothing recurses, nothing is fe
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from ..request.json_input import shown
-from .metaschema import MAX_ADDRESS, dialect_of, identifier_of, keyword_fault, keywords_of
+from ..errors import shown
+from .drafts import ANY_DRAFT, SAME_VALUE, Holds
+from .metaschema import dialect_of, keyword_fault, keywords_of
 from .pattern import pattern_fault
+from .pointer import OutOfDocument, Scope, Target, Unresolved, join
+from .walk import Path, held, steps
 
 MAX_VALUES = 20_000
 """JSON values in the schemas of one request, at about 3 us each. Real tool lists of 100 kB hold about 3,000."""
@@ -21,41 +23,7 @@ MAX_PATTERN = 4096
 MAX_PATTERNS = 16_384
 """Characters of all different regular expressions of one request: they are compiled, at about 3 us a character."""
 
-# Which keywords hold schemas, in whatever draft.
-_ONE = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
-_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
-_MAP = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties", "dependencies"})
-_IN_PLACE = frozenset(
-    {
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "not",
-        "if",
-        "then",
-        "else",
-        "dependentSchemas",
-        "dependencies",
-    }
-)
-"""These apply to the same value as the schema around them, so a reference back to it would never end."""
 _MORE_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
-_ANCHORS = frozenset({"$anchor", "$dynamicAnchor"})
 
 _OF_OBJECTS = frozenset(
     {
@@ -151,45 +119,35 @@ class SchemaChecker:
         return pattern_fault(pattern)
 
 
-_Path = tuple["_Path", str | int] | None
-"""A path as a chain from its end, so that a step costs the same at any depth."""
-
-
 class _Walk:
     """One pass over every place of a schema where a schema stands, then over what its references lead to."""
 
     def __init__(self, root: dict[str, Any], checker: SchemaChecker) -> None:
         self._checker = checker
         self._dialect = dialect_of(root)
-        self._keywords = keywords_of(self._dialect)
-        self._identifier = identifier_of(self._dialect)
-        self._resources: dict[str, Any] = {"": root}
-        self._anchors: dict[tuple[str, str], Any] = {}
-        self._references: list[tuple[dict[str, Any], str, str, _Path, int]] = []
+        self._keywords = {keyword: ANY_DRAFT.get(keyword, Holds(0)) for keyword in keywords_of(self._dialect)}
+        self._references: list[tuple[dict[str, Any], str, Scope, Path, int]] = []
         self._edges: dict[int, list[int]] = {}
         self._seen: set[int] = set()
-        self._work: list[tuple[Any, str, _Path, int]] = [(root, "", None, 1)]
+        self._work: list[tuple[Any, Scope, Path, int]] = [(root, Scope.of(root), None, 1)]
 
     def run(self) -> int:
         levels = 0
-        referenced = False
         while self._work or self._references:
             while self._work:
-                node, base, path, level = self._work.pop()
+                node, scope, path, level = self._work.pop()
                 levels = max(levels, level)
-                self._visit(node, base, path, level)
-            # Identifiers and anchors are all known only now.
+                self._visit(node, scope, path, level)
+            # Before, a broken schema would be said to have broken references.
             references, self._references = self._references, []
-            for node, reference, base, path, level in references:
-                referenced = True
-                target, target_base = self._resolve(reference, base, path)
-                self._edges.setdefault(id(node), []).append(id(target))
-                self._work.append((target, target_base, path, level))
-        if referenced:
-            self._refuse_circles()
+            for node, reference, scope, path, level in references:
+                target = self._target(reference, scope, path)
+                self._edges.setdefault(id(node), []).append(id(target.schema))
+                self._work.append((target.schema, target.scope, path, level))
+        self._refuse_circles()
         return levels
 
-    def _visit(self, node: Any, base: str, path: _Path, level: int) -> None:
+    def _visit(self, node: Any, scope: Scope, path: Path, level: int) -> None:
         if isinstance(node, bool):
             return
         if not isinstance(node, dict):
@@ -197,42 +155,38 @@ class _Walk:
         if id(node) in self._seen:
             return
         self._seen.add(id(node))
-        base = self._name(node, base, path)
+        self._check_address(node, scope, path)
+        scope = scope.enter(node)
         if "$ref" in node:
-            self._refer(node, "$ref", base, path, level)
+            self._refer(node, "$ref", scope, path, level)
         for keyword, value in node.items():
             if keyword not in self._keywords:
                 continue
             self._check_keyword(keyword, value, path)
             if keyword in _MORE_REFERENCES:
-                self._refer(node, keyword, base, path, level)
-            below = level if keyword in _IN_PLACE else level + 1
-            for child, step in _children(keyword, value):
-                where: _Path = (path, keyword) if step is None else ((path, keyword), step)
-                if keyword in _IN_PLACE:
-                    self._edges.setdefault(id(node), []).append(id(child))
-                self._work.append((child, base, where, below))
+                self._refer(node, keyword, scope, path, level)
+            below = level if keyword in SAME_VALUE else level + 1
+            for child in held(keyword, value, self._keywords[keyword]):
+                if keyword in SAME_VALUE:
+                    self._edges.setdefault(id(node), []).append(id(child.schema))
+                self._work.append((child.schema, scope, child.below(path), below))
 
-    def _refer(self, node: dict[str, Any], keyword: str, base: str, path: _Path, level: int) -> None:
+    def _refer(self, node: dict[str, Any], keyword: str, scope: Scope, path: Path, level: int) -> None:
         where = (path, keyword)
         if not isinstance(node[keyword], str):
             raise SchemaFault(f"{shown(node[keyword])} is not of type 'string'", _steps(where))
-        self._references.append((node, node[keyword], base, where, level))
+        self._references.append((node, node[keyword], scope, where, level))
 
-    def _name(self, node: dict[str, Any], base: str, path: _Path) -> str:
-        """Register the identifier and anchors of `node`; returns the base of references inside it."""
-        name = node.get(self._identifier)
-        if isinstance(name, str) and name.startswith("#"):
-            self._anchors[base, name[1:]] = node
-        elif isinstance(name, str):
-            base = _join(base, name, (path, self._identifier))[0]
-            self._resources.setdefault(base, node)
-        for keyword in _ANCHORS:
-            if isinstance(node.get(keyword), str):
-                self._anchors[base, node[keyword]] = node
-        return base
+    @staticmethod
+    def _check_address(node: dict[str, Any], scope: Scope, path: Path) -> None:
+        address = scope.draft.address(node)
+        if address is not None and not (scope.resource is node and scope.base):  # that one was joined already
+            try:
+                join(scope.base, address)
+            except OutOfDocument as fault:
+                raise SchemaFault(str(fault), _steps((path, scope.draft.identifier))) from None
 
-    def _check_keyword(self, keyword: str, value: Any, path: _Path) -> None:
+    def _check_keyword(self, keyword: str, value: Any, path: Path) -> None:
         where = (path, keyword)
         reason = keyword_fault(self._dialect, keyword, value)
         if reason is not None:
@@ -243,23 +197,15 @@ class _Walk:
             if reason is not None:
                 raise SchemaFault(reason, _steps(where))
 
-    def _resolve(self, reference: str, base: str, path: _Path) -> tuple[Any, str]:
-        uri, fragment = (base, reference[1:]) if reference.startswith("#") else _join(base, reference, path)
-        if uri not in self._resources:
-            raise SchemaFault(
-                f"{shown(reference)} refers to another document: only references inside the schema are followed,"
-                " nothing is fetched",
-                _steps(path),
-            )
-        fragment = unquote(fragment)
-        target = self._resources[uri]
-        if fragment.startswith("/"):
-            target = _point(target, fragment)
-        elif fragment:
-            target = self._anchors.get((uri, fragment))
-        if not isinstance(target, dict | bool):
+    @staticmethod
+    def _target(reference: str, scope: Scope, path: Path) -> Target:
+        try:
+            target = scope.resolve(reference)
+        except Unresolved as fault:
+            raise SchemaFault(str(fault), _steps(path)) from None
+        if not isinstance(target.schema, dict | bool):
             raise SchemaFault(f"{shown(reference)} refers to nothing in the schema", _steps(path))
-        return target, uri
+        return target
 
     def _refuse_circles(self) -> None:
         """A schema that, for one and the same value, refers back to itself can never be checked."""
@@ -290,45 +236,6 @@ def _check_root(schema: dict[str, Any]) -> None:
         raise SchemaFault(f"schema must be a JSON Schema of 'type: \"object\"', got 'type: {shown(kind)}'")
 
 
-def _children(keyword: str, value: Any) -> list[tuple[Any, str | int | None]]:
-    if isinstance(value, dict):
-        if keyword in _ONE:
-            return [(value, None)]
-        if keyword in _MAP:
-            lists = keyword == "dependencies"
-            return [(child, name) for name, child in value.items() if not (lists and isinstance(child, list))]
-    elif isinstance(value, list) and keyword in _LIST:
-        return [(child, index) for index, child in enumerate(value)]
-    return []
-
-
-def _point(document: Any, pointer: str) -> Any:
-    """What a JSON pointer (RFC 6901) leads to, or None."""
-    for part in pointer[1:].split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, dict):
-            document = document.get(key)
-        elif isinstance(document, list) and key.isdecimal() and key.isascii() and len(key) <= len(str(len(document))):
-            document = document[int(key)] if int(key) < len(document) else None
-        else:
-            return None
-    return document
-
-
-def _join(base: str, reference: str, path: _Path) -> tuple[str, str]:
-    if len(base) + len(reference) > MAX_ADDRESS:
-        raise SchemaFault(f"cannot be checked: an address of more than {MAX_ADDRESS} characters", _steps(path))
-    try:
-        uri, fragment = urldefrag(urljoin(base, reference))
-        urlsplit(uri)  # who checks values by this schema will do that
-    except ValueError:
-        raise SchemaFault(f"{shown(reference)} is no address", _steps(path)) from None
-    return uri, fragment
-
-
-def _steps(path: _Path) -> tuple[str | int, ...]:
-    steps: list[str | int] = []
-    while path is not None:
-        path, step = path
-        steps.append(step[:64] if isinstance(step, str) else step)
-    return tuple(reversed(steps))
+def _steps(path: Path) -> tuple[str | int, ...]:
+    """The path inside the schema, each of its names as short as a message needs it."""
+    return tuple(step[:64] if isinstance(step, str) else step for step in steps(path))

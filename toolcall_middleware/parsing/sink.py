@@ -7,18 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
-from .text.lane import Lane
 from .text_buffer import Gathered
 
 
 class Body(Protocol):
     """Reads what follows an opening marker, up to the end of the call or calls.
 
-    `step` reads `s` from `i` and returns the index behind what it consumed. It returns at once after it has told the
-    sink of a start or an end. An index below `len(s)` without that, and without `done` or `failed`, means that the
+    `step` reads `s` from `i` and returns the index behind what it consumed. It returns at once after it has reported a
+    start or an end to the sink. An index below `len(s)` without that, and without `done` or `failed`, means that the
     rest is too short to decide on; it is offered again with more text behind it (or `last`: there is no more).
     `done`: the syntax is complete (the rest is not ours). `failed`: this is no call.
-    `finish` is told of the end of the text; `cut` says that the model did not end by itself. It sets `failed` where
+    `finish` reports the end of the text; `cut` says that the model did not end by itself. It sets `failed` where
     what was read since the last call could not have become another one: then it is text.
     """
 
@@ -32,24 +31,20 @@ class Body(Protocol):
 
 
 class ArgumentsReader(Protocol):
-    """Copies a call's arguments out of the text: `json_stream.JsonReader` and its likes.
+    """Copies a call's arguments out of the text: `JsonReader` and its likes.
 
     `run` reads a whole piece of text and gives what leaves. None: it cannot, or not quickly, and is given the same to
     `leave`, which says what leaves and what of the text is not part of the arguments, or cannot be told from it yet.
-    `tail`: text that was given before and is not decided on. `went_by` is told of text that left by the lane.
+    `tail`: text that was given before and is not decided on.
     """
 
     done: bool
-
-    @property
-    def lane(self) -> Lane | None: ...
 
     @property
     def tail(self) -> str: ...
 
     def run(self, text: str, /) -> str | None: ...
     def leave(self, text: str, /) -> tuple[str, str]: ...
-    def went_by(self, text: str, /) -> None: ...
 
 
 class Mode(enum.Enum):
@@ -59,13 +54,13 @@ class Mode(enum.Enum):
     CALL = 1  # the markup of a call that is going out
     TEXT = 2  # a call that is refused: goes out as text
     DROP = 3  # a call that is refused and left out
-    REFUSED = 4  # a call that is refused, and told of when it is whole
+    REFUSED = 4  # a call that is refused, and reported when it is whole
 
 
 class Sink:
     """Collects the events of one parser.
 
-    A body tells of a start or an end at the end of a step; `settle` then first accounts for the raw text of that
+    A body reports a start or an end at the end of a step; `settle` then first accounts for the raw text of that
     step and applies the change after it, so that the two never mix.
     """
 
@@ -152,7 +147,7 @@ class Sink:
         self.changed = True
         self._change = (complete, repaired)
 
-    def passes_by(self) -> bool:
+    def skips_behind_call(self) -> bool:
         """What this step has read past stands behind a call that broke off: its markup, or text where it is refused.
 
         Whether it is refused; the step is over then.
@@ -163,13 +158,13 @@ class Sink:
         return self._refused
 
     def accept(self) -> None:
-        """What was consumed and will be is markup, whether or not a call comes; text is told by `emit_text`."""
+        """What was consumed and will be is markup, whether or not a call comes; text leaves by `emit_text`."""
         self.committed = True
         self.held = []
         self.opening = 0
         self.mode = Mode.DROP
 
-    def think(self, text: str) -> None:
+    def emit_reasoning(self, text: str) -> None:
         """Text of a reasoning channel."""
         if text:
             self.events.append(Reasoning(text, channel=True))
@@ -200,7 +195,7 @@ class Sink:
             self.emit_text(raw)
 
     def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
-        self.tell_end()
+        self.report_end()
         self._refused = False
         raw = "".join(self.held)
         self.held = []
@@ -260,8 +255,8 @@ class Sink:
         """The parser has handed out its events: a new list takes the next ones."""
         self._ended_at = 0
 
-    def tell_end(self, *, others: bool = False) -> None:
-        """Tell of the end that waits, if one does; `others`: only if something was told since."""
+    def report_end(self, *, others: bool = False) -> None:
+        """Report the end that waits, if one does; `others`: only if something was reported since."""
         ended = self._ended
         if ended is None or (others and (len(self.events) == self._ended_at or self.mode is Mode.REFUSED)):
             return

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, kind, shown
 from ..formats import registry
 from ..settings import OPTIONS, Settings, show
-from ..settings.strictness import ORDER, is_looser, of_request
+from ..settings.strictness import is_looser, of_request
 from ..wire import openai
-from .json_input import decode, kind, shown
+from .json_input import decode
 
 
 def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, settings: Settings) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _object(raw: msgspec.Raw | None, field: str) -> dict[str, Any]:
 def _read(name: str, value: Any, settings: Settings) -> Any:
     param = f"toolcall.{name[:64]}"
     if not of_request(name):
-        known = ", ".join(sorted(filter(of_request, ORDER)))
+        known = ", ".join(sorted(filter(of_request, OPTIONS)))
         raise ToolCallError("invalid_request", f"{shown(name)} cannot be set by a request; use {known}.", param=param)
     option = OPTIONS[name]
     try:
@@ -63,6 +63,10 @@ def _read(name: str, value: Any, settings: Settings) -> Any:
     except (ValueError, TypeError, KeyError):
         message = f"{param}: {shown(value)} is not allowed; use {option.allowed}."
         raise ToolCallError("invalid_request", message, param=param) from None
+    if name == "format" and registry.is_place(read):
+        # Importing a module runs it: only whoever operates this may say which.
+        message = f"{param}: {shown(read)} names a module, which a request cannot do; use a format's name."
+        raise ToolCallError("invalid_request", message, param=param)
     if name == "format" and read not in (formats := registry.names()):
         message = f"{param}: {shown(read)} is not a format; use {', '.join(formats)}."
         raise ToolCallError("invalid_request", message, param=param)

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError
-from ..model import ToolChoice, ToolSet
+from ..errors import ToolCallError, kind, shown
+from ..model import ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
-from .json_input import DECODE_ERRORS, decode, kind, not_json, shown
+from .json_input import DECODE_ERRORS, decode, not_json
 from .messages import read_history
 from .overrides import read_overrides
 from .tool_choice import read_choice
@@ -342,3 +342,15 @@ class _Reader:
 
 def _refusal(param: str, message: str) -> ToolCallError:
     return ToolCallError("invalid_request", message, param=param)
+
+
+def callable_tools(chat: ChatRequest) -> ToolSet:
+    """The tools that may be called under `tool_choice`."""
+    choice = chat.choice
+    if choice.mode is ChoiceMode.NONE:
+        return ToolSet()
+    if choice.name is not None:
+        return chat.tools.only(frozenset({choice.name}))
+    if choice.allowed is not None:
+        return chat.tools.only(choice.allowed)
+    return chat.tools

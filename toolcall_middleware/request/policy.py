@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ToolCallError
+from ..json_schema.pointer import Scope, enter
+from ..json_schema.walk import Child, children, dotted, walk
 from ..model import Tool
 from ..settings import Settings
 from ..settings.strictness import admits
@@ -78,70 +80,30 @@ def _check_descriptions(tool: Tool, path: str) -> None:
     if not tool.description.strip():
         message = f"The tool {tool.name!r} has no description."
         raise ToolCallError("invalid_tool_schema", message, param=f"{path}.description")
-    for inner, name, schema in _properties(tool.parameters, f"{path}.parameters"):
-        if not _is_described(schema, tool.parameters):
-            message = f"The parameter {name!r} of the tool {tool.name!r} has no description."
-            raise ToolCallError("invalid_tool_schema", message, param=inner)
+    for schema, place, scope in walk(tool.parameters, Scope.of(tool.parameters), enter):
+        for child in children(schema):
+            if child.keyword == "properties" and not _is_described(child.schema, scope):
+                message = f"The parameter {child.step!r} of the tool {tool.name!r} has no description."
+                where = f"{path}.parameters{dotted(child.below(place))}"
+                raise ToolCallError("invalid_tool_schema", message, param=where)
 
 
-def _is_described(schema: Any, root: Mapping[str, Any]) -> bool:
+def _is_described(schema: Any, scope: Scope) -> bool:
     """Whether a property has a description: its own, or that of the definition which it refers to."""
     if not isinstance(schema, Mapping):
         return False
-    if isinstance(said := schema.get("description"), str) and said.strip():
-        return True
-    kind, _, name = str(schema.get("$ref", "")).removeprefix("#/").partition("/")
-    definitions = root.get(kind) if kind in _DEFINITIONS else None
-    target = definitions.get(name) if isinstance(definitions, Mapping) else None
-    said = target.get("description") if isinstance(target, Mapping) else None
-    return isinstance(said, str) and bool(said.strip())
-
-
-_DEFINITIONS = frozenset({"$defs", "definitions"})
-_SCHEMAS = (
-    "items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains",
-    "propertyNames", "not", "if", "then", "else",
-)  # fmt: skip
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
-_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-
-
-def _inside(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, Any]]:
-    """(keyword, path, schema) of the schemas that stand right in this one."""
-    for key in _SCHEMAS:
-        if isinstance(inner := schema.get(key), Mapping):
-            yield key, f"{path}.{key}", inner
-    for key in _LISTS:
-        inner = schema.get(key)
-        for number, option in enumerate(inner if isinstance(inner, list) else ()):
-            yield key, f"{path}.{key}[{number}]", option
-    for key in _MAPS:
-        inner = schema.get(key)
-        for name, option in inner.items() if isinstance(inner, Mapping) else ():
-            yield key, f"{path}.{key}.{name}", option
-
-
-def _properties(schema: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    """(path, name, schema) of each property, wherever in the schema it stands."""
-    stack: list[tuple[Any, str]] = [(schema, path)]
-    while stack:
-        at, where = stack.pop()
-        if not isinstance(at, Mapping):
-            continue
-        properties = at.get("properties")
-        for name, inner in properties.items() if isinstance(properties, Mapping) else ():
-            yield f"{where}.properties.{name}", name, inner
-        stack += [(inner, place) for _, place, inner in _inside(at, where)]
+    target = scope.enter(schema).find(schema.get("$ref"))
+    for one in (schema, target and target.schema):
+        if isinstance(one, Mapping) and isinstance(said := one.get("description"), str) and said.strip():
+            return True
+    return False
 
 
 def _check_strict_schema(tool: Tool, path: str) -> None:
     """OpenAI's rules for `strict: true`: all properties required, nothing else allowed, on all levels."""
     count = 0
-    stack: list[tuple[Any, str, int]] = [(tool.parameters, path, 1)]
-    while stack:
-        schema, where, level = stack.pop()
-        if not isinstance(schema, Mapping):
-            continue
+    for schema, place, level in walk(tool.parameters, 1, _level):
+        where = path + dotted(place)
         properties = schema.get("properties")
         if isinstance(properties, Mapping) or _may_be_object(schema):
             names = set(properties) if isinstance(properties, Mapping) else set()
@@ -154,11 +116,12 @@ def _check_strict_schema(tool: Tool, path: str) -> None:
                 raise _broken(tool, f"all properties must be required, {missing[0]!r} is not", f"{where}.required")
             if level > _MAX_LEVELS:
                 raise _broken(tool, f"the schema is deeper than {_MAX_LEVELS} levels", where)
-        stack += [
-            (inner, place, level + 1 if key == "properties" else level) for key, place, inner in _inside(schema, where)
-        ]
     if count > _MAX_PROPERTIES:
         raise _broken(tool, f"the schema has {count} properties, more than {_MAX_PROPERTIES}", path)
+
+
+def _level(level: int, child: Child) -> int:
+    return level + 1 if child.keyword == "properties" else level
 
 
 def _may_be_object(schema: Mapping[str, Any]) -> bool:

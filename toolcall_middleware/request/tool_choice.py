@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, kind, shown
 from ..model import ChoiceMode, ToolChoice, ToolSet
-from .json_input import kind, shown
 
 
 def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str = "tool_choice") -> ToolChoice:

@@ -5,17 +5,16 @@ An agent sends the same 40 kB of tools at every turn, so what was read once is f
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, kind, shown
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
+from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
-from .json_input import DECODE_ERRORS, decode, kind, not_json, shown
+from .json_input import DECODE_ERRORS, decode, not_json
 
 
 class ToolLimits(NamedTuple):
@@ -39,36 +38,8 @@ class OfferedTools:
     custom: frozenset[str] = frozenset()
 
 
-class _Cache:
-    """The most recently used results of `read_tools`, bounded in number and in bytes of their sources."""
-
-    def __init__(self, entries: int, size: int) -> None:
-        self._entries = entries
-        self._size = size
-        self._used = 0
-        self._found: OrderedDict[tuple[bytes, ToolLimits, bool], OfferedTools] = OrderedDict()
-        self._lock = threading.Lock()  # one process may run several event loops
-
-    def get(self, key: tuple[bytes, ToolLimits, bool]) -> OfferedTools | None:
-        with self._lock:
-            found = self._found.get(key)
-            if found is not None:
-                self._found.move_to_end(key)
-            return found
-
-    def put(self, key: tuple[bytes, ToolLimits, bool], value: OfferedTools) -> None:
-        if len(key[0]) * 4 > self._size:
-            return
-        with self._lock:
-            if key not in self._found:
-                self._used += len(key[0])
-            self._found[key] = value
-            while len(self._found) > self._entries or self._used > self._size:
-                (dropped, _, _), _ = self._found.popitem(last=False)
-                self._used -= len(dropped)
-
-
-_CACHE = _Cache(entries=128, size=8 << 20)
+_CACHE: LRUCache[tuple[bytes, ToolLimits, bool], OfferedTools] = LRUCache(max_entries=128, max_size=8 << 20)
+"""Results of `read_tools`; their size is that of their source in bytes."""
 
 
 def read_tools(raw: bytes, limits: ToolLimits, *, legacy: bool = False) -> OfferedTools:
@@ -80,7 +51,7 @@ def read_tools(raw: bytes, limits: ToolLimits, *, legacy: bool = False) -> Offer
     offered = _CACHE.get(key)
     if offered is None:
         offered = _read(raw, limits, "functions" if legacy else "tools")
-        _CACHE.put(key, offered)
+        _CACHE.put(key, offered, size=len(raw))
     return offered
 
 

@@ -6,23 +6,21 @@ and which finish_reason is true. What the events come to is message.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
-from ..parsing.text.lane import Lane, Way
 from ..wire import openai
 from ..wire.openai import Fields
-from .message import Message, Source, is_straight, size_of
+from .message import Message, Source
 from .native_calls import NativeCalls
 from .operations import Arguments, Content, Op, Opened, Thought
 from .policy import AnswerPolicy
-from .reasoning import ThoughtReader, take_thoughts
+from .reasoning import ReasoningReader, split_reasoning
 
 __all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "Thought", "Verbatim"]
 
-_LANE_ROOM = 1 << 16  # bytes of arguments that may go past uncounted for a while
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
@@ -40,17 +38,17 @@ class Verbatim:
         return []
 
 
-class ChoiceAnswer(Message):
+class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message.
 
-    `calls`: those that have begun. `stopped`: nothing that the model writes from here on is wanted. `fault`: why the
-    answer must not go on, the operations before it are still good; then it is stopped too. `cut`: the answer ended at
-    its limit of tokens. `lost`: the backend says that there was a call, and none came. `in_thoughts`: the calls that
-    were read in its reasoning field. `thinks`: calls are read in it at all; `take_thoughts` comes first then.
+    `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
+    `native`: the backend's own calls, where it was given the tools. `reads_reasoning`: calls are read in its reasoning
+    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
     """
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_native", "_parser", "_read", "_straight", "_waiting", "cut", "lost", "thinks",
+        "_alone", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_waiting", "cut",
+        "lost", "message", "native", "reads_reasoning",
     )  # fmt: skip
 
     def __init__(
@@ -58,160 +56,146 @@ class ChoiceAnswer(Message):
         parser: StreamParser,
         policy: AnswerPolicy,
         native: NativeCalls | None = None,
-        thoughts: ThoughtReader | None = None,
+        reasoning: ReasoningReader | None = None,
     ) -> None:
-        super().__init__(policy, thoughts)
+        self.message = Message(policy, reasoning)
         self._parser = parser
-        self._read: Callable[[str], list[Event] | str] = getattr(parser, "read", parser.feed)
-        self._native = native
-        self._channel = None if thoughts is None else thoughts.another()
-        self.thinks = thoughts is not None
-        self._alone = native is None and thoughts is None  # calls are read from the text only
-        self._straight = is_straight(policy)  # text leaves as it is
+        self._policy = policy
+        self.native = native
+        self._reasoning = reasoning
+        self._channel = None if reasoning is None else reasoning.another()
+        self.reads_reasoning = reasoning is not None
+        self._alone = native is None and reasoning is None  # calls are read from the text only
+        self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
         self.cut = self.lost = False
 
+    # -- what it came to -----------------------------------------------------------------------------------------
+
     @property
-    def native(self) -> NativeCalls | None:
-        """The backend's own calls, where it was given the tools."""
-        return self._native
+    def calls(self) -> int:
+        """How many calls have begun."""
+        return self.message.calls
+
+    @property
+    def calls_in_reasoning(self) -> int:
+        """Those that were read in the backend's reasoning field."""
+        return self.message.calls_in_reasoning
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing that the model writes from here on is wanted."""
+        return self.message.stopped
+
+    @property
+    def fault(self) -> ToolCallError | None:
+        """Why the answer must not go on. The operations before it are still good; it is stopped too."""
+        return self.message.fault
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the checks let pass."""
+        return self.message.warnings
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What stands beside the choices of an answer with calls: the operator's extension field."""
+        return self.message.extras
+
+    @property
+    def held_text(self) -> str:
+        """Text that waits for a call which has not come."""
+        return self.message.prose.held
+
+    # -- what comes ----------------------------------------------------------------------------------------------
+
+    def feed(self, text: str) -> list[Op]:
+        """The next piece of the model's text."""
+        message = self.message
+        if message.stopped or self._ended:
+            return []
+        events = self._parser.feed(text)
+        if len(events) == 1:
+            # Nearly all that comes: a piece of text that leaves as it is, or of the open call's arguments.
+            only = events[0]
+            if type(only) is CallArgs:
+                if message.source is Source.TEXT:
+                    return message.add_arguments(only.text)
+            elif self._straight:
+                if type(only) is Text:
+                    return [only]
+                if type(only) is Reasoning and self._policy.reasoning_field is None and not only.channel:
+                    return [Content(only.text)]
+        return message.apply(events) if self._alone else self._take(events, Source.TEXT)
 
     def feed_both(self, text: str, deltas: list[Any]) -> list[Op]:
         """Text, and entries of the backend's own `tool_calls`, that come at once.
 
         A call in the text is one that the backend's parser has left there: it stands behind those that it has read.
         """
-        if self.stopped or self._ended or self._native is None:
+        native, message = self.native, self.message
+        if message.stopped or self._ended or native is None:
             return []
         events = self._parser.feed(text)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
         ops = self._take(events[:first], Source.TEXT)
-        ops += self._take(self._native.feed(deltas), Source.OWN)
-        if self._native.oversized is not None and not self.stopped:
-            begun = self._call is not None and self._call.parts is None
-            self._refuse_size(self._native.oversized, begun=begun)
+        ops += self._take(native.feed(deltas), Source.NATIVE)
+        if native.oversized is not None and not message.stopped:
+            message.refuse_size(native.oversized)
         return ops + self._take(events[first:], Source.TEXT)
 
-    def take_thoughts(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
+    def take_reasoning(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
         """The reasoning field of a delta or message, whose content is `text`.
 
         Returns what comes of it, the other fields, and whether it leaves as it came.
         """
-        thoughts = self._thoughts
-        thought, names, rest = take_thoughts(said)
-        if thoughts is None or self.stopped or self._ended:
-            return [], rest, not thought
+        reader = self._reasoning
+        reasoning, names, rest = split_reasoning(said)
+        if reader is None or self.stopped or self._ended:
+            return [], rest, not reasoning
         ops: list[Op] = []
-        if thought:
+        if reasoning:
             field = self._policy.reasoning_field
             # Where that one is taken, by other words, each stays in its own.
             kept = names if field is None or openai.read_text(rest.get(field)) else (field,)
-            ops = self._take(thoughts.feed(thought, kept), Source.THOUGHTS)
+            ops = self._take(reader.feed(reasoning, kept), Source.REASONING)
         if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
-            ops += self._take(thoughts.finish(), Source.THOUGHTS)
-        return ops, rest, ops == ([Thought(thought, names)] if thought else [])
+            ops += self._take(reader.finish(), Source.REASONING)
+        return ops, rest, ops == ([Thought(reasoning, names)] if reasoning else [])
 
-    def feed(self, text: str) -> list[Op]:
-        """The next piece of the model's text."""
-        said = self.read(text)
-        if not isinstance(said, str):
-            return said
-        return [Arguments(self.calls - 1, said)] if said else []
-
-    def read(self, text: str) -> list[Op] | str:
-        """As `feed`; a string where all that leaves are more of the last call's arguments, or nothing."""
-        if self.stopped or self._ended:
-            return []
-        events = self._read(text)
-        if isinstance(events, str):
-            call = self._call
-            size = len(events) if events.isascii() else size_of(events)
-            if call is not None and call.parts is None and not self._source and call.room >= size:
-                call.room -= size
-                return events
-            events = [CallArgs(events)] if events else []
-        if len(events) == 1:
-            only = events[0]
-            if type(only) is Text and self._straight:
-                return [only]
-            if type(only) is CallArgs and self._alone:
-                call, size = self._call, size_of(only.text)
-                if call is None or call.parts is not None or call.room < size:
-                    return self._arguments(only.text)
-                call.room -= size
-                return only.text
-            if type(only) is Reasoning and self._straight and self._policy.reasoning_field is None and not only.channel:
-                return [Content(only.text)]
-        return self._apply(events) if self._alone else self._take(events, Source.TEXT)
-
-    @property
-    def lane(self) -> Lane | None:
-        """What may go past `feed` now, and leaves as it is: text as content, arguments as those of the last call.
-
-        `went_by` is told of it before anything else is asked for, and at the latest after 64 KiB.
-        """
-        lane: Lane | None = getattr(self._parser, "lane", None)
-        if lane is None or self.stopped or self._ended or self._source or self._waiting:
-            return None
-        if lane.way is Way.ARGUMENTS:
-            call = self._call
-            return lane if call is not None and call.parts is None and call.room > _LANE_ROOM else None
-        return lane if self._straight and (lane.way is Way.TEXT or self._policy.reasoning_field is None) else None
-
-    @property
-    def run(self) -> Callable[[str], str | None] | None:
-        """What may be fed in place of `read` now, where all that comes is more of the last call's arguments.
-
-        `ran` is told how much left so, before anything else is asked for and at the latest after 16 KiB.
-        """
-        run: Callable[[str], str | None] | None = getattr(self._parser, "run", None)
-        call = self._call
-        if run is None or call is None or call.parts is not None or call.room <= _LANE_ROOM:
-            return None
-        return None if self.stopped or self._ended or self._source or self._waiting else run
-
-    def ran(self, size: int) -> None:
-        """So many bytes of arguments left."""
-        if self._call is not None:
-            self._call.room -= size
-
-    def went_by(self, lane: Lane, text: str) -> None:
-        """`text` left by the lane."""
-        if lane.way is Way.ARGUMENTS and self._call is not None:
-            self._call.room -= len(text) - (text.count("\\\\") if lane.twice else 0)
-        self._parser.went_by(text)  # type: ignore[attr-defined]  # a parser with a lane
+    # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
         """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""
         ops: list[Op] = []
-        if not self.stopped and not self._ended:
+        message = self.message
+        if not message.stopped and not self._ended:
             if reason not in _CUT and self._breaks_off():
                 reason = "length"
             cut = lost or reason in _CUT
             events = self._parser.finish(cut=cut)
-            if self.calls and not self._refused and events and _is_blank(events[-1]):
+            if message.calls and not message.refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
-            own = [] if self._native is None else self._native.finish(cut=cut)
-            if self._thoughts is not None:
-                ops += self._take(self._thoughts.finish(cut=cut), Source.THOUGHTS)
-            if self._source is Source.OWN and self._call is not None:
-                ops += self._take(own, Source.OWN)
+            own = [] if self.native is None else self.native.finish(cut=cut)
+            if self._reasoning is not None:
+                ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
+            if message.source is Source.NATIVE and message.call is not None:
+                ops += self._take(own, Source.NATIVE)
                 own = []
             ops += self._take(events, Source.TEXT)
             if self._channel is not None:
                 ops += self._take(self._channel.finish(cut=cut), Source.CHANNEL)
-            self._flush_stops(ops)
-            ops += self._take(own, Source.OWN)
+            message.flush_stops(ops)
+            ops += self._take(own, Source.NATIVE)
             self.cut = reason in _CUT
             # One that was refused for its name did come.
-            came = self.calls > 0 or (self._native is not None and self._native.named)
-            self.lost = not came and reason in _CALLED and not self.stopped
+            came = message.calls > 0 or (self.native is not None and self.native.named)
+            self.lost = not came and reason in _CALLED and not message.stopped
         self._ended = True
-        if self._held and not self._policy.hold_prose:
+        if not self._policy.hold_prose:
             # Prose is dropped beside calls, and there were none.
-            ops.append(Content("".join(self._held)))
-            self._held = []
+            message.prose.release(ops)
         return ops, self._reason(reason)
 
     def _reason(self, reason: str | None) -> str:
@@ -224,15 +208,17 @@ class ChoiceAnswer(Message):
 
     def _breaks_off(self) -> bool:
         """Whether the backend's own call was cut off by the token limit, whatever finish_reason it gives."""
-        native, full = self._native, self._policy.full
+        native, full = self.native, self._policy.full
         return native is not None and native.unfinished and (native.amid or (full is not None and full()))
+
+    # -- several sources -----------------------------------------------------------------------------------------
 
     def _take(self, events: list[Event], source: Source) -> list[Op]:
         """Events of one of the sources: the text, the backend's own calls, its reasoning field. Their calls do not mix:
         what comes of another one waits until the open call is over.
         """
         if self._alone:
-            return self._apply(events)
+            return self.message.apply(events)
         if self._channel is None or source is not Source.TEXT:
             return self._take_from([(source, event) for event in events])
         told: list[tuple[Source, Event]] = []
@@ -242,27 +228,29 @@ class ChoiceAnswer(Message):
                 self._straight = False  # what follows ends it first
             else:
                 told += [(Source.CHANNEL, inner) for inner in self._channel.finish()]
-                self._straight = is_straight(self._policy)
+                self._straight = self._policy.is_straight
                 told.append((source, event))
         return self._take_from(told)
 
     def _take_from(self, events: list[tuple[Source, Event]]) -> list[Op]:
         ops: list[Op] = []
+        message = self.message
         for source, event in events:
-            if self.stopped:
+            if message.stopped:
                 break
-            if self._call is not None and self._source is not source and (self._waiting or type(event) in _OF_A_CALL):
+            other = message.call is not None and message.source is not source
+            if other and (self._waiting or type(event) in _OF_A_CALL):
                 self._waiting.append((source, event))
                 continue
             if type(event) is CallStart:
-                self._source = source
-            if source >= Source.THOUGHTS and isinstance(event, Text | Reasoning):
-                self._keep_thought(event.text, source, ops)
+                message.source = source
+            if source >= Source.REASONING and isinstance(event, Text | Reasoning):
+                message.keep_reasoning(event.text, source, ops)
             else:
-                ops += self._apply([event])
-            if self._call is None:
-                if self._source >= Source.THOUGHTS:
-                    self._source = Source.TEXT
+                ops += message.apply([event])
+            if message.call is None:
+                if message.source >= Source.REASONING:
+                    message.source = Source.TEXT
                 if self._waiting:
                     waiting, self._waiting = self._waiting, []
                     ops += self._take_from(waiting)

@@ -1,14 +1,21 @@
-"""What a chunk of the backend's stream says of one choice, and what of it a client would see."""
+"""What a chunk of the backend's stream says of its choices: read by their parsers, and not yet written for the client.
+
+The choices of a stream live here, with what the client knows of each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ToolCallError
+from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields
 from .choice import ChoiceAnswer
 from .operations import Content, Op
+from .outcome import Outcome, all_called
 
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
@@ -18,13 +25,15 @@ class Choice:
     """A choice of the stream, and what the client was told of it so far."""
 
     answer: ChoiceAnswer
-    has_role: bool = False  # the client knows its role
-    finished: bool = False  # ... and its finish_reason
+    has_role: bool = False
+    """The client knows its role."""
+    finished: bool = False
+    """... and its finish_reason."""
 
 
 @dataclass(slots=True)
 class Part:
-    """What a chunk says of one choice. `unchanged`: the client may get it as it came."""
+    """What a chunk says of one choice."""
 
     choice: Choice
     fields: Fields
@@ -33,8 +42,133 @@ class Part:
     ops: list[Op]
     reason: str | None
     unchanged: bool
+    """The client may get the chunk as it came."""
     index: int = 0
-    beside: bool = False  # the model wrote something that is not in the text
+    beside: bool = False
+    """The model wrote something that is not in the text."""
+    may_repeat: bool = True
+    """More of the answer may look like this chunk."""
+
+
+class Choices:
+    """The choices of one stream.
+
+    make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
+    """
+
+    __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index")
+
+    def __init__(
+        self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int, counts: bool
+    ) -> None:
+        self._make_choice = make_choice
+        self._usage = usage
+        self._expected = expected
+        self._counts = counts
+        self.by_index: dict[int, Choice] = {}
+
+    # -- how far they are ----------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> list[ChoiceAnswer]:
+        """Their readers."""
+        return [choice.answer for choice in self.by_index.values()]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What all of them came to so far."""
+        return Outcome.of(self.answers)
+
+    @property
+    def all_begun(self) -> bool:
+        """Whether each that was asked for has begun."""
+        return len(self.by_index) >= self._expected
+
+    @property
+    def all_finished(self) -> bool:
+        """Whether there are any, and the client knows how each ended."""
+        return bool(self.by_index) and all(choice.finished for choice in self.by_index.values())
+
+    @property
+    def all_called(self) -> bool:
+        """Whether there are any, and each has a call."""
+        return all_called(self.answers)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing that the model could still write is wanted, because calls or stop strings ended it."""
+        choices = self.by_index.values()
+        if not any(choice.answer.stopped for choice in choices):
+            return False
+        return self.all_begun and all(choice.answer.stopped or choice.finished for choice in choices)
+
+    # -- what a chunk says ---------------------------------------------------------------------------------------
+
+    def read(self, fields: Fields) -> Part | None:
+        """A choice of a chunk, read by its parser; None after the end of that choice."""
+        index = openai.read_value(fields.get("index"))
+        unchanged = isinstance(index, int)
+        if not isinstance(index, int):
+            index, fields = 0, {"index": openai.raw(0), **fields}
+        choice = self.by_index.get(index)
+        if choice is None:
+            choice = self.by_index[index] = Choice(self._make_choice())
+        if choice.finished:
+            return None
+        answer = choice.answer
+        delta = openai.read_object(fields.get("delta"))
+        if delta is None:
+            unchanged, delta = False, {}
+        text = openai.read_text(delta.get("content")) or ""
+        beside = self._counts and self._usage.wrote_beside(delta, index)
+        if text and self._counts:
+            self._usage.wrote(text, index)
+        reasoning: list[Op] = []
+        may_repeat = True
+        if answer.reads_reasoning:
+            reasoning, rest, same = answer.take_reasoning(delta, text)
+            if rest is not delta:
+                may_repeat = False  # it may go on as content, and that ends the reasoning
+                beside, delta = True, rest
+            unchanged = unchanged and same
+        if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
+            calls, delta = take_calls(delta)
+            ops = answer.feed_both(text, calls)
+            plain = not calls and is_plain(ops, text)
+        else:
+            ops = answer.feed(text) if text else []
+            plain = is_plain(ops, text)
+        # Some engines send an empty finish_reason until the end.
+        reason = told = openai.read_text(fields.get("finish_reason")) or None
+        if told is not None:
+            last, reason = answer.finish(told)
+            ops += last
+            if answer.fault is None:
+                choice.finished = True
+            else:
+                reason = None
+        unchanged = unchanged and (plain and is_plain(ops, text)) and reason == told
+        if reason is not None and (answer.extras or (text and answer.calls)):
+            unchanged = False  # behind calls, a delta that finishes is empty
+        if not choice.has_role and openai.is_null(delta.get("role")):
+            unchanged = False
+        if told in ENDED:
+            self._usage.ended()
+        return Part(
+            choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat=may_repeat
+        )
+
+    def end(self, index: int, *, lost: bool, failed: ToolCallError | None) -> tuple[Part, ToolCallError | None]:
+        """The stream ends in the middle of this choice: what was held back of it, and the fault that this brings.
+
+        lost: the backend went away, and the choice is not finished. failed: why the answer cannot go on, if it cannot.
+        """
+        choice = self.by_index[index]
+        ops, reason = choice.answer.finish(None, lost=lost)
+        failed = choice.answer.fault or failed
+        choice.finished = not lost and failed is None
+        told = reason if choice.finished else None
+        return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
 
 
 def take_calls(message: Fields) -> tuple[list[Any], Fields]:

@@ -1,4 +1,4 @@
-"""What the events of one choice make of the client's message: its text, calls and thoughts, and what is refused.
+"""What the events of one choice make of the client's message: its text, calls and reasoning, and what is refused.
 
 Here is decided which call gets which index and id, what becomes of text beside calls, and when generation may stop.
 """
@@ -14,12 +14,12 @@ from ..errors import ToolCallError
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
-from ..upstream.call_id_codec import write_id
 from ..wire import openai
 from ..wire.new_call_id import new_call_id
+from .call_id_codec import write_id
 from .operations import Arguments, Content, Op, Opened, Thought
 from .policy import AnswerPolicy
-from .reasoning import ThoughtReader
+from .reasoning import ReasoningReader
 
 _MAX_SHOWN = 2000
 
@@ -28,8 +28,8 @@ class Source(enum.IntEnum):
     """Where an event was read."""
 
     TEXT = 0
-    OWN = 1  # the backend's own calls
-    THOUGHTS = 2  # its reasoning field
+    NATIVE = 1  # the backend's own calls
+    REASONING = 2  # its reasoning field
     CHANNEL = 3  # a reasoning channel in the text
 
 
@@ -39,41 +39,65 @@ class OpenCall:
 
     name: str
     id: str | None
-    room: float  # bytes that its arguments may still take
-    parts: Gathered | None = None  # the arguments of a call that waits for its end
+    room: float
+    """Bytes that its arguments may still take."""
+    parts: Gathered | None = None
+    """The arguments of a call that waits for its end."""
     extra: dict[str, Any] | None = None
 
 
-def size_of(text: str) -> int:
-    """Its bytes."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+class HeldProse:
+    """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come or must come."""
 
+    __slots__ = ("_pieces", "size")
 
-def is_straight(policy: AnswerPolicy) -> bool:
-    """Whether text leaves as it is."""
-    return not (policy.stop or policy.hold_prose or policy.drop_prose)
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.size = 0  # in characters
+
+    @property
+    def held(self) -> str:
+        """All of it."""
+        return "".join(self._pieces)
+
+    def hold(self, text: str) -> None:
+        """More text."""
+        self._pieces.append(text)
+        self.size += len(text)
+
+    def release(self, ops: list[Op]) -> None:
+        """It leaves, if there is any."""
+        if self._pieces:
+            ops.append(Content(self.held))
+        self._pieces = []
+
+    def drop(self) -> None:
+        """It is not wanted."""
+        self._pieces = []
 
 
 class Message:
-    """Events in, operations out. See `ChoiceAnswer` for what its public attributes say."""
+    """Events in, operations out. See `ChoiceAnswer` for what most of its public attributes say.
+
+    call: the open one, which was read in `source`. refused: the last call went out as text.
+    """
 
     __slots__ = (
-        "_call", "_held", "_held_size", "_ids", "_policy", "_refused", "_source", "_stops", "_thoughts", "calls",
-        "fault", "in_thoughts", "stopped", "warnings",
+        "_ids", "_policy", "_reasoning", "_stops", "call", "calls", "calls_in_reasoning", "fault", "prose", "refused",
+        "source", "stopped", "warnings",
     )  # fmt: skip
 
-    def __init__(self, policy: AnswerPolicy, thoughts: ThoughtReader | None = None) -> None:
+    def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
         self._policy = policy
-        self._thoughts = thoughts
+        self._reasoning = reasoning
         self._stops = StopFinder(policy.stop) if policy.stop else None
-        self._call: OpenCall | None = None
-        self._source = Source.TEXT  # of the open call
-        self._held: list[str] = []  # text beside calls that waits for the first of them
-        self._held_size = 0
         self._ids: set[str] = set()  # that are given; an engine may give all calls the same
-        self._refused = False  # the last call went out as text
+        self.prose = HeldProse()
+        self.call: OpenCall | None = None
+        self.source = Source.TEXT
+        self.refused = False
         self.calls = 0
-        self.in_thoughts = 0
+        self.calls_in_reasoning = 0
         self.stopped = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
@@ -84,17 +108,13 @@ class Message:
         extension = self._policy.extension
         return {} if extension is None or not self.calls else extension.of(self.warnings)
 
-    @property
-    def held_text(self) -> str:
-        """Text that waits for a call which has not come."""
-        return "".join(self._held)
-
-    def _keep_thought(self, text: str, source: Source, ops: list[Op]) -> None:
+    def keep_reasoning(self, text: str, source: Source, ops: list[Op]) -> None:
         """Reasoning that is no call stays reasoning, in the field that it came in."""
-        thoughts = self._thoughts
-        ops.append(Thought(text, thoughts.names if thoughts is not None and source is Source.THOUGHTS else ()))
+        reader = self._reasoning
+        ops.append(Thought(text, reader.names if reader is not None and source is Source.REASONING else ()))
 
-    def _apply(self, events: list[Event]) -> list[Op]:
+    def apply(self, events: list[Event]) -> list[Op]:
+        """Events of one source."""
         ops: list[Op] = []
         for event in events:
             if self.stopped:
@@ -103,9 +123,9 @@ class Message:
                 case Text(text):
                     self._text(text, ops)
                 case CallArgs(text):
-                    ops += self._arguments(text)
+                    ops += self.add_arguments(text)
                 case CallStart(name, call_id, extra):
-                    self._flush_stops(ops)
+                    self.flush_stops(ops)
                     self._start(name, call_id, extra, ops)
                 case CallEnd():
                     self._end(event, ops)
@@ -122,7 +142,9 @@ class Message:
                     self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw, at="name")
         return ops
 
-    def _refuse_size(self, name: str, *, begun: bool = False) -> None:
+    def refuse_size(self, name: str) -> None:
+        """The arguments of the call at hand take more than they may."""
+        begun = self.call is not None and self.call.parts is None
         limit = self._policy.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
         self._refuse("limit_exceeded", message, at="arguments", begun=begun)
@@ -144,7 +166,7 @@ class Message:
             self.stopped = self._stops.found is not None
         self._show(text, ops)
 
-    def _flush_stops(self, ops: list[Op]) -> None:
+    def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: what could still have become a stop string is none."""
         if self._stops is not None:
             self._show(self._stops.flush(), ops)
@@ -154,9 +176,8 @@ class Message:
             return
         policy = self._policy
         if not self.calls and (policy.hold_prose or policy.drop_prose):
-            self._held.append(text)
-            self._held_size += len(text)
-            if policy.max_held is not None and self._held_size > policy.max_held:
+            self.prose.hold(text)
+            if policy.max_held is not None and self.prose.size > policy.max_held:
                 message = f"The text before the first call exceeds max_response_bytes ({policy.max_held})."
                 self._refuse("upstream_error", message)
         elif not policy.drop_prose:
@@ -169,7 +190,7 @@ class Message:
         own = None
         if call_id is not None and (policy.keep_ids or policy.write_ids):
             own = call_id if policy.keep_ids else write_id(call_id)
-        call = self._call = OpenCall(name, own, math.inf if limit is None else limit, extra=extra)
+        call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=extra)
         if policy.admits is not None and not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
             if not policy.admit_only_warns:
@@ -187,22 +208,24 @@ class Message:
         return policy.hold_later and self.calls > 0 and policy.stream_arguments and name not in policy.custom
 
     def _open(self, call: OpenCall, ops: list[Op]) -> None:
-        if self._held and not self._policy.drop_prose:
-            ops.append(Content("".join(self._held)))
-        self._held = []
+        if self._policy.drop_prose:
+            self.prose.drop()
+        else:
+            self.prose.release(ops)
         custom = call.name in self._policy.custom
         call_id = new_call_id() if call.id is None or call.id in self._ids else call.id
         self._ids.add(call_id)
         ops.append(Opened(self.calls, call_id, call.name, custom, call.extra))
         self.calls += 1
-        self.in_thoughts += self._source is Source.THOUGHTS
+        self.calls_in_reasoning += self.source is Source.REASONING
 
-    def _arguments(self, text: str) -> list[Op]:
-        call = self._call
+    def add_arguments(self, text: str) -> list[Op]:
+        """More of the open call's arguments."""
+        call = self.call
         assert call is not None  # noqa: S101 - the parser's order of events
-        call.room -= size_of(text)
+        call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if call.room < 0:
-            self._refuse_size(call.name, begun=call.parts is None)
+            self.refuse_size(call.name)
         elif call.parts is None:
             return [Arguments(self.calls - 1, text)]
         else:
@@ -210,7 +233,7 @@ class Message:
         return []
 
     def _end(self, event: CallEnd, ops: list[Op]) -> None:
-        call, self._call = self._call, None
+        call, self.call = self.call, None
         assert call is not None  # noqa: S101 - the parser's order of events
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.malformed
@@ -230,13 +253,13 @@ class Message:
                 return
             else:
                 if not self._waits_behind(call.name):
-                    self._refused = True
-                    if self._source >= Source.THOUGHTS:
-                        self._keep_thought(event.raw, self._source, ops)
+                    self.refused = True
+                    if self.source >= Source.REASONING:
+                        self.keep_reasoning(event.raw, self.source, ops)
                     else:
                         self._show(event.raw, ops)
                 return
-        self._refused = False
+        self.refused = False
         most = self._policy.max_calls
         if event.complete and most is not None and self.calls >= most:
             self.stopped = True

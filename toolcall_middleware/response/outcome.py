@@ -32,7 +32,7 @@ class Outcome:
             calls=sum(answer.calls for answer in answers),
             satisfied=all_called(answers),
             text="\n".join(held for answer in answers if (held := answer.held_text)),
-            read_markup=not own and any(answer.calls > answer.in_thoughts for answer in answers),
+            read_markup=not own and any(answer.calls > answer.calls_in_reasoning for answer in answers),
             cut=any(answer.cut for answer in answers),
             lost=any(answer.lost for answer in answers),
             warnings=tuple(warning for answer in answers for warning in answer.warnings),

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .extension_field import Extension
+_ALWAYS = "tool calls are written by a model: check them before you run them"
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """`field` with what there is to warn of. `notes` are the request's own warnings, such as of its tool results."""
+
+    field: str
+    notes: tuple[str, ...] = ()
+
+    def of(self, warnings: Sequence[str]) -> dict[str, Any]:
+        """`{field: {"warning": text}}`; a general caution where nothing else is to be said."""
+        return {self.field: {"warning": "; ".join([*self.notes, *warnings]) or _ALWAYS}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +58,8 @@ class AnswerPolicy:
     extension: Extension | None = None
     objects: bool = False
     full: Callable[[], bool] | None = None
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether text leaves as it is."""
+        return not (self.stop or self.hold_prose or self.drop_prose)

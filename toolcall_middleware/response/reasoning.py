@@ -16,7 +16,7 @@ from ..wire.openai import Fields
 FIELDS = ("reasoning", "reasoning_content")
 
 
-class ThoughtReader:
+class ReasoningReader:
     """Reads the reasoning field of one choice, or a channel in its text. `names`: the fields of the last piece.
 
     Content, or a call of the backend's own, ends a piece of reasoning; what comes later is a new one.
@@ -29,9 +29,9 @@ class ThoughtReader:
         self._parser: StreamParser | None = None
         self.names: tuple[str, ...] = ()
 
-    def another(self) -> ThoughtReader:
+    def another(self) -> ReasoningReader:
         """One like this that has read nothing."""
-        return ThoughtReader(self._make_parser)
+        return ReasoningReader(self._make_parser)
 
     def feed(self, text: str, names: tuple[str, ...] = ()) -> list[Event]:
         """More reasoning."""
@@ -46,7 +46,7 @@ class ThoughtReader:
         return [] if parser is None else parser.finish(cut=cut)
 
 
-def take_thoughts(message: Fields) -> tuple[str, tuple[str, ...], Fields]:
+def split_reasoning(message: Fields) -> tuple[str, tuple[str, ...], Fields]:
     """The reasoning in a delta or message, the names of the fields that hold it, and the rest.
 
     Some send it twice, under both names. Where these differ only the first is read.

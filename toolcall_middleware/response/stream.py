@@ -1,41 +1,38 @@
 """A backend's stream of chunks becomes the client's: content and tool_call deltas, finish reasons, one `[DONE]`.
 
-A chunk in which nothing is to be changed leaves with its own bytes. What is changed keeps its unknown fields: those of
-the chunk stay on each chunk made from it, those of its choice (logprobs, token ids) and of its delta leave once.
+A chunk goes one of two ways. One that fits a template (templates.py) is only asked for its text; any other is read in
+full (chunk.py) and written anew (chunk_writer.py). A chunk in which nothing is to be changed leaves with its own bytes.
+What is changed keeps its unknown fields: those of the chunk stay on each chunk made from it, those of its choice
+(logprobs, token ids) and of its delta leave once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ..errors import ToolCallError
-from ..parsing.text.lane import unescaped
-from ..usage.meter import ENDED, UsageMeter, usage_chunk
+from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line
 from .choice import ChoiceAnswer
-from .chunk import Choice, Part, is_plain, says, take_calls
-from .chunk_writer import ChunkWriter
-from .deltas import DeltaWriter
-from .fast_path import MAX_UNLIKE
-from .operations import Op
+from .chunk import Choice, Choices, Part, is_plain, says
+from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
+from .operations import Arguments, Content
+from .outcome import Outcome
 from .release_gate import Gate, Hold
-from .shortcuts import MAX_PASSED, MAX_PIECE, ShortWays
-
-_decode_text = msgspec.json.Decoder(str).decode
+from .templates import Template, Templates
 
 
-class StreamRewriter(ShortWays):
-    """Bytes of the backend's event stream in, bytes for the client out. One per try.
+class StreamRewriter:
+    """Bytes of the backend's event stream in, bytes for the client out. One per attempt.
 
     make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
     for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
     are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
     `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
     max_bytes: of one event, and of what is held. Never raises: `failed` tells why the answer cannot go on.
+    `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
     def __init__(
@@ -51,60 +48,73 @@ class StreamRewriter(ShortWays):
         reasoning_field: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        deltas = DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
-        counts = include_usage or usage.limit is not None
-        super().__init__(make_choice, usage, ChunkWriter(deltas), expected=choices, counts=counts)
+        self._usage = usage
         self._include_usage = include_usage
+        self._counts = include_usage or usage.limit is not None
+        self._choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
+        self._writer = ChunkWriter(
+            DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
+        )
+        self._templates = Templates()
         self._gate = Gate(hold, max_bytes)
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
+        self._odd = b""  # an event that is no JSON, and waits for the next
+        self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
+        self.ended = False
+        self.failed: ToolCallError | None = None
+
+    # -- what the exchange asks ----------------------------------------------------------------------------------
+
+    @property
+    def outcome(self) -> Outcome:
+        """What all choices came to so far."""
+        return self._choices.outcome
+
+    @property
+    def calls(self) -> int:
+        """The calls of all choices so far."""
+        return sum(answer.calls for answer in self._choices.answers)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the backend has answered at all."""
+        return bool(self._choices.by_index)
+
+    @property
+    def received_done(self) -> bool:
+        """Whether the backend said `[DONE]` behind an answer: however its stream ends then, nothing is missing."""
+        return self.begun and self.failed is None and self._read_all
+
+    @property
+    def complete(self) -> bool:
+        """Whether the backend's stream came to its own end."""
+        return self.received_done or (self.failed is None and self._choices.all_finished)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `end` should wait for a count."""
+        return self._include_usage and self._usage.is_due
 
     # -- bytes ---------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend."""
-        past = self._past
-        if past is not None:
-            piece = data[past.middle]
-            if (
-                piece
-                and piece.join(past.around) == data
-                and (not piece.lstrip(past.safe) or past.plain(piece))
-                and len(piece) < MAX_PIECE
-            ):
-                passed = past.passed
-                passed.append(piece)
-                if len(passed) == MAX_PASSED:
-                    self._close_past()
-                    self._open_past(past.known)
-                if past.head is None:
-                    return data
-                return b"".join((past.head, unescaped(piece) if past.twice else piece, past.foot))
-            self._close_past()
-        flow = self._flow
-        if flow is not None:
-            written = data[flow.middle]
-            if written.join(flow.around) == data and len(written) < MAX_PIECE:
-                try:
-                    text = _decode_text(written)
-                except openai.FAILURES:
-                    said = None
-                else:
-                    said = flow.run(text)
-                if said is not None:
-                    return self._flowed(flow, text, said)
-            self._close_flow()
-        known = self._known
-        if known is not None and not self._reader.buffer and self._gate.is_open:
-            # What nearly every engine sends: one event a message, and it is like the one before.
-            content = known.shape.content(data)
-            if content is not None:
-                return self._text_chunk(data, known, content, alone=True)
-        if self._unlike >= MAX_UNLIKE and not self._reader.buffer and self._gate.is_open and is_one_line(data):
-            left = self._typed_chunk(data, data[6:-2])
-            if left is not None:
-                return left
+        if not self._reader.buffer and self._gate.is_open:
+            # What nearly every engine sends: one event a message, and it is like one before.
+            templates = self._templates
+            template = templates.last
+            if template is not None:
+                text = template.text_of(data)
+                if text is not None:
+                    return self._repeat(data, template, text)
+                if templates.are_several and (found := templates.find(data)) is not None:
+                    return self._repeat(data, *found)
+            if templates.are_useless and is_one_line(data):
+                out = self._typed_chunk(data, data[6:-2])
+                if out is not None:
+                    return out
         return self._read(data)
 
     def _read(self, data: bytes) -> bytes:
@@ -117,37 +127,33 @@ class StreamRewriter(ShortWays):
             self._fail(ToolCallError("upstream_error", message))
             return b""
         for event in events:
-            if self._over:
+            if self._read_all:
                 break
             self._event(event, out)
         self._see_stop()
-        return self._let(out, all_there=self._all_there)
+        return self._let(out, all_there=self._choices.all_begun)
 
     def finish(self, *, cut: bool = False) -> bytes:
         """The end of the backend's stream: what is held back and missing finish reasons. `end` follows, or an error.
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
-        self._close_past()
-        self._close_flow()
-        out: list[bytes] = []
+        choices, out, stopped = self._choices, list[bytes](), self._choices.stopped
         for event in self._reader.finish():
-            if not self._over and not self.stopped and event.data is not None:
+            if not self._read_all and not stopped and event.data is not None:
                 # It has no blank line of its own.
                 self._event(ServerEvent(event.raw + b"\n\n", event.data, event.name), out)
-        lost = (cut or not self.complete) and not self.stopped
-        for index, choice in self._choices.items():
+        lost = (cut or not self.complete) and not stopped
+        for index, choice in choices.by_index.items():
             if not choice.finished:
-                broken = lost and not choice.answer.stopped
-                ops, reason = choice.answer.finish(None, lost=broken)
-                self._blame(choice)
-                choice.finished = not broken and self.failed is None
-                told = reason if choice.finished else None
-                self._gate.said = self._gate.said or bool(ops) or told is not None
-                self._writer.put(Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False), out)
-                ops.clear()
+                part, fault = choices.end(index, lost=lost and not choice.answer.stopped, failed=self.failed)
+                if fault is not None:
+                    self._fail(fault)
+                self._gate.said = self._gate.said or bool(part.ops) or part.reason is not None
+                self._writer.put(part, out)
+                part.ops.clear()
         if not self._gate.waits_for_call and not lost and self.failed is None:
-            self._over = True
+            self._read_all = True
         return self._let(out, all_there=True)
 
     def end(self) -> bytes:
@@ -155,11 +161,6 @@ class StreamRewriter(ShortWays):
         if not self._include_usage:
             return DONE
         return (self._usage_event or usage_chunk(self._writer.head(), self._usage)) + DONE
-
-    @property
-    def is_due(self) -> bool:
-        """Whether `end` should wait for a count."""
-        return self._include_usage and self._usage.is_due
 
     def _let(self, out: list[bytes], *, all_there: bool) -> bytes:
         """Let `out` go, or keep it until all has come that it waits for."""
@@ -169,9 +170,29 @@ class StreamRewriter(ShortWays):
                 gate.keep(out)
             except ToolCallError as error:
                 self._fail(error)
-            over = self._over and self.failed is None
-            out = gate.take(over=over, all_there=all_there, all_called=self._all_called)
+            over = self._read_all and self.failed is None
+            out = gate.take(over=over, all_there=all_there, all_called=self._choices.all_called)
         return out[0] if len(out) == 1 else b"".join(out)
+
+    # -- how it ends ---------------------------------------------------------------------------------------------
+
+    def _see_stop(self) -> None:
+        self.ended = self.ended or self._choices.stopped
+
+    def _end_events(self) -> None:
+        """Whatever else the backend sends is not read."""
+        self._read_all = True
+        self._templates.clear()
+
+    def _fail(self, error: ToolCallError) -> None:
+        self.failed = error
+        self.ended = True
+        self._end_events()
+
+    def _blame(self, choice: Choice) -> None:
+        """A fault of the model that a setting makes an error ends the whole answer."""
+        if choice.answer.fault is not None:
+            self._fail(choice.answer.fault)
 
     # -- events in -----------------------------------------------------------------------------------------------
 
@@ -183,17 +204,16 @@ class StreamRewriter(ShortWays):
                 self._gate.said = True  # a comment keeps the connection alive: that is what it is for
                 out.append(event.raw)
             return
-        known = self._known
-        if known is not None and (text := known.shape.content(event.raw)) is not None:
-            out.append(self._text_chunk(event.raw, known, text))
+        if (found := self._templates.find(event.raw)) is not None:
+            out.append(self._repeat(event.raw, *found))
             return
-        if self._unlike >= MAX_UNLIKE and not event.name and self._gate.is_open:
-            left = self._typed_chunk(event.raw, data)
-            if left is not None:
-                out.append(left)
+        if self._templates.are_useless and not event.name and self._gate.is_open:
+            typed = self._typed_chunk(event.raw, data)
+            if typed is not None:
+                out.append(typed)
                 return
         if data.strip() == b"[DONE]":
-            self._let_odd(out)
+            self._flush_odd(out)
             self._end_events()
             return
         valid = openai.without_constants(data)
@@ -204,19 +224,22 @@ class StreamRewriter(ShortWays):
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))
         elif top is None:
-            self._let_odd(out)
-            self._odd, self._known = event.raw, None
+            self._flush_odd(out)
+            self._odd = event.raw
+            self._templates.clear()
         else:
-            self._let_odd(out)
+            self._flush_odd(out)
             self._chunk(event, top, out)
 
-    def _let_odd(self, out: list[bytes]) -> None:
+    def _flush_odd(self, out: list[bytes]) -> None:
         """Let an event go that is no JSON, now that it was not the last: half an event is where a stream broke off,
         and a client that cannot read it never sees the error behind it.
         """
         if self._odd:
             out.append(self._odd)
             self._odd = b""
+
+    # -- the full way --------------------------------------------------------------------------------------------
 
     def _chunk(self, event: ServerEvent, top: Fields, out: list[bytes]) -> None:
         counted = not openai.is_null(top.get("usage"))
@@ -230,7 +253,10 @@ class StreamRewriter(ShortWays):
             self._usage_event = event.raw if good and choices is not None else b""
             self._writer.top = self._writer.head() or top
             return
-        parts = [part for fields in choices if (part := self._part(fields)) is not None]
+        parts = [part for fields in choices if (part := self._choices.read(fields)) is not None]
+        for part in parts:
+            if not part.may_repeat:
+                self._templates.forget(part.index)
         news = self._writer.turn_to(top)
         self._gate.said = self._gate.said or any(map(says, parts))
         if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
@@ -242,57 +268,86 @@ class StreamRewriter(ShortWays):
                 self._writer.put(part, out, news=news)
                 news = False
         if len(choices) == len(parts) == 1 and not counted and not parts[0].beside:
-            self._learn(event, parts[0])
+            self._templates.learn(event, parts[0], self._writer.top)
         for part in parts:
             self._blame(part.choice)
 
-    def _part(self, fields: Fields) -> Part | None:
-        """A choice of a chunk, read by its parser; None after the end of that choice."""
-        index = openai.read_value(fields.get("index"))
-        unchanged = isinstance(index, int)
-        if not isinstance(index, int):
-            index, fields = 0, {"index": openai.raw(0), **fields}
-        choice = self._choices.get(index)
-        if choice is None:
-            choice = self._choices[index] = Choice(self._make_choice())
+    # -- the short way -------------------------------------------------------------------------------------------
+
+    def _repeat(self, raw: bytes, template: Template, text: str) -> bytes:
+        """What leaves for the event `raw`, which differs from an earlier one in its text alone."""
+        template.met = True
+        part = template.part
+        choice = part.choice
+        writer = self._writer
+        news = writer.top is not template.top and writer.turn_to(template.top)
         if choice.finished:
-            return None
-        delta = openai.read_object(fields.get("delta"))
-        if delta is None:
-            unchanged, delta = False, {}
-        text = openai.read_text(delta.get("content")) or ""
-        beside = self._counts and self._usage.wrote_beside(delta, index)
-        if text and self._counts:
-            self._usage.wrote(text, index)
-        thoughts: list[Op] = []
-        if choice.answer.thinks:
-            thoughts, rest, same = choice.answer.take_thoughts(delta, text)
-            if rest is not delta:
-                self._known = None  # it may go on as content, and that ends it
-                beside, delta = True, rest
-            unchanged = unchanged and same
-        if choice.answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta)
-            ops = choice.answer.feed_both(text, calls)
-            plain = not calls and is_plain(ops, text)
+            return b""
+        if self._counts:
+            self._usage.wrote(text, part.index)
+        answer = choice.answer
+        ops = answer.feed(text)
+        if not answer.message.stopped:
+            if len(ops) == 1:
+                op = ops[0]
+                filled = None
+                if type(op) is Content:
+                    if op.text == text:
+                        return raw
+                    filled = template.with_text(op.text)
+                elif type(op) is Arguments:
+                    filled = template.with_arguments(op.index, op.text)
+                if filled is not None:
+                    return filled
+            elif not ops and text and template.silent and not news:
+                return b""
+        self._see_stop()
+        if is_plain(ops, text):
+            return raw
+        part.text, part.ops = text, ops
+        out: list[bytes] = []
+        writer.put(part, out, shell=template.shell, news=news)
+        if ops:
+            op = ops[-1]
+            template.expect(op, writer.frame(template.shell, op), silent=not says_beside(part.fields))
         else:
-            ops = choice.answer.feed(text) if text else []
-            plain = is_plain(ops, text)
-        # Some engines send an empty finish_reason until the end.
-        reason = told = openai.read_text(fields.get("finish_reason")) or None
-        if told is not None:
-            last, reason = choice.answer.finish(told)
-            ops += last
-            if choice.answer.fault is None:
-                choice.finished = True
-            else:
-                reason = None
-        unchanged = unchanged and (plain and is_plain(ops, text)) and reason == told
-        ops = thoughts + ops if thoughts else ops
-        if reason is not None and (choice.answer.extras or (text and choice.answer.calls)):
-            unchanged = False  # behind calls, a delta that finishes is empty
-        if not choice.has_role and openai.is_null(delta.get("role")):
-            unchanged = False
-        if told in ENDED:
-            self._usage.ended()
-        return Part(choice, fields, delta, text, ops, reason, unchanged, index, beside)
+            template.silent = not out
+        ops.clear()
+        self._blame(choice)
+        return b"".join(out)
+
+    def _typed_chunk(self, raw: bytes, data: bytes) -> bytes | None:
+        """What leaves for the event `raw`, which says some text, and beside it what only the client reads.
+
+        None: it says something else, and nothing of it has been read.
+        """
+        typed = None if self._odd else self._templates.read_typed(data)
+        if typed is None:
+            return None
+        index, text = typed.index, typed.delta.content
+        choice = self._choices.by_index.get(index)
+        if choice is None or choice.finished or not text:
+            return None
+        answer = choice.answer
+        if answer.reads_reasoning:
+            return None  # what comes in its reasoning field has to end first
+        self._templates.note_typed()
+        if self._counts:
+            self._usage.wrote(text, index)
+        ops = answer.feed(text)
+        out = raw
+        if len(ops) == 1 and type(only := ops[0]) is Content and only.text == text:
+            self._writer.unread = data
+        else:
+            top = openai.read_object(data) or {}
+            fields = (openai.read_objects(top.get("choices")) or [{}])[0]
+            delta = openai.read_object(fields.get("delta")) or {}
+            news = self._writer.turn_to(top)
+            chunks: list[bytes] = []
+            part = Part(choice, fields, delta, text, ops, None, unchanged=False, index=index)
+            self._writer.put(part, chunks, news=news)
+            out = b"".join(chunks)
+        if answer.stopped:
+            self._see_stop()
+            self._blame(choice)
+        return out

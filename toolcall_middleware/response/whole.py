@@ -17,12 +17,32 @@ from .choice import ChoiceAnswer
 from .chunk import take_calls
 from .operations import Arguments, Content, Op, Opened, Thought
 from .outcome import Outcome
-from .plan import STREAM_STARTS
 from .reasoning import FIELDS
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
 _MAX_SHOWN = 500
+_STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole response for the client. `headers` replace the backend's of the same name; None: its head as it came."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] | None
+
+
+def is_stream(data: bytes, *, told: bool) -> bool | None:
+    """Whether a body that begins with `data` is an event stream; None where more of it must be seen.
+
+    told: what the content type says. Content types lie.
+    """
+    start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(_STREAM_STARTS) or (told and start and start[:1] not in b"{[<"):
+        return True
+    return None if any(mark.startswith(start) for mark in _STREAM_STARTS) else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +87,15 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
-        thoughts: list[Op] = []
-        if answer.thinks:
-            thoughts, rest, _ = answer.take_thoughts(message, text)
+        reasoning_ops: list[Op] = []
+        if answer.reads_reasoning:
+            reasoning_ops, rest, _ = answer.take_reasoning(message, text)
             message = {name: rest.get(name, openai.NULL) for name in message}
         if answer.native is None:
-            ops = thoughts + answer.feed(text)
+            ops = reasoning_ops + answer.feed(text)
         else:
             own, message = take_calls(message)
-            ops = thoughts + answer.feed_both(text, own)
+            ops = reasoning_ops + answer.feed_both(text, own)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
             if type(op) is Thought and not op.names:
@@ -83,7 +103,7 @@ def rewrite_whole(
         if answer.fault is not None:
             raise answer.fault
         shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
-        for name in FIELDS if answer.thinks else ():
+        for name in FIELDS if answer.reads_reasoning else ():
             if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
                 shown[name] = given[name]  # to the byte
         if as_object:
@@ -120,7 +140,7 @@ def as_stream(data: bytes) -> bytes | None:
 def no_completion(data: bytes) -> ToolCallError:
     """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
     stripped = data.lstrip()
-    if stripped.startswith(STREAM_STARTS):
+    if stripped.startswith(_STREAM_STARTS):
         return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
     fields = openai.read_object(data)
     if fields is not None and openai.is_error(fields):

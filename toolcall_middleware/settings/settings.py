@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ..errors import SettingsError
-from .options import OPTIONS, Option
+from .keywords import Keywords, Values
+from .options import MAXIMA, OPTIONS, PROFILES, Option
 
 __all__ = [
     "ENV_PREFIX",
@@ -30,121 +31,24 @@ __all__ = [
 ]
 
 ENV_PREFIX = "TOOLCALL_"
-_KIB = 1024
-
-PROFILES: Mapping[str, Mapping[str, Any]] = {
-    "compat": {},
-    "gateway": {
-        "max_description_length": 1024,
-        "max_schema_depth": 5,
-        "max_arguments_bytes": 64 * _KIB,
-        "max_tool_calls": 20,
-        "extension_field": "_toolcall",
-        "call_index": True,
-    },
-    "strict": {
-        "arguments_as_object": True,
-        "rewrite_ids": True,
-        "require_descriptions": True,
-        "malformed_arguments": "error",
-        "refuse_deprecated": True,
-        "strict_names": True,
-        "strict_schemas": True,
-        "strict_ids": True,
-        "strict_results": True,
-    },
-}
-
-MAXIMA: Mapping[str, Mapping[str, int]] = {
-    "gateway": {
-        "max_description_length": 4096,
-        "max_schema_depth": 10,
-        "max_arguments_bytes": 256 * _KIB,
-        "max_tool_calls": 50,
-    },
-}
-"""The most that a tenant may be given under a profile, whatever its table says."""
 
 
-class Settings:
+class Settings(Values):
     """All options, validated and frozen. A keyword is an option's name; what is not given is the profile's or default.
 
     Raises SettingsError, naming the option and what it allows.
     """
 
-    mode: str
-    format: str
-    profile: str
-    paths: tuple[str, ...]
-    constrain: str
-    retries: int
-    parallel: str
-    unknown_tool: str
-    malformed_arguments: str
-    stream_arguments: bool
-    reasoning: str
-    reasoning_field: str | None
-    prose: str
-    messages: str
-    system_role: str
-    special_tokens: str
-    validate_arguments: str
-    usage: str
-    tokenizer: str
-    drop_params: tuple[str, ...]
-    max_tools: int | None
-    max_tool_name_length: int | None
-    max_description_length: int | None
-    max_schema_depth: int | None
-    max_arguments_bytes: int | None
-    max_tool_calls: int | None
-    max_tool_rounds: int | None
-    max_messages: int | None
-    max_result_bytes: int | None
-    max_request_bytes: int | None
-    upload_timeout: float | None
-    max_response_bytes: int | None
-    allowlist: tuple[str, ...]
-    allowlist_mode: str
-    rate_limit: str | None
-    rate_limit_storage: str
-    rate_limit_failure: str
-    tenant_header: str
-    tenants_file: str | None
-    arguments_as_object: bool
-    rewrite_ids: bool
-    require_descriptions: bool
-    refuse_deprecated: bool
-    strict_names: bool
-    strict_schemas: bool
-    strict_ids: bool
-    strict_results: bool
-    call_index: bool
-    extension_field: str | None
-    upstream_url: str | None
-    upstream_api: str
-    upstream_ids: str | None
-    upstream_key: str | None
-    upstreams_file: str | None
-    upstream_timeout: float
-    default_max_tokens: int
-    upstream_connect_timeout: float
-    upstream_total_timeout: float | None
-    upstream_connections: int | None
-    upstream_retries: int
-    api_keys: tuple[str, ...]
-    shutdown_grace: int
-    access_log: str
     _given: dict[str, tuple[Any, str]]
     _values: dict[str, Any]
     _sources: dict[str, str]
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, **values: Unpack[Keywords]) -> None:
         given = {name: (value, "keyword") for name, value in values.items()}
         self._fill(given)
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None, /, **values: Any) -> Settings:
+    def from_env(cls, environ: Mapping[str, str] | None = None, /, **values: Unpack[Keywords]) -> Settings:
         """Settings from `TOOLCALL_*` variables; keywords win over them.
 
         An empty variable counts as not set: compose files and units write `NAME=` for what has no value, and that
@@ -163,7 +67,7 @@ class Settings:
         settings._fill(given)  # noqa: SLF001 - our own instance
         return settings
 
-    def replace(self, **values: Any) -> Settings:
+    def replace(self, **values: Unpack[Keywords]) -> Settings:
         """A copy with other values; profile presets apply to what nobody set by hand."""
         return self.layer(values, "keyword")
 

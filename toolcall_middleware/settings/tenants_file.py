@@ -24,15 +24,15 @@ from typing import Any
 
 from ..errors import SettingsError
 from . import MAXIMA, OPTIONS, Settings, show
-from .strictness import ORDER, Order
+from .options import Strictness
 
 _HASHES = "header_sha256"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MORE = frozenset({"profile", "rate_limit", "extension_field", "max_request_bytes"})
 ALLOWED = frozenset(
     name
-    for name, order in ORDER.items()
-    if name in _MORE or (name != "mode" and order not in {Order.OPERATOR, Order.FREE})
+    for name, option in OPTIONS.items()
+    if name in _MORE or (name != "mode" and option.strictness not in {Strictness.OPERATOR, Strictness.FREE})
 )
 """The settings that a table may hold: limits, the allowlist, the rate, the profile, validation and the dialect."""
 

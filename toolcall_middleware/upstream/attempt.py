@@ -1,6 +1,6 @@
-"""A request with tools as the backend is asked: the body of each try, and which answer leads to another one.
+"""A request with tools as the backend is asked: the body of each attempt, and which answer leads to another one.
 
-What is asked for, and what an answer teaches about that, is attempts.py's.
+What is asked for, and what an answer teaches about that, is negotiation.py's.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Any
 
 from ..errors import ToolCallError
 from ..formats import registry
-from ..request.parse import ChatRequest
+from ..request.parse import ChatRequest, callable_tools
 from ..response.choice import ChoiceAnswer
-from ..response.choice_answer import make_choice
-from ..response.extension_field import Extension
+from ..response.choice_setup import make_choice
 from ..response.outcome import Outcome
+from ..response.policy import Extension
 from ..settings import Settings
 from ..usage.pending_count import meter_for
 from ..wire import openai
 from . import prompt
-from .constraints import Memory, answer_schema, offered_now
-from .negotiation import Attempts, Next
+from .backend_memory import BackendMemory
+from .constraints import answer_schema
+from .negotiation import Negotiation, Next
 from .tool_results import for_backend
 
 _CALL_NOW = "Call a tool now."
@@ -30,13 +31,15 @@ _MAX_SHOWN = 500
 _MAX_READ = 4096  # bytes of a refusal
 
 
-class Asked:
+class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
-    usage: what is counted, over all tries. extension: what is said beside calls.
+    usage: what is counted, over all attempts. extension: what is said beside calls.
     """
 
-    def __init__(self, chat: ChatRequest, settings: Settings, memory: Memory, extension: Extension | None) -> None:
+    def __init__(
+        self, chat: ChatRequest, settings: Settings, memory: BackendMemory, extension: Extension | None
+    ) -> None:
         self.chat = chat
         self.model = chat.model
         self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
@@ -44,18 +47,18 @@ class Asked:
         self._settings = settings
         self._extension = extension
         self._format = registry.for_model(settings.format, chat.model)
-        self._attempts = Attempts(chat, settings, memory)
+        self._negotiation = Negotiation(chat, settings, memory)
         self._messages: list[dict[str, Any]] = []
 
     @property
     def native(self) -> bool:
         """Whether the tools go to the backend."""
-        return self._attempts.native
+        return self._negotiation.native
 
     @property
     def offers(self) -> bool:
         """Whether the answer may hold calls."""
-        return bool(offered_now(self.chat).tools)
+        return bool(callable_tools(self.chat).tools)
 
     @property
     def note(self) -> str:
@@ -67,8 +70,8 @@ class Asked:
 
     @property
     def make_choice(self) -> Callable[[], ChoiceAnswer]:
-        """What makes the reader of a choice of this try. It knows nobody who knows the reader: a circle would keep an
-        answer in memory until the collector of garbage comes.
+        """What makes the reader of a choice of this attempt. It refers to nothing that refers to the
+        reader: a reference cycle would keep an answer in memory until the garbage collector comes.
         """
         return functools.partial(
             make_choice,
@@ -76,7 +79,7 @@ class Asked:
             self._settings,
             self._format,
             native=self.native,
-            constrained=self._attempts.is_constrained,
+            constrained=self._negotiation.is_constrained,
             full=self.usage.full,
             extension=self._extension,
         )
@@ -84,7 +87,7 @@ class Asked:
     # -- bodies --------------------------------------------------------------------------------------------------
 
     def first(self) -> bytes:
-        """The body of the first try."""
+        """The body of the first attempt."""
         if not self.native:
             return self._by_prompt()
         settings = self._settings
@@ -96,11 +99,11 @@ class Asked:
         """The body for a backend that takes no tools."""
         self.usage.limit = None
         self._messages = prompt.build_messages(self.chat, self._format, self._settings, answer=self._answer_schema())
-        self._attempts.by_prompt(self._format)
+        self._negotiation.by_prompt(self._format)
         return self._body()
 
     def _body(self) -> bytes:
-        chat, settings, extra = self.chat, self._settings, self._attempts.extra
+        chat, settings, extra = self.chat, self._settings, self._negotiation.extra
         if self.native:
             body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
@@ -119,11 +122,11 @@ class Asked:
         free = self.offers and not self.chat.choice.must_call
         return answer_schema(self.chat) if free else None
 
-    # -- another try ---------------------------------------------------------------------------------------------
+    # -- another attempt -----------------------------------------------------------------------------------------
 
-    def mends(self, status: int, data: bytes) -> bool:
+    def repairs(self, status: int, data: bytes) -> bool:
         """The backend refused. What we added is left out and tried again; what the client sent is the client's."""
-        todo = self._attempts.after_refusal(status, data[:_MAX_READ].lower())
+        todo = self._negotiation.after_refusal(status, data[:_MAX_READ].lower())
         if todo is Next.GIVE:
             return False
         self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
@@ -133,23 +136,23 @@ class Asked:
         """Whether a call that is refused is tried again. Nothing has left then."""
         if self._settings.validate_arguments != "retry" or error.code not in _RETRIED:
             return False
-        if not self._attempts.tries_left:
+        if not self._negotiation.attempts_left:
             return False
-        self._attempts.tries_left -= 1
+        self._negotiation.attempts_left -= 1
         self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
         return True
 
     def is_settled(self, outcome: Outcome, *, left: bool) -> bool:
-        """Whether this is the answer. If not, another try is set up.
+        """Whether this is the answer. If not, another attempt is set up.
 
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
-        there is no try left.
+        there is no attempt left.
         """
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
 
     def _learn(self, outcome: Outcome, *, left: bool) -> bool:
         """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
-        todo = self._attempts.after_answer(
+        todo = self._negotiation.after_answer(
             calls=outcome.calls,
             read_markup=outcome.read_markup,
             lost=outcome.lost,
@@ -157,18 +160,18 @@ class Asked:
         )
         if todo is not Next.PROMPT or left:
             return False
-        self.usage.next_try()
+        self.usage.next_attempt()
         self.next_body = self._by_prompt()
         return True
 
     def _keeps_promise(self, outcome: Outcome) -> bool:
-        """Whether the answer keeps the promise of `tool_choice`. If not, another try is set up, or it is an error."""
+        """Whether the answer keeps the promise of `tool_choice`. Else another attempt is set up, or it is an error."""
         choice = self.chat.choice
         if outcome.satisfied or not choice.must_call:
             return True
-        todo = self._attempts.after_broken_promise(cut=outcome.cut)
+        todo = self._negotiation.after_broken_promise(cut=outcome.cut)
         if todo is Next.PROMPT:
-            self.usage.next_try()
+            self.usage.next_attempt()
             self.next_body = self._by_prompt()
             return False
         if todo is Next.AGAIN:
@@ -187,7 +190,7 @@ class Asked:
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
-        self.usage.next_try()
+        self.usage.next_attempt()
         before = self._messages or self.chat.messages
         # Half an emoji cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))

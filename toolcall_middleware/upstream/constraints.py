@@ -1,79 +1,40 @@
-"""What to ask of the backend's constrained decoding, and what a backend is known to refuse.
+"""What to ask of the backend's constrained decoding: the ways to ask for it, the best one first.
 
 A backend that refuses a way of asking is asked in the next one, or without, and remembered for a while; so is one that
-ignores it.
+ignores it (backend_memory.py).
 """
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..formats.base import Tag, ToolFormat
 from ..json_schema.compact import calls_schema, either_schema
-from ..model import ChoiceMode, ToolSet
-from ..request.parse import ChatRequest
+from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..wire import openai
-
-_REMEMBERED_SECONDS = 600.0
-_REMEMBERED = 512
-_LONGEST_NAME = 512
-
-
-class Memory:
-    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
-        self._clock = clock
-
-    def refuse(self, model: str, field: str) -> None:
-        """The backend refused `field` for `model`."""
-        self.note(model, f"no {field}")
-
-    def refuses(self, model: str, field: str) -> bool:
-        """Whether it is known to."""
-        return self.knows(model, f"no {field}")
-
-    def note(self, model: str, fact: str) -> None:
-        """Remember something of a model. Names that no model has are the client's, and could be of any size."""
-        if len(model) > _LONGEST_NAME:
-            return
-        self._known[(model, fact)] = self._clock() + _REMEMBERED_SECONDS
-        self._known.move_to_end((model, fact))
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-
-    def knows(self, model: str, fact: str) -> bool:
-        """Whether it is remembered."""
-        until = self._known.get((model, fact))
-        if until is None:
-            return False
-        if until < self._clock():
-            del self._known[(model, fact)]
-            return False
-        return True
+from .backend_memory import BackendMemory
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ConstraintRequest:
     """One way of asking for a constraint: the setting's name for it, and the request's fields."""
 
     kind: str
     fields: dict[str, Any]
 
 
-def askings(chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: Memory) -> list[Asking]:
+def constraint_requests(
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: BackendMemory
+) -> list[ConstraintRequest]:
     """How to hold the backend to the format, the best way first; the next one is for when it is refused or ignored.
 
     `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
     the arguments of tools with `strict: true` are held, where the syntax has tags that can trigger it.
     """
-    tools = offered_now(chat).tools
+    tools = callable_tools(chat).tools
     if settings.constrain == "off" or not tools:
         return []
     strict = any(tool.strict for tool in tools)
@@ -83,7 +44,7 @@ def askings(chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: Memo
     own = fmt.constraint(tools, chat.choice)
     tags = own.tags if own is not None else ()
     found = [_tagged(tags, chat)] if tags else []
-    plain: list[Asking] = []
+    plain: list[ConstraintRequest] = []
     if chat.choice.must_call:
         # Every format reads calls as JSON too.
         schema = own.schema if own is not None else {}
@@ -102,17 +63,17 @@ def askings(chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: Memo
 _AUTO = frozenset({"response_format", "llama_cpp"})
 
 
-def _whole(schema: dict[str, Any]) -> list[Asking]:
+def _whole(schema: dict[str, Any]) -> list[ConstraintRequest]:
     """The ways to ask for JSON of this schema. `guided_json` is not among them: vLLM ignores it since 0.12."""
     json_schema = {"name": "tool_calls", "schema": schema, "strict": True}
     return [
-        Asking("response_format", {"response_format": {"type": "json_schema", "json_schema": json_schema}}),
+        ConstraintRequest("response_format", {"response_format": {"type": "json_schema", "json_schema": json_schema}}),
         # llama.cpp's server and llama-cpp-python's. They make a grammar of it themselves. One of our own could hold a
         # format's tags, too, but gave fewer valid calls on a real small model, which never ceased to call, than plain
         # JSON, which every format reads (tests/bench/README.md).
-        Asking("llama_cpp", {"response_format": {"type": "json_object", "schema": schema}}),
-        Asking("structured_outputs", {"structured_outputs": {"json": schema}}),
-        Asking(
+        ConstraintRequest("llama_cpp", {"response_format": {"type": "json_object", "schema": schema}}),
+        ConstraintRequest("structured_outputs", {"structured_outputs": {"json": schema}}),
+        ConstraintRequest(
             "structural_tag",
             {
                 "response_format": {
@@ -136,7 +97,7 @@ def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
     return None
 
 
-def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> Asking:
+def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
     """Calls in the format's own syntax (xgrammar's structural tags, as vLLM and SGLang take them)."""
     made = [
         {"begin": tag.begin, "content": {"type": "json_schema", "json_schema": tag.schema}, "end": tag.end}
@@ -147,16 +108,4 @@ def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> Asking:
         form["at_least_one"] = True
     if not chat.choice.parallel:
         form["stop_after_first"] = True
-    return Asking("structural_tag", {"response_format": {"type": "structural_tag", "format": form}})
-
-
-def offered_now(chat: ChatRequest) -> ToolSet:
-    """The tools that may be called under `tool_choice`."""
-    choice = chat.choice
-    if choice.mode is ChoiceMode.NONE:
-        return ToolSet()
-    if choice.name is not None:
-        return chat.tools.only(frozenset({choice.name}))
-    if choice.allowed is not None:
-        return chat.tools.only(choice.allowed)
-    return chat.tools
+    return ConstraintRequest("structural_tag", {"response_format": {"type": "structural_tag", "format": form}})

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from ..formats.base import ToolFormat
-from ..request.parse import ChatRequest
+from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate
 from ..wire import openai
-from .constraints import Asking, Memory, answer_schema, askings, offered_now
+from .backend_memory import BackendMemory
+from .constraints import ConstraintRequest, answer_schema, constraint_requests
 
 _TOOLS = "tools"
 _PROVEN = "tools reach the model"
@@ -39,26 +40,26 @@ class Next(enum.Enum):
     PROMPT = "prompt"  # ask again by prompt
 
 
-class Attempts:
+class Negotiation:
     """How one request is asked. `extra`: fields that are added to the body, or None for those that are taken away."""
 
-    def __init__(self, chat: ChatRequest, settings: Settings, memory: Memory) -> None:
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
         self._chat = chat
         self._settings = settings
         self._memory = memory
         self._auto = settings.mode == "auto"
-        self._askings: list[Asking] = []  # further ways to ask for a constraint
-        self._asked: Asking | None = None
+        self._requests: list[ConstraintRequest] = []  # further ways to ask for a constraint
+        self._asked: ConstraintRequest | None = None
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
-        own_answer = answer_schema(chat) is not None and bool(offered_now(chat).tools)
+        own_answer = answer_schema(chat) is not None and bool(callable_tools(chat).tools)
         either = own_answer and not chat.choice.must_call
         self.native = settings.mode == "native" or (self._auto and not either and not self._refuses(_TOOLS))
         if own_answer and chat.choice.must_call:
             self.extra["response_format"] = None  # a call must come: there is no other answer
-        self.tries_left = 0
+        self.attempts_left = 0
         if chat.choice.must_call or settings.validate_arguments == "retry":
-            self.tries_left = settings.retries
+            self.attempts_left = settings.retries
         if self._refuses(_STREAM_OPTIONS):
             if chat.include_usage:
                 self.extra[_STREAM_OPTIONS] = None
@@ -76,7 +77,7 @@ class Attempts:
         self._memory.refuse(self._chat.model, field)
 
     def _is_unproven(self) -> bool:
-        return bool(offered_now(self._chat).tools) and not self._memory.knows(self._chat.model, _PROVEN)
+        return bool(callable_tools(self._chat).tools) and not self._memory.knows(self._chat.model, _PROVEN)
 
     @property
     def is_constrained(self) -> bool:
@@ -88,18 +89,18 @@ class Attempts:
         self.native = False
         if isinstance(self.extra.get(_STREAM_OPTIONS), dict):
             del self.extra[_STREAM_OPTIONS]
-        if offered_now(self._chat).tools:
+        if callable_tools(self._chat).tools:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
             # words, and together with the calls where a schema can say both.
             self.extra["response_format"] = None
-        self._askings = askings(self._chat, fmt, self._settings, self._memory)
+        self._requests = constraint_requests(self._chat, fmt, self._settings, self._memory)
         self._ask()
 
     def _ask(self) -> None:
         """Ask for the constraint in the next way that there is, or no more."""
         if self._asked is not None:
             self.extra.update(dict.fromkeys(self._asked.fields))
-        self._asked = self._askings.pop(0) if self._askings else None
+        self._asked = self._requests.pop(0) if self._requests else None
         if self._asked is not None:
             self.extra.update(self._asked.fields)
 
@@ -122,7 +123,7 @@ class Attempts:
             return Next.AGAIN
         if status in _FAILED or (status in _REFUSED and not any(word in refusal for word in _OTHER_WORDS)):
             # It may be the constraint, and the server does not say so: once without any.
-            self._askings.clear()
+            self._requests.clear()
             self._ask()
             return Next.AGAIN
         return Next.GIVE
@@ -152,7 +153,7 @@ class Attempts:
         read_markup: calls were read from its text, and none was its own. lost: it says that there was a call, and
         there is none. prompt_tokens: by its own count.
         """
-        if not self.native or not self._auto or not offered_now(self._chat).tools:
+        if not self.native or not self._auto or not callable_tools(self._chat).tools:
             return Next.GIVE
         if read_markup or lost:
             # It leaves the calls in the text as the model wrote them, or loses them: no parser for this model.
@@ -176,9 +177,9 @@ class Attempts:
             # An answer without a call does not fit what was asked for: the backend ignores it in silence.
             self._refuse(self._asked.kind)
             self._ask()
-        if not self.tries_left:
+        if not self.attempts_left:
             return Next.GIVE
-        self.tries_left -= 1
+        self.attempts_left -= 1
         return Next.AGAIN
 
 

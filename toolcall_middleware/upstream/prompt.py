@@ -6,8 +6,6 @@ keeps working; what `tool_choice` asks for stands at the very end.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import msgspec
 
 from ..formats.prompt import escaping
 from ..json_schema.compact import compact_schema
+from ..lru_cache import LRUCache
 from ..model import ChoiceMode
 from . import history
 
@@ -207,40 +206,5 @@ def _block_parallel(chat: ChatRequest, settings: Settings) -> bool:
     return not chat.legacy and settings.parallel != "never" and (asked is None or bytes(asked).strip() != b"false")
 
 
-class BlockCache:
-    """The last used tool blocks, bounded in number and in memory. Agents send the same tools at every turn."""
-
-    def __init__(self, *, max_entries: int = 64, max_bytes: int = 16 * 1024 * 1024) -> None:
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._blocks: OrderedDict[Any, tuple[str, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    def get(self, key: Any) -> str | None:
-        """The block, now the most recent one; None when it is not (or no longer) here."""
-        with self._lock:
-            entry = self._blocks.get(key)
-            if entry is None:
-                return None
-            self._blocks.move_to_end(key)
-            return entry[0]
-
-    def put(self, key: Any, block: str, *, size: int) -> None:
-        """Keeps the block; `size` is what it costs in bytes. The oldest ones go; one that is too large is not kept."""
-        if size > self._max_bytes // 4:
-            return
-        with self._lock:
-            if key in self._blocks:
-                return
-            self._blocks[key] = (block, size)
-            self._bytes += size
-            while len(self._blocks) > self._max_entries or self._bytes > self._max_bytes:
-                _, (_, old) = self._blocks.popitem(last=False)
-                self._bytes -= old
-
-
-_BLOCKS = BlockCache()
+_BLOCKS: LRUCache[Any, str] = LRUCache(max_entries=64, max_size=16 << 20)
+"""Tool blocks, by what they are made of; their size is in bytes. Agents send the same tools at every turn."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .call_id_codec import read_id
+from ..response.call_id_codec import read_id
 from .history import cut_result, result_content
 
 _LARGE = 64 * 1024

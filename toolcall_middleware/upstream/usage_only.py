@@ -2,63 +2,112 @@
 
 from __future__ import annotations
 
-from ..response.plan import Plan
+from collections.abc import Mapping
+
+from ..response.whole import Reply
 from ..settings import Settings
 from ..usage.meter import UsageMeter
-from ..usage.pending_count import meter_for, model_of
+from ..usage.pending_count import PendingCount, meter_for, model_of
 from ..usage.tap import UsageTap
 from ..wire import openai
-from .constraints import Memory
+from .actions import State
+from .backend_memory import BackendMemory
 
 _ASKED = "stream_options"
 _MAX_READ = 4096  # bytes of a refusal
 
 
-class Tapped:
-    """One such request. `first` gives its body; `next_body` is set where the backend is to be asked again.
+class UsageOnlyAnswer:
+    """One such request, and the answer to it. A `Conversation`; see there for what is public.
 
-    tap: what its stream goes through. usage: what that is counted with. model: that it names. defer: see `UsageTap`.
+    defer: see `UsageTap`.
     """
 
-    def __init__(self, body: bytes, settings: Settings, memory: Memory, *, defer: bool) -> None:
-        self.model = model_of(body)
-        self.usage: UsageMeter = meter_for(settings, self.model, memory)
-        self.next_body: bytes | None = None
+    offers_tools = False
+    native = False
+    calls = 0
+    stream = None
+
+    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
+        self._model = model_of(body)
+        self._usage: UsageMeter = meter_for(settings, self._model, memory)
         self._body = body
         self._settings = settings
         self._memory = memory
         self._defer = defer
         self._unasked = False  # it was asked again without stream_options
-        self.tap = self._new_tap()
+        self._next_body: bytes | None = None
+        self._status = 200
+        self._tap = self._new_tap()
 
     def _new_tap(self) -> UsageTap:
         settings = self._settings
-        return UsageTap(self.usage, settings.max_response_bytes, replace=settings.usage == "count", defer=self._defer)
+        return UsageTap(self._usage, settings.max_response_bytes, replace=settings.usage == "count", defer=self._defer)
 
     def first(self) -> bytes:
         """The body for the backend."""
-        unasked = self._memory.refuses(self.model, _ASKED)
+        unasked = self._memory.refuses(self._model, _ASKED)
         body = openai.without_field(self._body, _ASKED) if unasked else self._body
-        self.usage.sent(body)
+        self._usage.sent(body)
         return body
 
-    def plan_of(self, status: int, *, is_stream: bool, plain: bool) -> Plan:
-        """The plan for a response. is_stream: by its content type. plain: it has no content coding."""
+    def take_next(self) -> bytes | None:
+        """The body to ask the backend again with, once."""
+        body, self._next_body = self._next_body, None
+        return body
+
+    def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
+        """A response begins: what becomes of it."""
+        self._status = status
+        is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        plain = headers.get(b"content-encoding", b"identity") == b"identity"
         if status in {400, 422} and plain:
-            return Plan.BUFFER
+            return State.COLLECTING
         if self._unasked and status == 200:
             # Now it is sure that this was the fault, and no other that was told with the request's own words.
-            self._memory.refuse(self.model, _ASKED)
-        return Plan.TAP if status == 200 and is_stream and plain else Plan.PASS
+            self._memory.refuse(self._model, _ASKED)
+        return State.TAPPING if status == 200 and is_stream and plain else State.PASSING
 
-    def retries(self, data: bytes) -> bool:
-        """The backend refuses the request. It may be for the usage that it asks for: then it is asked without."""
-        known = self._memory.refuses(self.model, _ASKED)
+    def sniff(self, data: bytes) -> State:  # noqa: ARG002 - as a conversation
+        """What a body is that begins with `data`: a whole one, for streams are told by their type here."""
+        return State.COLLECTING
+
+    def headers(self) -> dict[str, str]:
+        """Headers for a streamed answer; they replace the backend's."""
+        return {"x-toolcall": f"mode=pass{'; usage=estimated' if self._usage.will_estimate else ''}"}
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the stream; what leaves."""
+        return self._tap.feed(data)
+
+    def finish(self, *, cut: bool, left: bool) -> bytes:  # noqa: ARG002 - as a conversation
+        """The stream is over: what it broke off in the middle of."""
+        return self._tap.finish()
+
+    def flush(self) -> bytes:
+        """Nothing is held back for an error to follow."""
+        return b""
+
+    def pending(self) -> PendingCount | None:
+        """What the stream waits for."""
+        return PendingCount(self._usage, self._model, self._memory) if self._tap.waits else None
+
+    def counted(self) -> bytes:
+        """The rest of a stream that waited."""
+        return self._tap.release()
+
+    def whole(self, data: bytes) -> Reply | None:
+        """A refusal. It may be for the usage that the request asks for: then it is asked without."""
+        known = self._memory.refuses(self._model, _ASKED)
         if _ASKED.encode() not in data[:_MAX_READ].lower() or self._unasked or known:
-            return False
+            return Reply(self._status, data, None)
         self._unasked = True
-        self.usage = meter_for(self._settings, self.model, self._memory)
-        self.tap = self._new_tap()
-        self.next_body = openai.without_field(self._body, _ASKED)
-        self.usage.sent(self.next_body)
-        return True
+        self._usage = meter_for(self._settings, self._model, self._memory)
+        self._tap = self._new_tap()
+        self._next_body = openai.without_field(self._body, _ASKED)
+        self._usage.sent(self._next_body)
+        return None
+
+    def counted_in(self, reply: Reply) -> Reply:
+        """A refusal has no usage."""
+        return reply

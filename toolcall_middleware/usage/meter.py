@@ -12,7 +12,7 @@ import msgspec
 from ..wire import openai
 from .tokenizers.base import APPROXIMATE, Tokenizer
 from .tokenizers.prompt_parts import Count, read_prompt
-from .transcript import Written
+from .transcript import Transcript
 
 _KEPT = 1 << 17  # characters of one choice that are kept for counting at the end
 _KEPT_TO_ASK = 1 << 22  # the same where the backend counts
@@ -23,7 +23,7 @@ _NEAR = 0.6  # an estimate errs by about a third
 _REASONING = ("reasoning", "reasoning_content")
 
 
-class Try:
+class Attempt:
     """One request to the backend: what was sent, what was written, and the numbers that are known of it."""
 
     __slots__ = (
@@ -44,8 +44,8 @@ class Try:
         self.body = b""
         self.injected = ""
         self.backend: dict[str, Any] | None = None
-        self.texts: dict[int, Written] = {}
-        self.thoughts: list[Written] = []  # of one item at most
+        self.texts: dict[int, Transcript] = {}
+        self.thoughts: list[Transcript] = []  # of one item at most
         self.ended = 0  # choices that the model ended itself
         self.loose = False  # it wrote more than we have seen: markup that the backend took away
         self.prompt: Count | None = None
@@ -83,7 +83,7 @@ class UsageMeter:
     `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_asked", "_count", "_known", "_tokenizer", "_tries", "_try", "extension", "limit")
+    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_tokenizer", "extension", "limit")
 
     def __init__(
         self,
@@ -100,33 +100,33 @@ class UsageMeter:
         self._count = count
         self._tokenizer = tokenizer
         self._asked = asked
-        self._tries: list[Try] = []
-        self._try = Try()
+        self._attempts: list[Attempt] = []
+        self._attempt = Attempt()
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def sent(self, body: bytes, injected: str = "") -> None:
         """A request leaves for the backend. injected: the part of its prompt that is ours, where that is reported."""
-        self._try.body = body
-        self._try.injected = injected
+        self._attempt.body = body
+        self._attempt.injected = injected
 
     def wrote(self, text: str, choice: int = 0) -> None:
         """The model wrote `text`."""
         if self._count or self.limit is not None:
-            written = self._try.texts.get(choice)
+            written = self._attempt.texts.get(choice)
             if written is None:
-                written = self._try.texts[choice] = self._written()
+                written = self._attempt.texts[choice] = self._written()
             written.add(text)
 
-    def _written(self) -> Written:
-        return Written(self._tokenizer, _KEPT_TO_ASK if self._asked else _KEPT)
+    def _written(self) -> Transcript:
+        return Transcript(self._tokenizer, _KEPT_TO_ASK if self._asked else _KEPT)
 
     def thought(self, text: str) -> None:
         """Some of what the model wrote is reasoning that is no part of the answer's text."""
         if self._count:
-            if not self._try.thoughts:
-                self._try.thoughts.append(self._written())
-            self._try.thoughts[0].add(text)
+            if not self._attempt.thoughts:
+                self._attempt.thoughts.append(self._written())
+            self._attempt.thoughts[0].add(text)
 
     def wrote_beside(self, message: openai.Fields, choice: int = 0) -> bool:
         """What the model wrote that is not in the content of a message or delta: reasoning, and the backend's calls.
@@ -135,32 +135,32 @@ class UsageMeter:
         """
         if not self._count and self.limit is None:
             return False
-        before = self._try.written
+        before = self._attempt.written
         for name in _REASONING:
             # Some send it under both names.
             if text := openai.read_text(message.get(name)):
-                self._try.loose = True
+                self._attempt.loose = True
                 self.wrote(text, choice)
                 self.thought(text)
                 break
         for name in ("tool_calls", "function_call"):
             if not openai.is_null(message.get(name)):
-                self._try.loose = True
+                self._attempt.loose = True
                 self.wrote(_call_text(openai.read_value(message[name])), choice)
         if text := openai.read_text(message.get("refusal")):
             self.wrote(text, choice)
-        return self._try.written > before
+        return self._attempt.written > before
 
     def ended(self) -> None:
         """The model ended a choice itself."""
-        self._try.ended += 1
+        self._attempt.ended += 1
 
     def saw(self, usage: Any) -> bool:
-        """The backend gave numbers; the last ones of a try count (some engines send them with each chunk).
+        """The backend gave numbers; the last ones of an attempt count (some engines send them with each chunk).
 
         True when they can go to the client as they are.
         """
-        one = self._try
+        one = self._attempt
         if not isinstance(usage, dict):
             return False
         if not self._known:
@@ -170,14 +170,14 @@ class UsageMeter:
         if not _is_count(usage.get("completion_tokens")):
             return False
         one.backend, one.prompt, one.completion = usage, None, None
-        if self._tries or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
+        if self._attempts or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
             return False
         prompt = usage.get("prompt_tokens")
         return isinstance(prompt, int) and usage.get("total_tokens") == prompt + usage["completion_tokens"]
 
     def full(self) -> bool:
-        """Whether this try has written about `limit` tokens: by the backend's numbers, else by estimate."""
-        limit, one = self.limit, self._try
+        """Whether this attempt has written about `limit` tokens: by the backend's numbers, else by estimate."""
+        limit, one = self.limit, self._attempt
         if limit is None:
             return False
         if one.backend is not None and "completion_tokens" in one.backend:
@@ -186,21 +186,21 @@ class UsageMeter:
 
     @property
     def prompt_tokens(self) -> int | None:
-        """How long this try's prompt was, by the backend's own count."""
-        tokens = None if self._try.backend is None else self._try.backend.get("prompt_tokens")
+        """How long this attempt's prompt was, by the backend's own count."""
+        tokens = None if self._attempt.backend is None else self._attempt.backend.get("prompt_tokens")
         return tokens if isinstance(tokens, int) else None
 
-    def next_try(self) -> None:
-        """This try is over and another one follows."""
-        self._tries.append(self._try)
-        self._try = Try()
+    def next_attempt(self) -> None:
+        """This attempt is over and another one follows."""
+        self._attempts.append(self._attempt)
+        self._attempt = Attempt()
 
     # -- what is counted -------------------------------------------------------------------------------------------
 
     @property
-    def tries(self) -> list[Try]:
+    def attempts(self) -> list[Attempt]:
         """All of them, the last one too."""
-        return [*self._tries, self._try]
+        return [*self._attempts, self._attempt]
 
     @property
     def will_estimate(self) -> bool:
@@ -210,7 +210,7 @@ class UsageMeter:
     @property
     def is_estimated(self) -> bool:
         """Whether any of the numbers is a guess of ours. After `total`."""
-        counts = [count for one in self.tries for count in (one.prompt, one.completion) if count is not None]
+        counts = [count for one in self.attempts for count in (one.prompt, one.completion) if count is not None]
         return not all(count.exact for count in counts)
 
     @property
@@ -218,13 +218,13 @@ class UsageMeter:
         """Whether something is to be counted that must not be counted on the event loop."""
         if not self._count:
             return False
-        wanting = [one for one in self.tries if one.wants_prompt or one.wants_completion or one.injected]
+        wanting = [one for one in self.attempts if one.wants_prompt or one.wants_completion or one.injected]
         return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
 
     @property
     def is_complete(self) -> bool:
         """Whether the backend gave numbers that can be believed."""
-        return self._try.backend is not None and not (self._try.wants_prompt or self._try.wants_completion)
+        return self._attempt.backend is not None and not (self._attempt.wants_prompt or self._attempt.wants_completion)
 
     @property
     def is_asked(self) -> bool:
@@ -234,7 +234,7 @@ class UsageMeter:
     def count(self) -> None:
         """Count what is not known yet. For a thread, where `is_due`."""
         tokenizer = self._tokenizer
-        for one in self.tries if self._count else ():
+        for one in self.attempts if self._count else ():
             if one.wants_prompt:
                 one.prompt = tokenizer.count_prompt(read_prompt(one.body))
             if one.wants_completion:
@@ -244,7 +244,7 @@ class UsageMeter:
             if one.injected and one.injected_tokens is None:
                 one.injected_tokens = tokenizer.count_again(one.injected)
 
-    def _reasoning(self, one: Try) -> int:
+    def _reasoning(self, one: Attempt) -> int:
         if one.thoughts:
             return one.thoughts[0].tokens()
         return sum(self._tokenizer.count(written.thinking()) for written in one.texts.values())
@@ -256,11 +256,11 @@ class UsageMeter:
         """
         self.count()
         total: dict[str, Any] = {}
-        for one in self.tries:
+        for one in self.attempts:
             _add(total, self._numbers(one))
         return total or None
 
-    def _numbers(self, one: Try) -> dict[str, Any]:
+    def _numbers(self, one: Attempt) -> dict[str, Any]:
         numbers = dict(one.backend or {})
         estimated = numbers.pop("estimated", None)
         for name, counted in (("prompt_tokens", one.prompt), ("completion_tokens", one.completion)):
@@ -280,7 +280,7 @@ class UsageMeter:
 
     def injection(self) -> dict[str, int]:
         """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
-        counts = [one.injected_tokens for one in self.tries if one.injected_tokens is not None]
+        counts = [one.injected_tokens for one in self.attempts if one.injected_tokens is not None]
         return {"injected_prompt_tokens": sum(counts)} if counts else {}
 
 

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 import msgspec
 
 from ..settings import Settings
-from ..upstream.constraints import Memory
 from .meter import UsageMeter
 from .tokenizers.base import APPROXIMATE
 from .tokenizers.load import load
-from .upstream_tokenizer import TOKENIZE, Asking, ask_all
+from .upstream_tokenizer import TOKENIZE, Asking, Refusals, ask_all
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PendingCount:
     """What is to be waited for before an answer can end. A host runs the questions, then `count` in a thread."""
 
     meter: UsageMeter
     model: str
-    memory: Memory
+    memory: Refusals
 
     def questions(self) -> Asking | None:
         """What to ask the backend; None where it is not to be asked."""
@@ -31,7 +30,7 @@ class Tally:
         self.meter.count()
 
 
-def meter_for(settings: Settings, model: str, memory: Memory, *, wanted: bool = True) -> UsageMeter:
+def meter_for(settings: Settings, model: str, memory: Refusals, *, wanted: bool = True) -> UsageMeter:
     """A meter as the settings say. wanted: whether anybody gets its numbers. Raises SettingsError as `load` does."""
     upstream = settings.tokenizer == "upstream"
     return UsageMeter(

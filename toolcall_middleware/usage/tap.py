@@ -6,11 +6,11 @@ import re
 
 import msgspec
 
-from ..response.fast_path import MAX_UNLIKE, read_by_type
 from ..wire import openai
 from ..wire.openai import Fields, Shape
 from ..wire.sse import EventReader, ServerEvent, TooLargeError
 from .meter import ENDED, UsageMeter, usage_chunk
+from .text_chunk import MAX_UNLIKE, read_by_type
 
 
 class UsageTap:

@@ -11,7 +11,7 @@ _PIECES = 256
 _THINK, _UNTHINK = "<think>", "</think>"
 
 
-class Written:
+class Transcript:
     """Collects pieces. `size`: characters in all.
 
     kept: how many characters are kept for the end. Of a longer text the beginning is counted while more comes, block by

@@ -9,13 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from ..upstream.constraints import Memory
-from .meter import Try, UsageMeter
+from .meter import Attempt, UsageMeter
 from .tokenizers.prompt_parts import Count, Prompt, read_prompt
+
+
+class Refusals(Protocol):
+    """What backends are known to refuse, by model. Whoever asks them keeps it (upstream/backend_memory.py)."""
+
+    def refuse(self, model: str, field: str) -> None:
+        """The backend refused `field` for `model`."""
+
+    def refuses(self, model: str, field: str) -> bool:
+        """Whether it is known to."""
+
 
 TOKENIZE = "tokenize"
 """What a backend that does not count is remembered to refuse."""
@@ -50,16 +60,16 @@ _COUNTED = msgspec.json.Decoder(_Counted)
 _RENDERED = msgspec.json.Decoder(_Rendered)
 
 
-def ask_all(meter: UsageMeter, model: str, memory: Memory) -> Asking:
+def ask_all(meter: UsageMeter, model: str, memory: Refusals) -> Asking:
     """Ask for all that the meter wants to know. A backend that does not answer is remembered; the rest is estimated."""
-    for one in meter.tries:
-        if not (yield from _ask_try(one, model, memory)):
+    for one in meter.attempts:
+        if not (yield from _ask_attempt(one, model, memory)):
             memory.refuse(model, TOKENIZE)
             _log.warning("The backend does not count tokens of %.100r: they are estimated.", model)
             return
 
 
-def _ask_try(one: Try, model: str, memory: Memory) -> Generator[Question, bytes | None, bool]:
+def _ask_attempt(one: Attempt, model: str, memory: Refusals) -> Generator[Question, bytes | None, bool]:
     """Whether it was answered."""
     if one.wants_prompt:
         tokens = yield from _prompt(read_prompt(one.body), model, memory)
@@ -81,7 +91,7 @@ def _ask_try(one: Try, model: str, memory: Memory) -> Generator[Question, bytes 
     return True
 
 
-def _texts(texts: list[str], model: str, memory: Memory) -> _Asked:
+def _texts(texts: list[str], model: str, memory: Refusals) -> _Asked:
     total = 0
     for text in texts:
         tokens = (yield from _text(text, model, memory)) if text else 0
@@ -91,7 +101,7 @@ def _texts(texts: list[str], model: str, memory: Memory) -> _Asked:
     return total
 
 
-def _prompt(prompt: Prompt, model: str, memory: Memory) -> _Asked:
+def _prompt(prompt: Prompt, model: str, memory: Refusals) -> _Asked:
     body: dict[str, Any] = {"model": model, "messages": prompt.messages, "add_generation_prompt": prompt.answer}
     if not prompt.answer:
         body["continue_final_message"] = True
@@ -119,7 +129,7 @@ def _prompt(prompt: Prompt, model: str, memory: Memory) -> _Asked:
     return None if answer is None else _read(answer) or None
 
 
-def _text(text: str, model: str, memory: Memory) -> _Asked:
+def _text(text: str, model: str, memory: Refusals) -> _Asked:
     text = text.encode("utf-8", "replace").decode()
     if not memory.refuses(model, _MESSAGES):
         body = {"model": model, "prompt": text, "add_special_tokens": False}

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tests.driven import Driven
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 _TRIES = 6
 
@@ -25,7 +25,7 @@ class Outcome:
 
 def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, cut: bool = False) -> Outcome:
     """The backend answers with these pieces of a stream, each time that it is asked. cut: and then goes away."""
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     try:
         assert exchange.on_request(json.dumps({**request, "stream": True}).encode()) is not None
         for _ in range(_TRIES):
@@ -38,32 +38,21 @@ def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, 
     raise AssertionError("the backend is asked again and again")
 
 
-def _one_answer(exchange: Exchange, pieces: list[bytes], *, cut: bool) -> bytes:
+def _one_answer(exchange: Driven, pieces: list[bytes], *, cut: bool) -> bytes:
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     out: list[bytes] = []
-    start = b""
-    plan = Plan.SNIFF
     for piece in pieces:
-        data = piece
-        if plan is not Plan.STREAM:
-            start += piece
-            plan = exchange.plan_for(start) if plan is Plan.SNIFF else plan
-            if plan is not Plan.STREAM:
-                continue
-            data = start
-        out.append(exchange.feed(data))
+        out.append(exchange.feed(piece))
         if exchange.stopped:
             return b"".join(out)
-    if plan is not Plan.STREAM:  # a whole answer to a request for a stream
-        reply = exchange.whole(start)
-        return b"" if reply is None else reply.body
+    # A whole answer to a request for a stream is read in full, however its connection ends.
     out.append(exchange.finish(cut=cut))
     return b"".join(out)
 
 
 def whole(settings: Settings, request: dict[str, Any], answer: dict[str, Any]) -> Outcome:
     """The backend answers with this completion, each time that it is asked."""
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     data = json.dumps(answer).encode()
     try:
         assert exchange.on_request(json.dumps(request).encode()) is not None

@@ -6,10 +6,10 @@ import itertools
 import json
 from typing import Any
 
+from tests.driven import Driven
 from tests.stream_rules import Answered, check_stream, check_whole, same_answer
-from toolcall_middleware.exchange import Exchange, Plan
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.constraints import Memory
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .dice import Dice
 from .texts import FORMATS, TOOLS, text_of
@@ -66,7 +66,7 @@ _HEAD = {"id": "c", "created": 1, "model": "m"}
 
 
 def _streamed(settings: Settings, text: str, reason: str, sizes: list[int]) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(_BODIES[True]) is not None
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     deltas: list[tuple[dict[str, Any], str | None]] = [({"role": "assistant", "content": ""}, None)]
@@ -85,7 +85,6 @@ def _streamed(settings: Settings, text: str, reason: str, sizes: list[int]) -> A
         for d, r in deltas
     ]
     events.append(b"data: [DONE]\n\n")
-    assert exchange.plan_for(events[0]) is Plan.STREAM
     out = b""
     for event in events:
         out += exchange.feed(event)
@@ -97,7 +96,7 @@ def _streamed(settings: Settings, text: str, reason: str, sizes: list[int]) -> A
 
 
 def _whole(settings: Settings, text: str, reason: str) -> Answered:
-    exchange = Exchange(settings, Memory())
+    exchange = Driven(settings, BackendMemory())
     exchange.on_request(_BODIES[False])
     exchange.on_response_start(200, [(b"content-type", b"application/json")])
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}

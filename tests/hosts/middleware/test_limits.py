@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.hosts.proxy.request_record import RECORD, Record
+from toolcall_middleware.hosts.http.request_record import RECORD, Record
 from toolcall_middleware.hosts.proxy.upstream import retries
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
 

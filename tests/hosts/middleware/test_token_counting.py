@@ -375,6 +375,15 @@ async def test_a_whole_answer_without_numbers_gets_them_where_an_operator_counts
         assert made.body.startswith(body[:-1])
 
 
+async def test_headers_that_tell_of_the_old_bytes_go_where_usage_is_added() -> None:
+    old = [(b"ETag", b"1"), (b"Content-MD5", b"2"), (b"Digest", b"3"), (b"content-digest", b"4"), (b"x-odd", b"5")]
+    app = ToolCallMiddleware(Passing(*answered(completion(), headers=[JSON_TYPE, *old])), usage="count")
+    made = await Client(ask(tools=(), stream=False)).run(app)
+    assert made.json["usage"]["completion_tokens"] == 2
+    assert made.headers["x-odd"] == "5"
+    assert not {"etag", "content-md5", "digest", "content-digest"} & made.headers.keys()
+
+
 async def test_a_count_of_ones_own_replaces_the_backends() -> None:
     app = ToolCallMiddleware(Passing(*answered(COUNTED)), usage="count")
     made = await Client(ask(tools=(), stream=False)).run(app)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from toolcall_middleware.hosts.proxy.access_log import Access
+from toolcall_middleware.hosts.proxy.access_log import AccessLog
 
 from ...fakes import Refusal, TextBackend, write_calls
 from .proxy_servers import ask as drive
@@ -63,7 +63,7 @@ class Inner:
 @pytest.mark.parametrize("shown", [b"abc-123", b"req_0F:1/2+3=", b"x" * 128])
 async def test_a_sane_id_goes_on_and_comes_back(shown: bytes) -> None:
     inner = Inner()
-    answer = await drive(Access(inner, style="off"), scope_of(headers=[(b"X-Request-Id", shown)]))
+    answer = await drive(AccessLog(inner, style="off"), scope_of(headers=[(b"X-Request-Id", shown)]))
     assert inner.ids == values_of(answer.headers, b"x-request-id") == [shown]
 
 
@@ -71,7 +71,7 @@ async def test_a_sane_id_goes_on_and_comes_back(shown: bytes) -> None:
 async def test_any_other_is_replaced_by_one_of_ours(shown: list[bytes]) -> None:
     inner = Inner()
     headers = [(b"x-request-id", value) for value in shown]
-    answer = await drive(Access(inner, style="off"), scope_of(headers=headers))
+    answer = await drive(AccessLog(inner, style="off"), scope_of(headers=headers))
     (made,) = inner.ids
     assert re.fullmatch(rb"req_[0-9a-f]{32}", made)
     assert values_of(answer.headers, b"x-request-id") == [made]
@@ -79,7 +79,7 @@ async def test_any_other_is_replaced_by_one_of_ours(shown: list[bytes]) -> None:
 
 async def test_an_upstreams_own_id_is_kept_under_another_name() -> None:
     inner = Inner((b"x-request-id", b"theirs"))
-    answer = await drive(Access(inner, style="off"), scope_of(headers=[(b"x-request-id", b"mine")]))
+    answer = await drive(AccessLog(inner, style="off"), scope_of(headers=[(b"x-request-id", b"mine")]))
     assert values_of(answer.headers, b"x-request-id") == [b"mine"]
     assert values_of(answer.headers, b"x-upstream-request-id") == [b"theirs"]
 
@@ -125,7 +125,7 @@ async def test_a_line_says_what_happened_and_no_more(proxies: Proxies, log: pyte
 async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFixture) -> None:
     body = json.dumps(chat('m"\n2026-01-01 status=200 \x1b[31m\u2028é')).encode()
     scope = scope_of("/v1/a%0Ab/\n\x1bc d", method="POST")
-    await drive(Access(Inner(), style=style, peek=True), scope, body)
+    await drive(AccessLog(Inner(), style=style, peek=True), scope, body)
     (line,) = lines(log)
     assert line.isascii()
     assert line.isprintable()
@@ -135,7 +135,8 @@ async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFix
 
 
 async def test_a_long_name_does_not_fill_the_log(log: pytest.LogCaptureFixture) -> None:
-    await drive(Access(Inner(), style="text", peek=True), scope_of("/" + "p" * 9999, method="POST"), b'{"model":"x"}')
+    app = AccessLog(Inner(), style="text", peek=True)
+    await drive(app, scope_of("/" + "p" * 9999, method="POST"), b'{"model":"x"}')
     assert len(lines(log)[0]) < 600
 
 
@@ -148,10 +149,10 @@ async def test_how_it_ended_is_told(log: pytest.LogCaptureFixture) -> None:
         await gone(scope, receive, send)
         raise LookupError("broken")
 
-    await drive(Access(Inner(), style="text"), scope_of())
-    await drive(Access(gone, style="text"), scope_of())
+    await drive(AccessLog(Inner(), style="text"), scope_of())
+    await drive(AccessLog(gone, style="text"), scope_of())
     with pytest.raises(LookupError):
-        await drive(Access(broken, style="text"), scope_of())
+        await drive(AccessLog(broken, style="text"), scope_of())
     assert [line.rpartition("end=")[2] for line in lines(log)] == ["complete", "gone", "error"]
 
 
@@ -166,8 +167,8 @@ async def test_off_is_silent_and_other_scopes_pass(log: pytest.LogCaptureFixture
 
     async def send(message: Message) -> None: ...
 
-    await Access(inner, style="text")({"type": "lifespan"}, receive, send)
-    await drive(Access(Inner(), style="off"), scope_of())
+    await AccessLog(inner, style="text")({"type": "lifespan"}, receive, send)
+    await drive(AccessLog(Inner(), style="off"), scope_of())
     assert seen == ["lifespan"]
     assert lines(log) == []
 
@@ -209,7 +210,7 @@ async def test_the_tokens_of_an_answer_are_told(
     body = answer.encode()
     # Cut near its end only: usage is looked for in the last pieces.
     pieces = (body[:-cut], body[-cut:]) if cut < len(body) else (body,)
-    await drive(Access(Inner(pieces=pieces), style="json"), scope_of())
+    await drive(AccessLog(Inner(pieces=pieces), style="json"), scope_of())
     row = json.loads(lines(log)[0])
     assert (row["prompt_tokens"], row["completion_tokens"]) == seen
 
@@ -244,7 +245,7 @@ async def test_the_model_of_a_large_body_is_told(pieces: int, log: pytest.LogCap
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    await drive(Access(reads, style="json", peek=True), scope_of(method="POST"), *parts)
+    await drive(AccessLog(reads, style="json", peek=True), scope_of(method="POST"), *parts)
     assert json.loads(lines(log)[0])["model"] == "late"
 
 
@@ -253,7 +254,7 @@ NAMELESS = [b'{"model": "a"', b"[1]", b'{"model": 3}', b" ", b"\xff", b'{"model"
 
 @pytest.mark.parametrize("body", NAMELESS, ids=range(6))
 async def test_what_names_no_model_has_none(body: bytes, log: pytest.LogCaptureFixture) -> None:
-    await drive(Access(Inner(), style="json", peek=True), scope_of(method="POST"), body)
+    await drive(AccessLog(Inner(), style="json", peek=True), scope_of(method="POST"), body)
     assert json.loads(lines(log)[0])["model"] is None
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.proxy.access_log import Access
+from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.auth import Gate
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
@@ -90,7 +90,7 @@ def forwarder(transport: Yielding) -> App:
 
 def whole_proxy(transport: Yielding) -> App:
     """All that stands in the proxy, but for signals."""
-    return Access(Gate(middleware(forwarder(transport))), style="json", peek=True)
+    return AccessLog(Gate(middleware(forwarder(transport))), style="json", peek=True)
 
 
 def of_another_api(transport: Yielding) -> App:

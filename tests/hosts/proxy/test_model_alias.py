@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcall_middleware.hosts.proxy.upstream.error_envelope import ErrorEnvelope
-from toolcall_middleware.hosts.proxy.upstream.model_alias import RenamedAnswer, model_of, with_model
+from toolcall_middleware.hosts.proxy.upstream.model_alias import AliasedAnswer, model_of, with_model
 
 from .proxy_servers import Answer, ask, scope_of
 
@@ -37,7 +37,7 @@ async def renamed(kind: bytes, *pieces: bytes, limit: int | None = None, coding:
     async def send(message: Message) -> None:
         messages.append(message)
 
-    answer = RenamedAnswer(send, "client", limit)
+    answer = AliasedAnswer(send, "client", limit)
     headers = [(b"content-type", kind), (b"content-encoding", coding), (b"content-length", b"99"), (b"x", b"y")]
     await answer.send({"type": "http.response.start", "status": 200, "headers": headers})
     for piece in pieces:

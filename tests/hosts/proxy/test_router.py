@@ -18,8 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import Settings
 from toolcall_middleware.hosts.proxy.router import Router
-from toolcall_middleware.hosts.proxy.upstream.upstream import Route, in_turn
-from toolcall_middleware.hosts.proxy.upstreams_file import Upstream, read_upstreams
+from toolcall_middleware.hosts.proxy.upstream.config import UpstreamConfig
+from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, in_turn
+from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 from ...fakes import Answer, Refusal, TextBackend, write_calls
 from .proxy_servers import PATIENCE, raw_upstream, read_request, scope_of, serving
@@ -250,10 +251,10 @@ async def test_what_breaks_off_after_its_first_byte_is_not_begun_again(proxies: 
     assert not other.seen
 
 
-def routes(*weights: float | None) -> list[Route]:
+def routes(*weights: float | None) -> list[Upstream]:
     settings = Settings(upstream_url="http://up.example/v1")
     return [
-        Route(Upstream(str(at), ("*",), settings, weight=weight), forward_authorization=True)
+        Upstream(UpstreamConfig(str(at), ("*",), settings, weight=weight), forward_authorization=True)
         for at, weight in enumerate(weights)
     ]
 
@@ -261,7 +262,7 @@ def routes(*weights: float | None) -> list[Route]:
 def test_weights_share_the_load_and_the_rest_is_asked_in_order() -> None:
     made = routes(3, None, 1, None, 0)
     drawn = random.Random(7)
-    orders = [tuple(route.upstream.name for route in in_turn(made, drawn)) for _ in range(4000)]
+    orders = [tuple(upstream.config.name for upstream in in_turn(made, drawn)) for _ in range(4000)]
     assert set(orders) == {("0", "2", "4", "1", "3"), ("2", "0", "4", "1", "3")}
     share = Counter(order[0] for order in orders)["0"] / len(orders)
     assert 0.72 < share < 0.78
@@ -270,9 +271,9 @@ def test_weights_share_the_load_and_the_rest_is_asked_in_order() -> None:
 def test_what_refused_a_moment_ago_is_asked_last() -> None:
     made = routes(None, None, None)
     made[0].rest(None)
-    assert [route.upstream.name for route in in_turn(made, random.Random(1))] == ["1", "2", "0"]
+    assert [upstream.config.name for upstream in in_turn(made, random.Random(1))] == ["1", "2", "0"]
     made[0].rest(0.0)
-    assert [route.upstream.name for route in in_turn(made, random.Random(1))] == ["0", "1", "2"]
+    assert [upstream.config.name for upstream in in_turn(made, random.Random(1))] == ["0", "1", "2"]
 
 
 # --- the list of models
@@ -407,10 +408,10 @@ async def test_a_reload_keeps_what_has_not_changed_and_closes_the_rest_when_it_i
         body = json.dumps(chat()).encode()
         asked = asyncio.create_task(drive(router, scope_of("/v1/chat/completions", method="POST"), body))
         await asyncio.sleep(0.05)
-        before = list(router._routes)
+        before = list(router._upstreams)
         proxies.write(kept, table(address, name="old", timeout=9))
         assert router.reload()
-        after = list(router._routes)
+        after = list(router._upstreams)
         assert after[0] is before[1]
         assert after[1] is not before[0]
         await asyncio.sleep(0.05)
@@ -420,5 +421,5 @@ async def test_a_reload_keeps_what_has_not_changed_and_closes_the_rest_when_it_i
         await closed.wait()
         proxies.path.write_text("nonsense", "utf-8")
         assert not router.reload()
-        assert router._routes == after
+        assert router._upstreams == after
         await router.aclose()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolcall_middleware import Settings, SettingsError
-from toolcall_middleware.hosts.proxy.upstreams_file import Rename, Upstream, read_upstreams
+from toolcall_middleware.hosts.proxy.upstream.config import Rename, UpstreamConfig
+from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 WHOLE = """
 [[upstream]]
@@ -39,7 +41,7 @@ def write(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def read(tmp_path: Path, text: str, **base: object) -> tuple[Upstream, ...]:
+def read(tmp_path: Path, text: str, **base: Any) -> tuple[UpstreamConfig, ...]:
     return read_upstreams(write(tmp_path, text), Settings(**base))
 
 

@@ -7,11 +7,11 @@ Narrowings that only lack a keyword (a `pattern`, say) are no faults: they are t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote
+
+from ...json_schema.pointer import OutOfDocument, Scope, Unresolved
 
 MAX_VALUES = 40_000
 """What the schemas of one request may cost, at about 20 us each: one for each schema that is read, merged or written,
@@ -102,7 +102,8 @@ class SchemaReader:
     def __init__(self, root: Any, allowance: Allowance) -> None:
         self._root = root
         self._allowance = allowance
-        self._open: list[str] = []  # references that are being put in place
+        self._scope = Scope.of(root)
+        self._open: list[int] = []  # targets of references that are being put in place, by identity
         self.faults: dict[str, str] = {}
 
     def read(self) -> Node:
@@ -124,6 +125,14 @@ class SchemaReader:
         for name in _IMPOSSIBLE:
             if name in schema:
                 self._fault(name, f"{path}.{name}")
+        outer = self._scope
+        self._scope = outer.enter(schema)
+        try:
+            return self._object(schema, path, depth)
+        finally:
+            self._scope = outer
+
+    def _object(self, schema: dict[str, Any], path: str, depth: int) -> Node:
         node = self._own(schema, path, depth)
         if "$ref" in schema:
             node = self._both(node, self._referred(schema["$ref"], path, depth), path, depth)
@@ -223,18 +232,22 @@ class SchemaReader:
     # -- references and combinations -----------------------------------------------------------------------------
 
     def _referred(self, reference: Any, path: str, depth: int) -> Node:
-        if not isinstance(reference, str) or not reference.startswith("#"):
+        if not isinstance(reference, str):
             return self._fault("$ref out of the document", f"{path}.$ref")
-        pointer = unquote(reference[1:])
-        if pointer in self._open:
-            return self._fault("recursive $ref", f"{path}.$ref")
-        found, target = _resolve(self._root, pointer)
-        if not found:
+        try:
+            target, scope = self._scope.resolve(reference)
+        except OutOfDocument:
+            return self._fault("$ref out of the document", f"{path}.$ref")
+        except Unresolved:
             return self._fault("$ref without a target", f"{path}.$ref")
-        self._open.append(pointer)
+        if id(target) in self._open:
+            return self._fault("recursive $ref", f"{path}.$ref")
+        self._open.append(id(target))
+        outer, self._scope = self._scope, scope
         try:
             return self._read(target, path, depth + 1)
         finally:
+            self._scope = outer
             self._open.pop()
 
     def _union(self, branches: list[Any], path: str, depth: int) -> Node:
@@ -356,24 +369,6 @@ def _words(schema: dict[str, Any]) -> list[str]:
         if isinstance(names.get("pattern"), str):
             words.append(f"keys matching {names['pattern']}"[:_MAX_WORDS])
     return words
-
-
-def _resolve(root: Any, pointer: str) -> tuple[bool, Any]:
-    """Whether there is something at this JSON pointer, and what."""
-    if not pointer:
-        return True, root
-    if not pointer.startswith("/"):
-        return False, None  # an anchor
-    at = root
-    for step in pointer[1:].split("/"):
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(at, dict) and name in at:
-            at = at[name]
-        elif isinstance(at, list) and re.fullmatch(r"[0-9]{1,6}", name) and int(name) < len(at):
-            at = at[int(name)]
-        else:
-            return False, None
-    return True, at
 
 
 def _list(value: Any) -> list[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...json_schema.pointer import Scope, tokens_of
+
 _NOT_AT_THE_ROOT = ("anyOf", "oneOf", "allOf")
 _MAX_DEPTH = 64
 
@@ -11,7 +13,8 @@ _MAX_DEPTH = 64
 _PLAIN = frozenset(
     {"type", "title", "description", "default", "examples", "enum", "const", "required", "$schema", "$id", "$comment"}
 )
-_MAPS = frozenset({"properties", "$defs", "definitions"})
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_MAPS = frozenset({"properties"}) | _DEFINITIONS
 _LISTS = frozenset({"anyOf", "allOf"})
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 
@@ -27,48 +30,58 @@ def input_schema(parameters: Any) -> tuple[dict[str, Any], list[str]]:
 
 def can_be_constrained(schema: Any) -> bool:
     """Whether decoding can be constrained to `schema` as it is: no keyword would be refused, and none recurs."""
-    return isinstance(schema, dict) and _is_plain(schema, schema, (), 0)
+    return isinstance(schema, dict) and _Plain().holds(schema, Scope.of(schema), 0)
 
 
-def _is_plain(schema: Any, root: dict[str, Any], through: tuple[str, ...], depth: int) -> bool:
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return False
-    if "properties" in schema or schema.get("type") == "object":
-        if schema.get("additionalProperties") is not False:
+class _Plain:
+    """One look at one document; each definition is looked at once, where it is first used."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._done: set[int] = set()
+
+    def holds(self, schema: Any, scope: Scope, depth: int) -> bool:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return False
-    return all(_keyword(name, value, root, through, depth) for name, value in schema.items())
+        if "properties" in schema or schema.get("type") == "object":
+            if schema.get("additionalProperties") is not False:
+                return False
+        scope = scope.enter(schema)
+        return all(self._keyword(name, value, scope, depth) for name, value in schema.items())
 
+    def _keyword(self, name: str, value: Any, scope: Scope, depth: int) -> bool:
+        if name == "enum":
+            return isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
+        if name in _PLAIN:
+            return True
+        if name == "additionalProperties":
+            return value is False
+        if name == "format":
+            return isinstance(value, str) and value in _FORMATS
+        if name == "minItems":
+            return isinstance(value, int) and value in {0, 1}
+        if name == "items":
+            return self.holds(value, scope, depth + 1)
+        if name in _MAPS:
+            inner = value.values() if isinstance(value, dict) else [None]
+            # Definitions are looked at where they are used.
+            return name != "properties" or all(self.holds(item, scope, depth + 1) for item in inner)
+        if name in _LISTS:
+            return isinstance(value, list) and all(self.holds(item, scope, depth + 1) for item in value)
+        return name == "$ref" and self._reference(value, scope, depth)
 
-def _keyword(name: str, value: Any, root: dict[str, Any], through: tuple[str, ...], depth: int) -> bool:
-    if name == "enum":
-        return isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
-    if name in _PLAIN:
+    def _reference(self, value: Any, scope: Scope, depth: int) -> bool:
+        target = scope.find(value)
+        if target is None or not value.startswith("#/"):
+            return False
+        section, *names = tokens_of(value)
+        if section not in _DEFINITIONS or len(names) != 1 or id(target.schema) in self._open:
+            return False
+        key = id(target.schema)
+        if key not in self._done:
+            self._open.add(key)
+            if not self.holds(target.schema, target.scope, depth + 1):
+                return False
+            self._open.discard(key)
+            self._done.add(key)
         return True
-    if name == "additionalProperties":
-        return value is False
-    if name == "format":
-        return isinstance(value, str) and value in _FORMATS
-    if name == "minItems":
-        return isinstance(value, int) and value in {0, 1}
-    if name == "items":
-        return _is_plain(value, root, through, depth + 1)
-    if name in _MAPS:
-        inner = value.values() if isinstance(value, dict) else [None]
-        # Definitions are looked at where they are used.
-        return name != "properties" or all(_is_plain(item, root, through, depth + 1) for item in inner)
-    if name in _LISTS:
-        return isinstance(value, list) and all(_is_plain(item, root, through, depth + 1) for item in value)
-    if name == "$ref":
-        return _reference(value, root, through, depth)
-    return False
-
-
-def _reference(value: Any, root: dict[str, Any], through: tuple[str, ...], depth: int) -> bool:
-    if not isinstance(value, str) or value in through:
-        return False
-    section, _, name = value.removeprefix("#/").partition("/")
-    if not value.startswith("#/") or section not in {"$defs", "definitions"}:
-        return False
-    defined = root.get(section)
-    target = defined.get(name) if isinstance(defined, dict) else None
-    return _is_plain(target, root, (*through, value), depth + 1)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...exchange import Exchange
+from ...exchange import Ask, Exchange, Request
 from ...formats import registry
 from ...formats.base import ParserOptions
 from ...model import Tool, ToolSet
 from ...parsing.events import CallArgs, CallEnd, CallStart
 from ...settings import OPTIONS, Settings
-from ...upstream.constraints import Memory
+from ...upstream.backend_memory import BackendMemory
 from .answers import Answer
 from .asking import Asker
 from .findings import Finding, Verdict
@@ -63,8 +63,9 @@ def _fields(kind: str, fmt: str) -> dict[str, Any]:
     # One call is enough: a model that is held to a list of them may go on and on.
     body["parallel_tool_calls"] = False
     settings = Settings(constrain=kind, format=fmt, special_tokens="off")
-    sent = Exchange(settings, Memory()).on_request(json.dumps(body).encode())
-    return {name: value for name, value in json.loads(sent or b"{}").items() if name not in {"model", "messages"}}
+    action = Exchange(settings, BackendMemory()).receive(Request(json.dumps(body).encode()))[0]
+    sent = action.body if isinstance(action, Ask) else b"{}"
+    return {name: value for name, value in json.loads(sent).items() if name not in {"model", "messages"}}
 
 
 async def ask(asker: Asker, key: str, what: str, fields: dict[str, Any]) -> list[Finding]:

@@ -8,6 +8,7 @@ text, where a marker gets a backslash after its opening (`neutralise`); names in
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -16,49 +17,30 @@ import msgspec
 
 from ...json_schema.compact import compact_schema
 from ...json_schema.examples import sample_arguments
-from ...model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult
+from ...model import Tool, ToolCall, ToolResult
+from .. import markup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_ANY_TAG = (
-    r"\|[\"/\w]",  # <|im_start|> and all of this shape: ChatML, Llama 3, harmony, Kimi, Cohere, InternLM, Gemma 4
-    r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
-    "｜",  # <｜tool▁calls▁begin｜>, <｜DSML｜invoke …>, <｜User｜>: DeepSeek, Step 3
-    r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
-    r"tools>",
-    r"(?i:(?:mm:)?think(?:ing)?[>:])",
-    r"(?i:toolcall>)|(?:SPECIAL|extra_id)_\d{1,3}>",  # Nemotron
-    r"longcat_|seed:|steptml:|minimax:|atem:|ifm\||dots_function_call>|use_mcp_tool>",
-    r"function(?:=|\s+name\s*=|_(?:call|result|response))",  # Qwen3 Coder, MiniCPM, OLMo, Granite
-    r"parameter(?:=|\s+name\s*=)",
-    r"invoke\s+name\s*=",
-    r"arg_(?:key|value)[>:]",  # GLM, Hunyuan 3
-    r"\]minimax\[>",  # MiniMax M3
-    r"(?:start|end)_(?:function_\w+|of_turn)>|escape>",  # Gemma
-    r"(?:s|bos|eos|pad|unk)>",
-    r"SYS>>",  # Llama 2
-)
-_CLOSING_TAG = r"/(?:function|parameter|invoke)>"
-_BRACKET_WORDS = "TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|ARGS|CALL_ID|INST|SYSTEM_PROMPT|THINK"  # Mistral
 
-_MARKUP = (
-    # How a marker opens, and what must follow for it to be one. A backslash goes in between. What follows is looked at
-    # only as far as needed, and no marker opens before its last character: so one insertion never hides another
-    # marker, which is why `restore` can undo them all.
-    # (The first look is for speed alone: `<` by the million is text.)
-    ("<", rf"(?=/?[\w|｜\]])(?:/?(?:{'|'.join(_ANY_TAG)})|{_CLOSING_TAG})"),
-    (r"\[", rf"/?(?:{_BRACKET_WORDS})\]|e~\[|gMASK\]"),  # also MiniMax's end of a turn, and GLM's beginning
-    (r"\]", r"~!?b[\[\]]"),  # MiniMax: ]~b]user
-    ('"', r"tool_calls[\"']"),  # the key of our own format
-    ("'", r"tool_calls[\"']"),
-    ("◁", "/?think▷"),  # Kimi
-    ("functools", r"\["),  # Phi 4
-    ("Action:", r"\s{0,8}(?:```|\[\s{0,32}\{)"),  # Command R
-    (r">>>(?<![^\n]>>>)", r"[A-Za-z_]"),  # Functionary: a recipient at the start of a line
-    (r">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
-)
-_MARKER = re.compile("|".join(rf"{opening}\\*+(?={rest})" for opening, rest in _MARKUP))
+def _marker() -> re.Pattern[str]:
+    return _marker_of(markup.gathered())
+
+
+@functools.lru_cache(maxsize=2)
+def _marker_of(known: markup.Markup) -> re.Pattern[str]:
+    """How a marker of any family opens, and what must follow for it to be one. A backslash goes in between.
+
+    What follows is looked at only as far as needed, and no marker opens before its last character: so one insertion
+    never hides another marker, which is why `restore` can undo them all.
+    """
+    # The first look is for speed alone: `<` by the million is text.
+    follow = {"<": [rf"(?=/?[\w|｜\]])/?(?:{'|'.join(known.tags)})"]}
+    for escape in known.escapes:
+        follow.setdefault(escape.opening, []).append(escape.follow)
+    return re.compile("|".join(rf"{opening}\\*+(?={'|'.join(ways)})" for opening, ways in follow.items()))
+
 
 NEUTRALISED_NOTE = (
     "(Markup inside the text above is shown with a backslash after its first character, as in <\\tool_call>. "
@@ -72,12 +54,12 @@ def neutralise(text: str) -> str:
     A marker that already has backslashes there gets one more, so `restore` gives exactly `text` back. Families without
     markers (bare JSON objects, Python calls) leave nothing to neutralise: ordinary JSON and code stay as they are.
     """
-    return _MARKER.sub(r"\g<0>\\", text)
+    return _marker().sub(r"\g<0>\\", text)
 
 
 def restore(text: str) -> str:
     """The text that `neutralise` was given."""
-    return _MARKER.sub(_without_backslash, text)
+    return _marker().sub(_without_backslash, text)
 
 
 def _without_backslash(match: re.Match[str]) -> str:
@@ -101,7 +83,7 @@ def dump_indented(value: Any, *, indent: int) -> str:
 
 def as_data(json_text: str) -> str:
     r"""The same JSON, in which no string holds markup: `"</tools>"` becomes `"\u003c/tools>"`."""
-    return _MARKER.sub(_escaped, json_text)
+    return _marker().sub(_escaped, json_text)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -122,7 +104,7 @@ def has_markup(value: Any) -> bool:
     """Whether a string somewhere in a JSON value (keys included) reads as markup of some family."""
     match value:
         case str():
-            return _MARKER.search(value) is not None
+            return _marker().search(value) is not None
         case list():
             return any(map(has_markup, value))
         case dict():
@@ -183,32 +165,4 @@ def example(tool: Tool) -> ToolCall:
 def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
     """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
     text = "\n".join(blocks)
-    return f"{text}\n{NEUTRALISED_NOTE}" if any(_MARKER.search(result.content) for result in results) else text
-
-
-def choice_text(tools: Sequence[Tool], choice: ToolChoice, *, noun: str, answer: str) -> str:
-    """What `tool_choice` adds to a prompt; empty for `auto`. `answer`: what a call's answer consists of."""
-    callable_now = callable_tools(tools, choice)
-    lines = []
-    if choice.mode in {ChoiceMode.AUTO, ChoiceMode.REQUIRED} and len(callable_now) < len(tools):
-        lines.append(f"Only these {noun}s may be called now: {quoted_names(callable_now)}.")
-    if choice.mode is ChoiceMode.REQUIRED:
-        count = f"at least one {noun}" if choice.parallel else f"exactly one {noun}"
-        lines.append(f"Now call {count}: answer with only {answer}.")
-    elif choice.mode is ChoiceMode.NAMED:
-        lines.append(f"Now call the {noun} {quoted_names(callable_now)}, once: answer with only {answer}.")
-    return "\n".join(lines)
-
-
-def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
-    """The tools that `choice` lets the model call."""
-    if choice.mode is ChoiceMode.NONE:
-        return []
-    if choice.mode is ChoiceMode.NAMED:
-        return [tool for tool in tools if tool.name == choice.name]
-    return [tool for tool in tools if choice.allowed is None or tool.name in choice.allowed]
-
-
-def quoted_names(tools: Iterable[Tool]) -> str:
-    """The names as `"f", "g"`."""
-    return as_data(", ".join(dump(tool.name) for tool in tools))
+    return f"{text}\n{NEUTRALISED_NOTE}" if any(_marker().search(result.content) for result in results) else text

@@ -30,12 +30,12 @@ def _named(result: ToolResult) -> str:
     return f"{opening}\n{escaping.neutralise(result.content)}\n</tool_result>"
 
 
-def tagged(opening: str, closing: str, *, before: str = "", after: str = "", between: str = "\n") -> Write:
+def between_tags(opening: str, closing: str, *, before: str = "", after: str = "", between: str = "\n") -> Write:
     """Each result between two tags without a place for a name or an error: an error is said in the text."""
-    common = not escaping.has_markup(closing)
 
     def shown(result: ToolResult) -> str:
-        return guarded(said(result), closing) if common else said(result)
+        # Asked here: what is markup is known when all families are, of which this one is still being made.
+        return said(result) if escaping.has_markup(closing) else guarded(said(result), closing)
 
     def write(results: Sequence[ToolResult]) -> str:
         if not results:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...json_schema.compact import resolve
+from ...json_schema.pointer import Scope
 from ...model import Tool
 from . import escaping
 
@@ -33,7 +33,7 @@ def declared(tool: Tool) -> str:
     properties = tool.parameters.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return "\n".join([*lines, f"type {tool.name} = () => any;"])
-    body = _Writer(tool.parameters).members(tool.parameters, 0)
+    body = _Writer().members(tool.parameters, Scope.of(tool.parameters), 0)
     return "\n".join([*lines, f"type {tool.name} = (_: {{", *body, "}) => any;"])
 
 
@@ -50,11 +50,10 @@ def _literal(value: Any) -> str:
 class _Writer:
     """One walk over one schema."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self.root = root
+    def __init__(self) -> None:
         self.left = _MAX_NODES
 
-    def members(self, schema: Mapping[str, Any], depth: int) -> list[str]:
+    def members(self, schema: Mapping[str, Any], scope: Scope, depth: int) -> list[str]:
         """The lines between an object's braces: a comment and a member for each property."""
         properties = schema.get("properties")
         required = schema.get("required")
@@ -69,16 +68,18 @@ class _Writer:
             own = part if isinstance(part, Mapping) else {}
             lines += _comment(own.get("description"))
             default = f" // default: {_literal(own['default'])}" if "default" in own else ""
-            lines.append(f"{key}{mark}: {self.type(part, depth + 1)},{default}")
+            lines.append(f"{key}{mark}: {self.type(part, scope, depth + 1)},{default}")
         return lines
 
-    def type(self, schema: Any, depth: int) -> str:
+    def type(self, schema: Any, scope: Scope, depth: int) -> str:
         """`string`, `"a" | "b"`, `number[]`, `{…}` and the like; `any` where the schema does not say."""
         self.left -= 1
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self.left <= 0:
             return "any"
+        scope = scope.enter(schema)
         if "$ref" in schema:
-            return self.type(resolve(self.root, schema["$ref"]), depth + 1)
+            schema, scope = scope.find(schema["$ref"]) or (None, scope)
+            return self.type(schema, scope, depth + 1)
         values = schema.get("enum")
         if isinstance(values, list) and values:
             return " | ".join(map(_literal, values))
@@ -87,19 +88,26 @@ class _Writer:
         for key in ("anyOf", "oneOf"):
             options = schema.get(key)
             if isinstance(options, list) and options:
-                return self._union(self.type(option, depth + 1) for option in options)
+                return self._union(self.type(option, scope, depth + 1) for option in options)
         kind = schema.get("type")
         if isinstance(kind, list):
-            return self._union(self.type({**schema, "type": one}, depth + 1) for one in kind)
-        found = self._of(kind, schema, depth)
+            return self._union(self._one_of_several(one, schema, scope, depth + 1) for one in kind)
+        return self._or_null(kind, schema, scope, depth)
+
+    def _one_of_several(self, kind: Any, schema: Mapping[str, Any], scope: Scope, depth: int) -> str:
+        self.left -= 1
+        return "any" if depth > _MAX_DEPTH or self.left <= 0 else self._or_null(kind, schema, scope, depth)
+
+    def _or_null(self, kind: Any, schema: Mapping[str, Any], scope: Scope, depth: int) -> str:
+        found = self._of(kind, schema, scope, depth)
         return f"{found} | null" if schema.get("nullable") is True else found
 
-    def _of(self, kind: Any, schema: Mapping[str, Any], depth: int) -> str:
+    def _of(self, kind: Any, schema: Mapping[str, Any], scope: Scope, depth: int) -> str:
         if kind == "array" or "items" in schema:
-            item = self.type(schema.get("items"), depth + 1)
+            item = self.type(schema.get("items"), scope, depth + 1)
             return f"({item})[]" if " | " in item else f"{item}[]"
         if isinstance(schema.get("properties"), Mapping) and schema["properties"]:
-            return "\n".join(["{", *self.members(schema, depth), "}"])
+            return "\n".join(["{", *self.members(schema, scope, depth), "}"])
         if kind == "object":
             return "object"
         return _NAMES.get(kind, "any") if isinstance(kind, str) else "any"

@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 
 from ...model import ToolCall
-from ..family import WriteCalls
 from ..prompt.escaping import arguments_json, call_json, dump
+from .openers import json_calls, shared
+
+WriteCalls = Callable[[Sequence[ToolCall]], str | None]
+"""The calls of one turn in the family's syntax; None where it has no way to write them."""
 
 Entry = Callable[[int, ToolCall], str]
 """One call, and its number in the turn, as JSON."""
@@ -82,3 +85,7 @@ _NO_ID = re.compile(r"[^A-Za-z0-9]")
 def short_id(call_id: str | None) -> str:
     """A call's id as Mistral's templates want it: nine letters or digits, the same for a call and its result."""
     return _NO_ID.sub("", call_id or "")[-9:].rjust(9, "0")
+
+
+# Hermes's tag, which many lineages took over: the JSON in it tells them from those that write something else there.
+TOOL_CALL_JSON = shared("<tool_call>", json_calls(close=("</tool_call>",)), r"[{\[`\"']")

@@ -24,6 +24,8 @@ _KINDS = {"{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "nul
 def comes_back(text: str, call: ToolCall, openers: tuple[Opener, ...]) -> bool:
     """Whether a parser that knows `openers`, and a schema that types the arguments, makes of `text` exactly `call`.
 
+    It also knows the JSON that every family reads.
+
     The call's arguments are a JSON object. A long text is said not to come back.
     """
     if len(text) > MAX_READ_BACK:
@@ -31,7 +33,7 @@ def comes_back(text: str, call: ToolCall, openers: tuple[Opener, ...]) -> bool:
     arguments = {key: bytes(raw) for key, raw in _RAW.decode(call.arguments.strip() or "{}").items()}
     types = {key: {"type": _KINDS.get(chr(raw[0]), "number")} for key, raw in arguments.items()}
     tools = ToolSet.of([Tool(call.name, "", {"type": "object", "properties": types})])
-    parser = reading.scanner(openers, tools, ParserOptions())
+    parser = reading.scanner((*openers, *reading.ANY_JSON), tools, ParserOptions())
     events = [*parser.feed(text), *parser.finish()]
     return _one_call(events) == (call.name, {key: msgspec.json.decode(raw) for key, raw in arguments.items()})
 

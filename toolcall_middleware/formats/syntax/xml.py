@@ -10,6 +10,7 @@ is read back; a turn with a call that does not come back is written in JSON.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import msgspec
 
 from ...model import ToolCall
 from ...parsing.text.grammar import Opener
-from .. import reading
+from .. import markup
 from .round_trip import comes_back
 
 _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -31,27 +32,36 @@ _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 class Tags:
     """How a family writes calls. `{name}`, `{number}` (from 1), `{key}`, `{kind}` (`true` for a string) and `{type}`
     (JSON's name of it) stand in the opening tags.
-
-    opening, closing: around all calls of a turn; between: between two. call, call_end: around one; tail: what follows.
-    parameter, parameter_end: around a value; gap: what follows. key: what a key may consist of. more: other tags that
-    mean something to the reader. lines: a value stands on lines of its own; exact: a line break at its ends is its own
-    (else one at each end is markup). xml: entities mean what they mean in XML.
     """
 
     opening: str = ""
+    """Before all calls of a turn."""
     closing: str = ""
+    """Behind them."""
     between: str = "\n"
+    """Between two calls."""
     call: str
+    """Opens a call."""
     call_end: str
+    """Closes a call."""
     tail: str = ""
+    """Follows `call_end`."""
     parameter: str
+    """Opens a value."""
     parameter_end: str
+    """Closes a value."""
     gap: str = "\n"
+    """Follows `parameter_end`."""
     key: str
+    """Pattern of what a key may consist of."""
     more: tuple[str, ...] = ()
+    """Other tags that mean something to the reader."""
     lines: bool = False
+    """A value stands on lines of its own."""
     exact: bool = False
+    """A line break at a value's end is its own; else one at each end is markup."""
     xml: bool = False
+    """Entities mean what they mean in XML."""
 
 
 class TagWriter:
@@ -61,9 +71,14 @@ class TagWriter:
         self.tags = tags
         self.openers = openers
         self.key = re.compile(tags.key)
+
+    @functools.cached_property
+    def suspicious(self) -> re.Pattern[str]:
+        """What a value can hold that the reader may take for markup. Every family's turn markers are among it."""
+        tags = self.tags
         own = (tags.closing, tags.call, tags.call_end, tags.tail, tags.parameter, tags.parameter_end, *tags.more)
-        known = {stem for tag in own for stem in _STEM.findall(tag)} | {*reading.ENDS, *reading.STOPS}
-        self.suspicious = re.compile("|".join(map(re.escape, sorted(known))))
+        known = {stem for tag in own for stem in _STEM.findall(tag)} | set(markup.turn_markers())
+        return re.compile("|".join(map(re.escape, sorted(known))))
 
     def __call__(self, calls: Sequence[ToolCall]) -> str | None:
         tags = self.tags

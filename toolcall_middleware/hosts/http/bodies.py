@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+
+from starlette.types import Message, Receive
 
 from ...errors import ToolCallError
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
+__all__ = ["Inflate", "Message", "Receive", "giving", "replay", "request_message"]
 
 
 class Inflate:
@@ -48,3 +47,13 @@ def replay(messages: list[Message], receive: Receive) -> Receive:
         return queue.popleft() if queue else await receive()
 
     return next_message
+
+
+def request_message(body: bytes, *, more: bool = False) -> Message:
+    """A piece of a request's body; `more`: others follow."""
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def giving(body: bytes, receive: Receive) -> Receive:
+    """`body` once, then what `receive` says: that the client has gone."""
+    return replay([request_message(body)], receive)

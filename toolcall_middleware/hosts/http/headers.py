@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from urllib.parse import quote
 
 from starlette.types import Scope
@@ -33,7 +33,13 @@ _WHO_ASKED = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-
 # `date` is written by every ASGI server.
 _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
 
+OF_ITS_BYTES = frozenset({b"content-length", b"etag", b"content-md5", b"digest", b"content-digest"})
+"""What headers say of the very bytes of a body, which is wrong of any other body."""
+ENTITY_HEADERS = OF_ITS_BYTES | {b"content-encoding", b"transfer-encoding"}
+"""... and of how they are sent."""
+
 _LINE_END = re.compile(rb"[\r\n\0]")
+_LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
@@ -79,6 +85,25 @@ def response_headers(received: Iterable[tuple[bytes, bytes]]) -> Headers:
         # One at most, because the server frames the answer by it; differing ones have failed in the HTTP parser.
         headers += [pair for pair in given if pair[0] == b"content-length"][:1]
     return headers
+
+
+def without(headers: Iterable[tuple[bytes, bytes]], dropped: Container[bytes]) -> Headers:
+    """The headers but for those whose name, in lower case, is `dropped`."""
+    return [pair for pair in headers if pair[0].lower() not in dropped]
+
+
+def with_length(scope: Scope, length: int) -> Headers:
+    """The request's headers, for a body of this length."""
+    return [*without(scope.get("headers", ()), _LENGTH_HEADERS), (b"content-length", b"%d" % length)]
+
+
+def scope_for_body(scope: Scope, length: int, *, identity: bool = False) -> Scope:
+    """`scope` for a body of `length` bytes that is at hand; `identity`: the answer has to be read."""
+    dropped = _LENGTH_HEADERS | ({b"expect", b"accept-encoding"} if identity else {b"expect"})
+    headers = [*without(scope.get("headers", ()), dropped), (b"content-length", b"%d" % length)]
+    if identity:
+        headers.append((b"accept-encoding", b"identity"))
+    return {**scope, "headers": headers}
 
 
 def raw_path(scope: Scope) -> bytes:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
+
+from starlette.types import Message, Receive, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_object
-from .bodies import Message, Receive
-
-Scope = MutableMapping[str, Any]
+from .bodies import request_message
+from .headers import with_length, without
 
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
 _LEAST = 1024
 _CODING = b"content-encoding"
-_OF_CODED = frozenset({_CODING, b"content-length", b"transfer-encoding"})
 _MAX_MESSAGES = 1024
 _DIGITS = 18  # of a length; nobody has more to send
 
@@ -69,9 +69,8 @@ def in_the_clear(
         return body, messages, scope
     if read_object(body) is None:
         body = _decoded(body, codings, limit)
-    headers = [item for item in scope["headers"] if item[0].lower() not in _OF_CODED]
-    headers.append((b"content-length", b"%d" % len(body)))
-    return body, [_request(bytearray(body), more=False)], {**scope, "headers": headers}
+    headers = without(with_length(scope, len(body)), {_CODING})
+    return body, [request_message(body)], {**scope, "headers": headers}
 
 
 def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:
@@ -119,7 +118,7 @@ async def collect(
     while True:
         message = await upload.next_piece(receive)
         if message["type"] != "http.request":
-            rest: list[Message] = [_request(tail, more=True)] if tail else []
+            rest: list[Message] = [request_message(bytes(tail), more=True)] if tail else []
             return None, [*messages, *rest, message]
         part = message.get("body", b"")
         size += len(part)
@@ -133,13 +132,11 @@ async def collect(
             tail += part
         if not more:
             if len(messages) == _MAX_MESSAGES and messages[-1].get("more_body", False):
-                messages.append(_request(tail, more=False))
-            return b"".join([*parts, tail]), messages
+                messages.append(request_message(bytes(tail)))
+            if tail:
+                parts.append(bytes(tail))
+            return b"".join(parts), messages
 
 
 def _too_large(limit: int | None) -> ToolCallError:
     return ToolCallError("request_too_large", f"The request body exceeds max_request_bytes ({limit}).")
-
-
-def _request(body: bytearray, *, more: bool) -> Message:
-    return {"type": "http.request", "body": bytes(body), "more_body": more}

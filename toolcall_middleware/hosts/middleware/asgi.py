@@ -10,11 +10,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ToolCallError
-from ...exchange import Exchange
+from ...exchange import Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...request.overrides import without_overrides
 from ...settings import Settings
-from ...upstream.constraints import Memory
+from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers
 from ...usage.tokenizers.load import load
 from ..http.bodies import Receive, replay
@@ -63,7 +63,7 @@ class ToolCallMiddleware:
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
-            self._memory = Memory()
+            self._memory = BackendMemory()
             self._tenancy: Tenancy | None = None
             self._rates: RateLimiter | None = None
             if settings.rate_limit is not None or settings.tenants_file is not None:
@@ -75,7 +75,7 @@ class ToolCallMiddleware:
 
     app: App
     settings: Settings
-    _memory: Memory
+    _memory: BackendMemory
     _tenancy: Tenancy | None
     _rates: RateLimiter | None
 
@@ -118,17 +118,11 @@ class ToolCallMiddleware:
             await self.app(scope, replay(messages, receive), send)
             return
         exchange = Exchange(settings, self._memory, defer=True)
-        try:
-            rewritten = exchange.on_request(body)
-            if rewritten is not None and tenant is not None and settings.rate_limit is not None:
-                if exchange.offers_tools:
-                    budget = await self._limiter().admit(tenant.key, settings.rate_limit)
-                    send = budget.sender(send, lambda: exchange.calls_left)
-        except ToolCallError as error:
-            scope[REFUSED] = error.code
-            await answer_error(send, error)
+        action = exchange.receive(Request(body))[0]
+        if isinstance(action, Fail):
+            await _refuse(scope, send, action.error)
             return
-        if rewritten is None:
+        if not isinstance(action, Ask):
             plain = without_overrides(body)
             if plain is body:
                 messages, scope = untouched
@@ -141,4 +135,16 @@ class ToolCallMiddleware:
             else:
                 await self.app(scope, replay(messages, receive), send)
             return
-        await Responder(self.app, scope, receive, send, exchange).run(rewritten)
+        if tenant is not None and settings.rate_limit is not None and exchange.offers_tools:
+            try:
+                budget = await self._limiter().admit(tenant.key, settings.rate_limit)
+            except ToolCallError as refusal:
+                await _refuse(scope, send, refusal)
+                return
+            send = budget.sender(send, lambda: exchange.emitted_calls)
+        await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+
+
+async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
+    scope[REFUSED] = error.code
+    await answer_error(send, error)

@@ -15,8 +15,10 @@ import logging
 import math
 import time
 import weakref
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.types import Message, Send
 
 from ...errors import SettingsError, ToolCallError
 from ...settings import OPTIONS, hide_login
@@ -29,8 +31,6 @@ _REDIS = ("redis", "valkey")
 
 _log = logging.getLogger("toolcall_middleware")
 _T = TypeVar("_T")
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 
 
 def require_limits(storage: str) -> None:

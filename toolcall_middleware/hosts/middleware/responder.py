@@ -1,18 +1,37 @@
-"""One intercepted request: its answer is held until its first bytes tell what it is, and goes on rewritten.
+"""The host of an exchange: runs the app for one intercepted request, tells the exchange what the app sends, and does
+what it asks for.
 
-The app runs as often as the exchange asks for it, in the caller's task.
+The app runs as often as the exchange asks for it, in the caller's task. What is decided about an answer is decided in
+exchange.py; here is only what I/O needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from ...errors import ToolCallError
-from ...exchange import Exchange, Plan, Reply
-from ...usage.pending_count import Tally
+from ...exchange import (
+    Action,
+    Ask,
+    Body,
+    BrokenOff,
+    Count,
+    Counted,
+    Decode,
+    Exchange,
+    Fail,
+    Failed,
+    Head,
+    Send,
+    Start,
+    StopUpstream,
+    Undecodable,
+)
 from ..http.bodies import Inflate, Message, Receive
-from ..http.messages import App, Scope, Send, answer_error, request_scope, response_head
+from ..http.messages import App, Scope, answer_error, request_scope, response_head
+from ..http.messages import Send as SendMessage
 from .token_counting import wait_for
 
 
@@ -21,61 +40,68 @@ class GenerationEndedError(OSError):
 
 
 class Responder:
-    """Runs the app for one request. See the module."""
+    """Runs the app for one request. See the module.
 
-    def __init__(self, app: App, scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
+    paths: the suffixes that are intercepted, beside which the backend is asked to count.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        scope: Scope,
+        receive: Receive,
+        send: SendMessage,
+        exchange: Exchange,
+        paths: tuple[str, ...],
+    ) -> None:
         self._app = app
         self._scope = scope
         self._client_receive = receive
         self._client_send = send
         self._exchange = exchange
+        self._paths = paths
+        self._next_body: bytes | None = None
         self._receiving: asyncio.Future[Message] | None = None
         self._gone = False  # the client went away
-        self._started = False  # the response has started for the client
-        self._ended = False  # ... and is complete
 
     async def run(self, body: bytes) -> None:
         """Answer the request, whose body for the backend is `body`."""
-        next_body: bytes | None = body
+        self._next_body = body
         try:
-            while next_body is not None and not self._gone:
-                await self._try(next_body)
-                next_body = self._exchange.take_next()
+            while self._next_body is not None and not self._gone:
+                body, self._next_body = self._next_body, None
+                await self._attempt(body)
         finally:
             if self._receiving is not None:
                 self._receiving.cancel()
                 await asyncio.gather(self._receiving, return_exceptions=True)
 
-    async def _try(self, body: bytes) -> None:
+    async def _attempt(self, body: bytes) -> None:
         """One request to the app."""
         self._body: bytes | None = body
         self._start: Message | None = None
-        self._plan = Plan.PASS
-        self._buffer: list[bytes] = []
-        self._size = 0
         self._inflate: Inflate | None = None
-        self._steady = False  # the client's stream has begun, and what the app sends goes there
-        self._taps = False  # ... as it is, but for the usage that may be added
-        self._over = False  # the app's response is complete
-        self._cut = False  # ... before the app knows
+        self._over = False  # nothing more of the app's answer is read
+        self._cut = False  # ... and the app may not know
         self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
         try:
             await self._app(request_scope(self._scope, len(body)), self._receive, self._send)
         except Exception as error:
             if self._over and _only_ours(error):
                 return
-            ours = not self._ended and (self._plan is Plan.STREAM or not self._started)
-            if ours and isinstance(error, ToolCallError):
+            if isinstance(error, ToolCallError):
                 # The app says what the client is to be told: the proxy raises it when its upstream breaks off.
-                await (self._finish() if self._exchange.said_all else self._fail(error))
-                return
-            if ours and self._started:
-                # The client learns that this is no end; the server learns of the exception.
-                with contextlib.suppress(OSError):
-                    await self._finish(cut=True)
+                actions = self._exchange.receive(Failed(error))
+                if actions:
+                    await self._execute(actions)
+                    return
+                raise
+            # The client learns that this is no end; the server learns of the exception.
+            with contextlib.suppress(OSError):
+                await self._execute(self._exchange.receive(BrokenOff(raised=True)))
             raise
         if self._start is not None and not self._over and not self._gone:
-            await self._finish(cut=True)
+            await self._execute(self._exchange.receive(BrokenOff()))
 
     # -- what the app receives -----------------------------------------------------------------------------------
 
@@ -101,153 +127,62 @@ class Responder:
 
     async def _send(self, message: Message) -> None:
         kind = message["type"]
-        try:
-            if self._steady and kind == "http.response.body" and message.get("more_body", False):
-                # Nearly every message of an answer: `_on_body` without its questions.
-                data = message.get("body", b"")
-                out = self._exchange.feed(data)
-                if out:
-                    await self._client_send(
-                        message if out is data else {"type": "http.response.body", "body": out, "more_body": True}
-                    )
-                if self._exchange.stopped:
-                    await self._complete()
-                return
-            if self._taps and kind == "http.response.body" and message.get("more_body", False):
-                data = message.get("body", b"")
-                out = self._exchange.feed(data)
-                if out is data:  # likewise: nearly every message says nothing but text
-                    await self._client_send(message)
-                else:
-                    out += await self._counted()
-                    await self._client_send({"type": "http.response.body", "body": out, "more_body": True})
-                return
-            if self._cut:
-                raise GenerationEndedError("the answer is complete: the middleware ended its generation")
-            if kind == "http.response.start":
-                await self._on_start(message)
-            elif kind == "http.response.body":
-                await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+        if self._cut:
+            raise GenerationEndedError("the answer is complete: the middleware ended its generation")
+        if self._over and kind in {"http.response.start", "http.response.body"}:
+            return
+        if kind == "http.response.body":
+            data = message.get("body", b"")
+            if self._inflate is not None:
+                try:
+                    data = self._inflate.feed(data)
+                except ToolCallError as error:
+                    await self._execute(self._exchange.receive(Undecodable(error)))
+                    return
+            actions = self._exchange.receive(Body(data, not message.get("more_body", False)))
+            if len(actions) == 1 and type(only := actions[0]) is Send and only.data is data:
+                await self._client_send(message)  # nearly every message of an answer in text
             else:
-                await self._client_send(message)
-        except ToolCallError as error:
-            await self._fail(error)
-
-    async def _on_start(self, message: Message) -> None:
-        headers = list(message.get("headers", ()))
-        self._start = message
-        self._plan = self._exchange.on_response_start(message["status"], headers)
-        if self._plan is Plan.PASS or self._plan is Plan.TAP:
-            await self._begin(
-                message if self._plan is Plan.PASS else response_head(self._begun_by_app, self._exchange.headers())
-            )
-            self._taps = self._plan is Plan.TAP
-            return
-        coding = next((value for name, value in headers if name.lower() == b"content-encoding"), b"").strip().lower()
-        if coding and coding != b"identity":
-            self._inflate = Inflate(coding.decode("latin-1"), self._exchange.max_response_bytes)
-
-    async def _on_body(self, data: bytes, *, more: bool) -> None:
-        if self._start is None:
-            raise RuntimeError("the app sent http.response.body before http.response.start")
-        if self._over:
-            return
-        if self._plan is Plan.PASS or self._plan is Plan.TAP:
-            if self._plan is Plan.TAP:
-                data = self._exchange.feed(data)
-                data += await self._counted() + (b"" if more else self._exchange.finish())
-            self._over = self._ended = not more
-            self._taps = self._taps and more
-            await self._client_send({"type": "http.response.body", "body": data, "more_body": more})
-            return
-        if self._inflate is not None:
-            data = self._inflate.feed(data)
-        if self._plan is Plan.SNIFF:
-            data = b"".join([*self._buffer, data])
-            self._buffer, self._size = [], 0
-            self._plan = self._exchange.plan_for(data)
-        if self._plan is Plan.STREAM:
-            await self._stream(self._exchange.feed(data))
-            self._steady = self._started and self._inflate is None
+                await self._execute(actions)
+        elif kind == "http.response.start":
+            self._start = message
+            await self._execute(self._exchange.receive(Head(message["status"], list(message.get("headers", ())))))
         else:
-            self._keep(data)
-        if self._exchange.stopped:
-            await self._complete()
-        elif not more:
-            await self._finish()
+            await self._client_send(message)
 
-    def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        limit = self._exchange.max_response_bytes
-        if limit is not None and self._size > limit:
-            raise ToolCallError("upstream_error", f"The backend's answer exceeds max_response_bytes ({limit}).")
-        self._buffer.append(data)
+    # -- what the exchange asks for ------------------------------------------------------------------------------
 
-    async def _finish(self, *, cut: bool = False) -> None:
-        """The app's response is complete, or broke off (`cut`)."""
-        self._over = True
-        self._steady = False
-        try:
-            if self._plan is Plan.STREAM:
-                await self._stream(self._exchange.finish(cut=cut))
-                await self._close()
-            elif self._plan is Plan.TAP:
-                await self._stream(self._exchange.finish())
-            elif self._plan is not Plan.PASS:
-                reply = self._exchange.whole(b"".join(self._buffer))
-                if reply is not None:
-                    if self._exchange.tally is not None:
-                        await self._count(self._exchange.tally)
-                        reply = self._exchange.counted_in(reply)
-                    await self._reply(reply)
-        except ToolCallError as error:
-            await self._fail(error)
-        self._release()
-
-    async def _counted(self) -> bytes:
-        """What had to wait for a count of tokens, if anything."""
-        tally = self._exchange.tally
-        if tally is None:
-            return b""
-        await self._count(tally)
-        return self._exchange.counted()
-
-    async def _count(self, tally: Tally) -> None:
-        await wait_for(tally, self._app, self._scope, self._exchange.paths)
-
-    # -- what the client gets ------------------------------------------------------------------------------------
-
-    async def _begin(self, message: Message) -> None:
-        self._started = True
-        await self._client_send(message)
-
-    async def _stream(self, out: bytes) -> None:
-        if not out:
-            return
-        if not self._started:
-            await self._begin(response_head(self._begun_by_app, self._exchange.headers()))
-        await self._client_send({"type": "http.response.body", "body": out, "more_body": True})
-
-    async def _close(self) -> None:
-        """End the client's stream, if it has one: a try that is followed by another has not begun it."""
-        await self._stream(await self._counted())
-        if self._started and not self._ended:
-            self._ended = True
-            await self._client_send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _complete(self) -> None:
-        """The answer is complete before the app's: the app is told to end."""
-        self._over = True
-        self._steady = False
-        await self._close()
-        self._cut = True
-        # Last: an app that learns of a disconnect may cancel the very task that is sending here.
-        self._release()
+    async def _execute(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(data, last):
+                    await self._client_send({"type": "http.response.body", "body": data, "more_body": not last})
+                case Start(headers, status):
+                    start = self._begun_by_app
+                    await self._client_send(start if headers is None else response_head(start, headers, status=status))
+                case StopUpstream(early):
+                    self._over = True
+                    self._cut = self._cut or early
+                    self._release()
+                case Ask(body):
+                    self._next_body = body
+                case Count(pending):
+                    await wait_for(pending, self._app, self._scope, self._paths)
+                    await self._execute(self._exchange.receive(Counted()))
+                case Decode(coding, max_bytes):
+                    try:
+                        self._inflate = Inflate(coding, max_bytes)
+                    except ToolCallError as error:
+                        await self._execute(self._exchange.receive(Undecodable(error)))
+                case Fail(error):
+                    await answer_error(self._client_send, error)
+                case _:
+                    raise AssertionError(action)
 
     def _release(self) -> None:
         """What waits to receive gets a disconnect, as from a server after the end of a response.
 
-        Some frameworks wait for it before they return (Litestar does), and another try may have to follow.
+        Some frameworks wait for it before they return (Litestar does), and another attempt may have to follow.
         """
         if not self._stop.done():
             self._stop.set_result(None)
@@ -256,26 +191,6 @@ class Responder:
     def _begun_by_app(self) -> Message:
         assert self._start is not None  # noqa: S101 - the app has started its response
         return self._start
-
-    async def _reply(self, reply: Reply) -> None:
-        if reply.as_it_came:
-            await self._begin(self._begun_by_app)
-            self._ended = True
-            await self._client_send({"type": "http.response.body", "body": reply.body, "more_body": False})
-            return
-        headers = {**reply.headers, "content-length": str(len(reply.body))}
-        await self._begin(response_head(self._begun_by_app, headers, status=reply.status))
-        self._ended = True
-        await self._client_send({"type": "http.response.body", "body": reply.body, "more_body": False})
-
-    async def _fail(self, error: ToolCallError) -> None:
-        """An error for the client: the HTTP answer where nothing has left, else an event."""
-        if self._started:
-            await self._stream(self._exchange.failure(error))
-        else:
-            self._started = self._ended = True
-            await answer_error(self._client_send, error)
-        await self._complete()
 
 
 def _only_ours(error: BaseException) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any
+
+from starlette.types import Scope
 
 from ...errors import SettingsError, ToolCallError
 from ...settings import Settings
@@ -52,7 +52,7 @@ class Tenancy:
         """Whether anybody's rate is limited."""
         return _limits_rates(self._tenants)
 
-    def find(self, scope: MutableMapping[str, Any]) -> Tenant:
+    def find(self, scope: Scope) -> Tenant:
         """Who asks in `scope`. Raises ToolCallError where that is told in two ways: the app might believe the other."""
         if self._path is not None and time.monotonic() - self._looked >= _SECONDS:
             self._look(self._path)

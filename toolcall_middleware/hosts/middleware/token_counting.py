@@ -8,33 +8,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...settings import Settings
-from ...upstream.constraints import Memory
-from ...usage.pending_count import Tally, meter_for, model_of
+from ...upstream.backend_memory import BackendMemory
+from ...usage.pending_count import PendingCount, meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from ..http.bodies import giving
+from ..http.headers import OF_ITS_BYTES, scope_for_body, without
 
 _SECONDS = 2.0
 """For all questions about one answer: its end waits for them."""
-_TRIES = 2
+_ATTEMPTS = 2
 _PASSING = frozenset({502, 503, 504})
 """Of a proxy: its upstream may just have closed an old connection, which says nothing of what it can do."""
 _MAX_ANSWER = 16 << 20
 _MAX_WHOLE = 8 << 20
-_DROPPED = frozenset({b"content-length", b"content-type", b"accept-encoding", b"transfer-encoding", b"expect"})
 _log = logging.getLogger("toolcall_middleware")
 
 
-async def wait_for(tally: Tally, app: App, scope: Scope, paths: tuple[str, ...]) -> None:
+async def wait_for(tally: PendingCount, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
     """Count what the tally has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
     questions = tally.questions()
     if questions is not None:
@@ -45,7 +40,7 @@ async def wait_for(tally: Tally, app: App, scope: Scope, paths: tuple[str, ...])
             while True:
                 asked = _scope_of(scope, paths, question)
                 answer = None
-                for _ in range(_TRIES):
+                for _ in range(_ATTEMPTS):
                     status, answer = await _ask(app, asked, question.body, end - loop.time())
                     if answer is not None or status not in _PASSING:
                         break
@@ -53,12 +48,12 @@ async def wait_for(tally: Tally, app: App, scope: Scope, paths: tuple[str, ...])
     await asyncio.to_thread(tally.count)
 
 
-async def _ask(app: App, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
+async def _ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
     """(status, body) of the app's answer; no body when it is no good answer, status 0 when there is none in time."""
-    answer = _Answer(body)
+    answer = _Answer()
     try:
         async with asyncio.timeout(seconds):
-            await app(scope, answer.receive, answer.send)
+            await app(scope, giving(body, answer.gone), answer.send)
     except TimeoutError:
         return 0, None
     except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer
@@ -68,19 +63,15 @@ async def _ask(app: App, scope: Scope, body: bytes, seconds: float) -> tuple[int
 
 
 class _Answer:
-    """The server's side of a request that we make."""
+    """What the app answers to a request that we make."""
 
-    def __init__(self, body: bytes) -> None:
-        self._question: bytes | None = body
+    def __init__(self) -> None:
         self._over = asyncio.Event()
         self.status = 0
         self._parts: list[bytes] = []
         self._size = 0
 
-    async def receive(self) -> Message:
-        if self._question is not None:
-            question, self._question = self._question, None
-            return {"type": "http.request", "body": question, "more_body": False}
+    async def gone(self) -> Message:
         await self._over.wait()
         return {"type": "http.disconnect"}
 
@@ -106,15 +97,13 @@ def _scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope
     given = (path, path.rstrip("/"))
     path, suffix = next((one, suffix) for suffix in paths for one in given if one.endswith(suffix))
     path = path.removesuffix(suffix).removesuffix("/v1") + question.path
-    headers = [item for item in scope.get("headers", ()) if item[0].lower() not in _DROPPED]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(question.body)).encode())]
-    headers.append((b"accept-encoding", b"identity"))
+    scope = scope_for_body(scope, len(question.body), identity=True)
     return {
         **scope,
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": headers,
+        "headers": [*without(scope["headers"], {b"content-type"}), (b"content-type", b"application/json")],
         "extensions": {},
     }
 
@@ -125,7 +114,7 @@ class WholeUsage:
     The messages of such an answer are held until it is complete, and leave as they came where nothing is to be added.
     """
 
-    def __init__(self, app: App, settings: Settings, memory: Memory, body: bytes) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, memory: BackendMemory, body: bytes) -> None:
         self._app = app
         self._settings = settings
         self._memory = memory
@@ -196,11 +185,11 @@ class WholeUsage:
             await self._flush(send)
             return
         if meter.is_due:
-            await wait_for(Tally(meter, model, self._memory), self._app, scope, settings.paths)
+            await wait_for(PendingCount(meter, model, self._memory), self._app, scope, settings.paths)
         body = tap.add(data)
         note = "mode=pass; usage=estimated" if meter.is_estimated else "mode=pass"
         start = held[0]
-        headers = [item for item in start["headers"] if item[0].lower() not in {b"content-length", b"etag"}]
+        headers = without(start["headers"], OF_ITS_BYTES)
         headers += [(b"content-length", str(len(body)).encode()), (b"x-toolcall", note.encode())]
         self._held = None
         await send({**start, "headers": headers})

@@ -12,11 +12,11 @@ import json
 import threading
 
 from ...errors import ToolCallError
-from ...exchange import Exchange
+from ...exchange import Exchange, Request
 from ...json_schema.validate_arguments import checker_for
 from ...request.parse import ChatRequest, read_request
 from ...settings import Settings
-from ...upstream.constraints import Memory
+from ...upstream.backend_memory import BackendMemory
 
 _TOOL = {"type": "function", "function": {"name": "warm_up", "parameters": {"type": "object", "properties": {}}}}
 _REQUEST = json.dumps({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": [_TOOL]}).encode()
@@ -33,7 +33,7 @@ def warm(settings: Settings) -> threading.Thread:
 def _load(settings: Settings) -> None:
     settings = settings.replace(allowlist_mode="off")  # nobody has asked for our tool: nothing is to be warned of
     with contextlib.suppress(ToolCallError):  # settings may refuse it: what they need is loaded by then
-        Exchange(settings, Memory()).on_request(_REQUEST)
+        Exchange(settings, BackendMemory()).receive(Request(_REQUEST))
         chat = read_request(_REQUEST, settings)
         if settings.validate_arguments != "off" and isinstance(chat, ChatRequest):
             checker_for(chat.tools_raw, chat.tools).faults("warm_up", "{}")

@@ -15,7 +15,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..http.headers import raw_path
-from .request_record import RECORD, Record
+from ..http.request_record import RECORD, Record
 
 logger = logging.getLogger("toolcall_middleware.access")
 
@@ -44,7 +44,7 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named)
 
 
-class Access:
+class AccessLog:
     """Gives each request an id (`x-request-id`: the client's when it is sane) and logs it when it has ended.
 
     The id goes on to `app` and stands in the answer; an upstream's own id stays there as `x-upstream-request-id`.

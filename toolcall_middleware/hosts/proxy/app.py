@@ -1,4 +1,4 @@
-"""The whole proxy, put together from the settings: signals, log, keys, routes, each upstream behind the middleware."""
+"""The whole proxy, put together from the settings: signals, log, keys, router, each upstream behind the middleware."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from starlette.types import ASGIApp
 
 from ...errors import SettingsError
 from ...settings import Settings
-from .access_log import Access, write_to_stdout
+from .access_log import AccessLog, write_to_stdout
 from .auth import Gate
 from .lifetime import Lifetime
 from .router import Router
+from .upstream.config import UpstreamConfig
 from .upstream.providers import PROVIDERS, with_mode
-from .upstream.upstream import Route
-from .upstreams_file import Upstream, read_upstreams
+from .upstream.upstream import Upstream
+from .upstreams_file import read_upstreams
 
 
 def create_proxy() -> ASGIApp:
@@ -26,7 +27,7 @@ def create_proxy() -> ASGIApp:
     settings = Settings.from_env()
     # What the client shows is else a key of this proxy and nobody else's business.
     forward_authorization = not settings.api_keys
-    app: Route | Router
+    app: Upstream | Router
     reload = None
     if settings.upstreams_file is not None:
         app = Router(
@@ -38,18 +39,18 @@ def create_proxy() -> ASGIApp:
         )
         reload = app.reload
     else:
-        app = Route(_only(with_mode(settings, settings.upstream_api)), forward_authorization=forward_authorization)
+        app = Upstream(_only(with_mode(settings, settings.upstream_api)), forward_authorization=forward_authorization)
     gate = Gate(app, settings.api_keys)
     if settings.access_log != "off":
         write_to_stdout()
-    logged = Access(gate, style=settings.access_log, peek=isinstance(app, Route))
+    logged = AccessLog(gate, style=settings.access_log, peek=isinstance(app, Upstream))
     return Lifetime(logged, drain=gate.drain, grace=settings.shutdown_grace, reload=reload)
 
 
-def _only(settings: Settings) -> Upstream:
+def _only(settings: Settings) -> UpstreamConfig:
     """The upstream of the `upstream_*` settings; every model is its own."""
     api = settings.upstream_api
     url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
     if url is None and (api == "openai" or api in PROVIDERS):
         raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-    return Upstream(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), settings)
+    return UpstreamConfig(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), settings)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
+from ..http.errors import send_error, send_json
 from ..http.headers import raw_path
+from ..http.request_record import record_of
 from ..middleware.tenants import TENANT_KEY
-from .request_record import record_of
 
 # `NAME=KEY`. A key that ends in base64's own `=` is one without a name.
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63})=(?=.*[^=])(.+)")
@@ -74,23 +75,10 @@ class Gate:
         return (True, names[0]) if names and scheme.lower() == b"bearer" else (False, None)
 
 
-# The connection closes with the answer: the next try comes to another process.
+# The connection closes with the answer: the next attempt comes to another process.
 _LEAVE = {"connection": "close", "retry-after": "1"}
 
 
 def _named(key: str) -> tuple[str | None, bytes]:
     found = _NAMED.fullmatch(key)
     return (found[1], found[2].encode()) if found else (None, key.encode())
-
-
-async def send_error(send: Send, error: ToolCallError) -> None:
-    """Answers a request with `error`."""
-    await send_json(send, error.status, error.body(), error.headers)
-
-
-async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    """Answers a request with a JSON `body`."""
-    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    head += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -12,10 +12,11 @@ from starlette.types import Message, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_value
-from ..http.headers import Headers
+from ..http.bodies import giving
+from ..http.headers import without
+from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
-from .request_record import RECORD, Record
-from .upstream.upstream import Route
+from .upstream.upstream import Upstream
 
 # Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
 _PATIENCE = 5.0
@@ -37,24 +38,24 @@ class Listing:
 
     _kept: dict[tuple[int, bytes], tuple[float, list[dict[str, Any]] | None]] = field(default_factory=dict)
 
-    async def models(self, routes: Iterable[Route], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
+    async def models(self, upstreams: Iterable[Upstream], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
         """(entries, whether every upstream told what it has). One entry a client's name; the first upstream's wins."""
-        routes = list(routes)
-        lists = await asyncio.gather(*(self._of(route, scope) for route in routes))
+        upstreams = list(upstreams)
+        lists = await asyncio.gather(*(self._of(upstream, scope) for upstream in upstreams))
         entries: dict[str, dict[str, Any]] = {}
-        for route, listed in zip(routes, lists, strict=True):
-            for name, entry in _entries(route, listed or []):
+        for upstream, listed in zip(upstreams, lists, strict=True):
+            for name, entry in _entries(upstream, listed or []):
                 entries.setdefault(name, entry)
         return list(entries.values()), None not in lists
 
-    async def _of(self, route: Route, scope: Scope) -> list[dict[str, Any]] | None:
+    async def _of(self, upstream: Upstream, scope: Scope) -> list[dict[str, Any]] | None:
         """An upstream's own list; empty where its names are known without, None where it cannot be had."""
-        if not route.upstream.has_globs:
+        if not upstream.config.has_globs:
             return []
         shown = b""
-        if route.upstream.settings.upstream_key is None:
+        if upstream.config.settings.upstream_key is None:
             shown = b"\n".join(value for name, value in scope["headers"] if name.lower() == b"authorization")
-        key = (id(route), shown)
+        key = (id(upstream), shown)
         kept = self._kept.get(key)
         now = time.monotonic()
         if kept is not None and now < kept[0]:
@@ -62,7 +63,7 @@ class Listing:
         listed: list[dict[str, Any]] | None
         try:
             async with asyncio.timeout(_PATIENCE):
-                listed = await _ask(route, scope)
+                listed = await _ask(upstream, scope)
         except (TimeoutError, UnlistedError, ToolCallError):
             listed = None
         if len(self._kept) >= _MOST_KEPT:
@@ -75,19 +76,14 @@ class Listing:
         self._kept.clear()
 
 
-async def _ask(route: Route, scope: Scope) -> list[dict[str, Any]]:
+async def _ask(upstream: Upstream, scope: Scope) -> list[dict[str, Any]]:
     """Raises UnlistedError."""
     parts: list[bytes] = []
     status = 0
-    asked = False
-    waiting = asyncio.Event()
 
-    async def receive() -> Message:
-        nonlocal asked
-        if asked:
-            await waiting.wait()
-        asked = True
-        return {"type": "http.request", "body": b"", "more_body": False}
+    async def stay() -> Message:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         nonlocal status
@@ -98,8 +94,7 @@ async def _ask(route: Route, scope: Scope) -> list[dict[str, Any]]:
             if sum(map(len, parts)) > _MAX_BYTES:
                 raise UnlistedError
 
-    headers: Headers = [pair for pair in scope["headers"] if pair[0].lower() not in _NOT_ASKED]
-    headers.append((b"accept-encoding", b"identity"))
+    headers = [*without(scope["headers"], _NOT_ASKED), (b"accept-encoding", b"identity")]
     own: Scope = {
         **scope,
         "method": "GET",
@@ -111,7 +106,7 @@ async def _ask(route: Route, scope: Scope) -> list[dict[str, Any]]:
         RECORD: Record(others=True),
         TENANT_KEY: None,
     }
-    await route(own, receive, send)
+    await upstream(own, giving(b"", stay), send)
     value = read_value(b"".join(parts))
     listed = value.get("data") if isinstance(value, dict) else None
     if status != 200 or not isinstance(listed, list):
@@ -119,15 +114,15 @@ async def _ask(route: Route, scope: Scope) -> list[dict[str, Any]]:
     return [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
 
-def _entries(route: Route, listed: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    upstream = route.upstream
+def _entries(upstream: Upstream, listed: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    config = upstream.config
     own = {entry["id"]: entry for entry in listed}
-    for name in upstream.literal_models:
-        known = own.get(upstream.model_for(name), {})
-        yield name, _entry(name, upstream.name, known)
+    for name in config.literal_models:
+        known = own.get(config.model_for(name), {})
+        yield name, _entry(name, config.name, known)
     for entry in listed:
-        for name in upstream.client_names(entry["id"]):
-            yield name, _entry(name, upstream.name, entry)
+        for name in config.client_names(entry["id"]):
+            yield name, _entry(name, config.name, entry)
 
 
 def _entry(name: str, owner: str, known: dict[str, Any]) -> dict[str, Any]:

@@ -16,15 +16,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...errors import FormatError, SettingsError, ToolCallError
 from ...wire.openai import encode
+from ..http.bodies import giving
+from ..http.errors import send_error, send_json
+from ..http.headers import scope_for_body
+from ..http.request_record import record_of
 from ..http.upload import collect, in_the_clear
 from ..middleware.asgi import REFUSED
-from .auth import send_error, send_json
 from .model_list import Listing
-from .request_record import record_of
-from .upstream.model_alias import RenamedAnswer, model_of, with_body, with_model
+from .upstream.config import UpstreamConfig
+from .upstream.model_alias import AliasedAnswer, model_of, with_model
 from .upstream.retries import BUSY, retry_after
-from .upstream.upstream import Route, in_turn
-from .upstreams_file import Upstream
+from .upstream.upstream import Upstream, in_turn
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -45,7 +47,7 @@ class Router:
 
     def __init__(
         self,
-        read: Callable[[], Sequence[Upstream]],
+        read: Callable[[], Sequence[UpstreamConfig]],
         *,
         forward_authorization: bool,
         max_request_bytes: int | None,
@@ -59,27 +61,27 @@ class Router:
         self._upload_timeout = upload_timeout
         self._random = random.Random()  # noqa: S311 - who is asked is no secret
         self._listing = Listing()
-        self._routes: list[Route] = self._build([])
+        self._upstreams: list[Upstream] = self._build([])
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """Those in use."""
-        return tuple(route.upstream for route in self._routes)
+    def upstreams(self) -> tuple[UpstreamConfig, ...]:
+        """The configurations of those in use."""
+        return tuple(upstream.config for upstream in self._upstreams)
 
-    def _build(self, old: Sequence[Route]) -> list[Route]:
-        """A route each; what has not changed keeps its connections and what it has learned."""
-        kept = {route.upstream.name: route for route in old}
-        routes = []
-        for upstream in self._read():
-            route = kept.get(upstream.name)
-            if route is None or route.upstream != upstream:
+    def _build(self, old: Sequence[Upstream]) -> list[Upstream]:
+        """An app each; what has not changed keeps its connections and what it has learned."""
+        kept = {upstream.config.name: upstream for upstream in old}
+        upstreams = []
+        for config in self._read():
+            upstream = kept.get(config.name)
+            if upstream is None or upstream.config != config:
                 try:
-                    route = Route(upstream, forward_authorization=self._forward_authorization)
+                    upstream = Upstream(config, forward_authorization=self._forward_authorization)
                 except (SettingsError, FormatError) as error:
-                    raise SettingsError(f"upstream {upstream.name!r}: {error}") from error
-            routes.append(route)
-        return routes
+                    raise SettingsError(f"upstream {config.name!r}: {error}") from error
+            upstreams.append(upstream)
+        return upstreams
 
     def reload(self) -> bool:
         """Read the upstreams again; whether that went well. A mistake is logged, and all stays as it was.
@@ -87,29 +89,31 @@ class Router:
         To be called in the event loop.
         """
         try:
-            routes = self._build(self._routes)
+            upstreams = self._build(self._upstreams)
         except (SettingsError, FormatError) as error:
             logger.error("The upstreams stay as they are: %s", error)  # noqa: TRY400 - the message says it all
             return False
-        gone = [route for route in self._routes if route not in routes]
-        self._routes = routes
+        gone = [upstream for upstream in self._upstreams if upstream not in upstreams]
+        self._upstreams = upstreams
         self._listing.forget()
-        for route in gone:
-            task = asyncio.get_running_loop().create_task(route.retire())
+        for upstream in gone:
+            task = asyncio.get_running_loop().create_task(upstream.retire())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-        logger.info("%d upstreams are in use: %s", len(routes), ", ".join(route.upstream.name for route in routes))
+        logger.info(
+            "%d upstreams are in use: %s", len(upstreams), ", ".join(upstream.config.name for upstream in upstreams)
+        )
         return True
 
     async def aclose(self) -> None:
         """Close the connections of all upstreams."""
-        await asyncio.gather(*self._closing, *(route.retire() for route in self._routes))
+        await asyncio.gather(*self._closing, *(upstream.retire() for upstream in self._upstreams))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] != "http":
-            await self._routes[0](scope, receive, send)
+            await self._upstreams[0](scope, receive, send)
         elif scope["method"] == "GET" and (name := _model_asked(scope)) is not None:
             await self._models(name, scope, send)
         elif scope["method"] == "POST" and not _is_form(scope):
@@ -130,22 +134,22 @@ class Router:
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request that names no model."""
         record_of(scope).others = False
-        await self._routes[0](scope, receive, send)
+        await self._upstreams[0](scope, receive, send)
 
     # -- models --------------------------------------------------------------------------------------------------
 
     async def _models(self, name: str, scope: Scope, send: Send) -> None:
         """The list of models, or one of them."""
         if not name:
-            entries, _ = await self._listing.models(self._routes, scope)
+            entries, _ = await self._listing.models(self._upstreams, scope)
             await send_json(send, 200, encode({"object": "list", "data": entries}))
             return
-        routes = [route for route in self._routes if route.upstream.serves(name)]
-        entries, complete = await self._listing.models(routes, scope)
+        upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(name)]
+        entries, complete = await self._listing.models(upstreams, scope)
         entry = next((entry for entry in entries if entry["id"] == name), None)
-        if entry is None and routes and not complete:
+        if entry is None and upstreams and not complete:
             # An upstream that does not tell its models may still have it.
-            entry = {"id": name, "object": "model", "created": 0, "owned_by": routes[0].upstream.name}
+            entry = {"id": name, "object": "model", "created": 0, "owned_by": upstreams[0].config.name}
         if entry is None:
             await send_error(send, _unknown(name))
         else:
@@ -167,29 +171,31 @@ class Router:
         record = record_of(scope)
         record.model = model = model_of(body)
         if model is None:
-            await self._pass(with_body(scope, len(body)), _giving(body, receive), send)
+            await self._pass(scope_for_body(scope, len(body)), giving(body, receive), send)
             return
-        routes = [route for route in self._routes if route.upstream.serves(model)]
-        if not routes:
+        upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(model)]
+        if not upstreams:
             await send_error(send, _unknown(model))
             return
-        routes = in_turn(routes, self._random)
-        for route in routes:
-            record.others = route is not routes[-1]
-            if await self._try(route, model, body, scope, receive, send):
+        upstreams = in_turn(upstreams, self._random)
+        for upstream in upstreams:
+            record.others = upstream is not upstreams[-1]
+            if await self._attempt(upstream, model, body, scope, receive, send):
                 return
-            name = route.upstream.name
+            name = upstream.config.name
             logger.warning("The upstream %s refused or was not reached: the next one is asked (%s).", name, record.id)
 
-    async def _try(self, route: Route, model: str, body: bytes, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def _attempt(
+        self, upstream: Upstream, model: str, body: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
         """Ask one upstream; False when its answer is none for the client and another one is left."""
         record = record_of(scope)
         record.unreached = False
-        own = route.upstream.model_for(model)
-        renamed = own != model
-        if renamed:
+        own = upstream.config.model_for(model)
+        aliased = own != model
+        if aliased:
             body = with_model(body, own)
-            send = RenamedAnswer(send, model, self._max_response_bytes).send
+            send = AliasedAnswer(send, model, self._max_response_bytes).send
         started = False
         passed_over = False
 
@@ -199,16 +205,16 @@ class Router:
                 if message["type"] == "http.response.start":
                     # Our own refusals (a tenant's rate) are none of the upstream's.
                     if REFUSED not in asked and (record.unreached or message["status"] in BUSY):
-                        route.rest(retry_after(message.get("headers", ())))
+                        upstream.rest(retry_after(message.get("headers", ())))
                         passed_over = record.others
                     started = not passed_over
                 if passed_over:
                     raise _PassedOverError("another upstream is asked")
             await send(message)
 
-        asked = with_body(scope, len(body), identity=renamed)
+        asked = scope_for_body(scope, len(body), identity=aliased)
         try:
-            await route(asked, _giving(body, receive), guarded)
+            await upstream(asked, giving(body, receive), guarded)
         except _PassedOverError:
             passed_over = True
         return not passed_over
@@ -237,17 +243,3 @@ def _unknown(model: str) -> ToolCallError:
     shown = model if len(model) <= _MOST_SHOWN else model[:_MOST_SHOWN] + "…"
     message = f"The model {shown!r} does not exist here; GET /v1/models lists those that do."
     return ToolCallError("model_not_found", message, param="model")
-
-
-def _giving(body: bytes, receive: Receive) -> Receive:
-    """`body` once, then the client's own messages."""
-    given = False
-
-    async def give() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return give

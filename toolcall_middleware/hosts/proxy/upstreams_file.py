@@ -13,8 +13,6 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +20,7 @@ from urllib.parse import urlsplit
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable
+from .upstream.config import Rename, UpstreamConfig
 from .upstream.providers import PROVIDERS
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
@@ -31,7 +30,6 @@ _OWN = ("name", "models", "rename", "headers", "key_env", "weight", *_PROXY)
 _ROOMS = frozenset({"prompt", "parsing", "usage"})
 # What only one upstream has: a value for all would send a key to whom it was not given for.
 _SINGLE = ("upstream_url", "upstream_key", "upstream_api", "upstreams_file")
-_GLOB = re.compile(r"[*?\[]")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t -~]*")
 # Written by the proxy itself; two of one kind would be read in two ways.
@@ -39,66 +37,7 @@ _FRAMING = frozenset({"host", "content-length", "transfer-encoding", "connection
 _MAX_WEIGHT = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """Client's models that match `pattern` are `target` to the upstream; one `*` on both sides stands for the same."""
-
-    pattern: str
-    target: str
-
-    def to_upstream(self, model: str) -> str | None:
-        """The upstream's name of a client's `model`; None when this rule is about others."""
-        return _carry(model, self.pattern, self.target)
-
-    def to_client(self, model: str) -> str | None:
-        """The client's name of an upstream's `model`; None when this rule gives it none."""
-        return _carry(model, self.target, self.pattern)
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """One `[[upstream]]`. `settings` hold its address, key and times as `upstream_*`, and what it says of formats."""
-
-    name: str
-    models: tuple[str, ...]
-    settings: Settings
-    rename: tuple[Rename, ...] = ()
-    headers: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
-    weight: float | None = None
-
-    def serves(self, model: str) -> bool:
-        """Whether requests for a client's `model` may go here."""
-        return any(fnmatchcase(model, glob) for glob in self.models) or self._renamed(model) is not None
-
-    def model_for(self, model: str) -> str:
-        """What the upstream calls a client's `model`."""
-        return self._renamed(model) or model
-
-    def _renamed(self, model: str) -> str | None:
-        return next((name for rule in self.rename if (name := rule.to_upstream(model)) is not None), None)
-
-    @property
-    def literal_models(self) -> tuple[str, ...]:
-        """Clients' models that are named here in full."""
-        names = (*self.models, *(rule.pattern for rule in self.rename))
-        return tuple(dict.fromkeys(name for name in names if not _GLOB.search(name)))
-
-    @property
-    def has_globs(self) -> bool:
-        """Whether the upstream's own list is needed to know its models."""
-        return any(_GLOB.search(name) for name in (*self.models, *(rule.pattern for rule in self.rename)))
-
-    def client_names(self, model: str) -> Iterator[str]:
-        """Under which names clients reach the upstream's `model`, as far as globs tell."""
-        for rule in self.rename:
-            name = rule.to_client(model)
-            if name is not None and self.model_for(name) == model:
-                yield name
-        if any(fnmatchcase(model, glob) for glob in self.models) and self.model_for(model) == model:
-            yield model
-
-
-def read_upstreams(path: str, base: Settings) -> tuple[Upstream, ...]:
+def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     """The upstreams of the file at `path`, in its order. What a table does not say is as in `base`.
 
     Raises SettingsError.
@@ -118,7 +57,7 @@ def read_upstreams(path: str, base: Settings) -> tuple[Upstream, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(table, dict) for table in given):
         raise SettingsError(f"{path}: there is no upstream; write a table [[upstream]] for each.")
     base = base.replace(**{name: OPTIONS[name].default for name in _SINGLE})
-    upstreams: list[Upstream] = []
+    upstreams: list[UpstreamConfig] = []
     for number, table in enumerate(given, 1):
         name = table.get("name")
         where = f"{path}: [[upstream]] {number}" + (f" ({name!r})" if isinstance(name, str) else "")
@@ -130,13 +69,13 @@ def read_upstreams(path: str, base: Settings) -> tuple[Upstream, ...]:
 
 
 class _Table:
-    """One `[[upstream]]` on its way to an Upstream. `where` begins its errors."""
+    """One `[[upstream]]` on its way to an UpstreamConfig. `where` begins its errors."""
 
     def __init__(self, where: str, table: Mapping[str, Any]) -> None:
         self._where = where
         self._table = table
 
-    def read(self, base: Settings) -> Upstream:
+    def read(self, base: Settings) -> UpstreamConfig:
         table = self._table
         _known(self._where, table, (*_PREFIXED, *_OWN, *_free()))
         values = {f"upstream_{key}": table[key] for key in _PREFIXED if key in table}
@@ -149,7 +88,7 @@ class _Table:
         if not models and not rename:
             raise self._error("models", "it is empty; give names or globs")
         name = self._name(settings.upstream_url or "")
-        return Upstream(name, models, settings, rename, tuple(self._headers()), self._weight())
+        return UpstreamConfig(name, models, settings, rename, tuple(self._headers()), self._weight())
 
     def _error(self, key: str, what: str) -> SettingsError:
         return SettingsError(f"{self._where}: {key}: {what}.")
@@ -248,13 +187,3 @@ def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
             near = difflib.get_close_matches(key, keys, n=1)
             hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(keys)
             raise SettingsError(f"{where}: {key} is not a key here; {hint}")
-
-
-def _carry(model: str, pattern: str, target: str) -> str | None:
-    """`model` rewritten from one pattern to the other; None when it does not match or nothing tells the `*`."""
-    before, star, after = pattern.partition("*")
-    if not star:
-        return target if model == pattern and "*" not in target else None
-    if len(model) < len(before) + len(after) or not (model.startswith(before) and model.endswith(after)):
-        return None
-    return target.replace("*", model[len(before) : len(model) - len(after)], 1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from ..cursor import Cursor, Steps
 from ..sink import Sink
-from ..values.literal_reader import Arguments
 from ..values.notation import Notation
+from .literal_arguments import LiteralArguments, LiteralCalls
 
-_WS = re.compile(r"[ \t\r\n]*")
 # Of `call:` the word may be missing; under load the brackets are sometimes Python's.
 _HEAD = re.compile(
     r"(?:call)?[ \t]{0,32}:[ \t]{0,32}(?P<name>[^\s{}()<>\[\]\"'`,:]{1,256})[ \t\r\n]{0,32}(?P<bracket>[{(])"
@@ -20,11 +20,14 @@ _MAX_GAP = 512
 
 @dataclass(frozen=True, slots=True)
 class GemmaSyntax:
-    """close: the marker behind a call. quote: what strings stand between. inner: what it stands for in a string."""
+    """How such calls are written."""
 
     close: str
+    """The marker behind a call."""
     quote: str
+    """What strings stand between."""
     inner: str = ""
+    """What it stands for in a string."""
     notation: Notation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,75 +41,41 @@ class GemmaSyntax:
         object.__setattr__(self, "notation", notation)
 
 
-_CALL, _ARGUMENTS, _CLOSE = range(3)
-
-
-class GemmaCalls:
+class GemmaCalls(LiteralCalls):
     """Reads `call:…{…}`, repeated, and the closing marker. See `Body`."""
 
-    __slots__ = ("_args", "_sink", "_state", "_syntax", "done", "failed")
+    __slots__ = ()
 
     def __init__(self, sink: Sink, syntax: GemmaSyntax) -> None:
-        self.done = False
-        self.failed = False
-        self._sink = sink
-        self._syntax = syntax
-        self._state = _CALL
-        self._args: Arguments | None = None
+        cursor = Cursor(sink)
+        super().__init__(cursor, _calls(cursor, syntax))
 
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        if self._state == _ARGUMENTS:
-            return self._arguments(s, i, last=last)
-        k = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
-        close = self._syntax.close
-        if self._state == _CLOSE:
-            if s.startswith(close, k):
-                self.done = True
-                return k + len(close)
-            if not last and close.startswith(s[k:]):
-                return i
-        m = _HEAD.match(s, k)
-        if m is not None and (self._state == _CALL or s.startswith("call", k)):
-            self._state = _ARGUMENTS
-            name = m.group("name")
-            self._args = Arguments(
-                self._syntax.notation, m.group("bracket"), self._sink.schema(name), self._sink.offered
-            )
-            self._sink.start(name)
-            self._sink.args("{")
-            return m.end()
-        if not last and _HEAD_PART.match(s, k):
-            return i
-        self.done = self._state == _CLOSE
-        self.failed = not self.done
-        return i
 
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
-        args = self._args
-        if args is None:
+def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
+    sink = cursor.sink
+    close = (syntax.close,)
+    first = True
+    while True:
+        k = cursor.behind_space(_MAX_GAP)
+        if not first:
+            if cursor.take(close, k):
+                return
+            if not cursor.last and cursor.begins(close, k):
+                yield
+                continue
+        m = _HEAD.match(cursor.s, k)
+        if m is not None and (first or cursor.s.startswith("call", k)):
+            first = False
+            cursor.i = m.end()
+            name = m["name"]
+            cursor.start(name)
+            sink.args("{")
+            yield
+            yield from cursor.copy(LiteralArguments(syntax.notation, m["bracket"], sink.schema(name), sink.offered))
+            cursor.end()
+            yield
+        elif not cursor.last and _HEAD_PART.match(cursor.s, k):
+            yield
+        else:
+            cursor.failed = first
             return
-        self._args = None
-        out: list[str] = []
-        if not cut:
-            args.close(out)
-            out.append("}")
-        self._sink.args("".join(out))
-        self._sink.end(complete=not cut, repaired=args.repaired)
-
-    def _arguments(self, s: str, i: int, *, last: bool) -> int:
-        args = self._args
-        assert args is not None  # noqa: S101 - set with the state
-        out: list[str] = []
-        i = args.feed(s, i, out, last=last)
-        if args.done:
-            out.append("}")
-            self._args = None
-            self._state = _CLOSE
-        self._sink.args("".join(out))
-        if args.done:
-            self._sink.end(repaired=args.repaired)
-        elif i == len(s):
-            self._sink.flows(args)
-        return i

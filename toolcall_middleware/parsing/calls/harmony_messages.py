@@ -10,13 +10,14 @@ the calls in tags of their own.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ...json_schema.types import declared_types
+from ..cursor import Cursor, CursorReader, Steps
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json_call_arguments import CallArguments
 
-_WS = re.compile(r"[ \t\r\n]*")
 _START = "<|start|>assistant"
 _TO = "to="
 _MESSAGE = "<|message|>"
@@ -47,128 +48,128 @@ _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
 _SELF, _USER = "self", "user"
 _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 
-_HEAD, _TEXT, _THOUGHT, _BEFORE, _EMPTY, _CALL, _PLAIN, _TAIL = range(8)
 
-
-class HarmonyMessage:
+class HarmonyMessage(CursorReader):
     """Reads one message. `opening` is the marker that began it. See `Body`.
 
     tags: a tag with which calls begin in the text of a message to a tool; somebody else reads them.
     """
 
-    __slots__ = ("_addressed", "_args", "_called", "_open", "_opening", "_sink", "_state", "_tags", "done", "failed")
+    __slots__ = ("_message",)
 
     def __init__(self, sink: Sink, opening: str, *, tags: str = "") -> None:
-        self.done = False
-        self.failed = False
-        self._sink = sink
-        self._opening = opening
-        self._tags = tags
-        self._addressed = False  # a message to `self` or `user`
-        self._state = _HEAD
-        self._args: CallArguments | None = None
-        self._called = ""
-        self._open = False
-
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        n = len(s)
-        # Arguments may have ended where the text does, and not here: see `Sink.flows`.
-        while (i < n or self._state == _CALL) and not self.done and not self.failed and not self._sink.changed:
-            state = self._state
-            if state == _HEAD:
-                j = self._header(s, i, last=last)
-            elif state == _BEFORE:
-                j = self._before(s, i, last=last)
-            elif state == _EMPTY:
-                self._end_call("{}", repaired=False)
-                j = i
-            elif state == _CALL:
-                j = self._call(s, i)
-                if self._state == _CALL:
-                    return j
-            elif state == _TAIL:
-                j = self._tail(s, i, last=last)
-            else:
-                j = self._text(s, i, last=last)
-            if j < 0:
-                return i
-            i = j
-        return i
+        cursor = Cursor(sink)
+        self._message = _Message(cursor, opening, tags)
+        super().__init__(cursor, self._message.read())
 
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
-        if self._state == _HEAD and (self._opening == _START or (cut and self._opening != _TO)):
-            self._sink.accept()  # the beginning of a message that never came
-        if self._state == _BEFORE and not self._open:
-            self._start()  # the end is told when this is asked again
-            return
-        if not self._open:
-            return
-        self._open = False
-        args = self._args
-        if cut and (args is None or not args.done):
-            self._sink.args(args.release() if args is not None else "")
-            self._sink.end(complete=False)
-            return
-        if self._state == _PLAIN:
-            self._sink.args('"}')
-            self._sink.end(repaired=True)
-            return
-        self._sink.args(args.close() if args is not None else "{}")
-        self._sink.end(repaired=args is not None and args.repaired)
+        message, cursor = self._message, self._cursor
+        if message.header == _START or (cut and message.header not in {None, _TO}):
+            cursor.sink.accept()  # the beginning of a message that never came
+        if message.called is not None:
+            message.start()  # the end is reported when this is asked again
+        elif message.plain and not cut:
+            message.end_plain()
+        else:
+            super().finish(cut=cut)
 
-    def _header(self, s: str, i: int, *, last: bool) -> int:
-        m = _HEADER_END.search(s, i, i + _MAX_HEADER)
-        header = self._opening + s[i : m.start() if m else i + _MAX_HEADER]
-        if m is None and len(s) - i < _MAX_HEADER and (not last or _HEADER_ALONE.fullmatch(header)):
-            return -1
+
+class _Message:
+    """A message while it is read.
+
+    header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
+    the one argument of the open call.
+    """
+
+    __slots__ = ("_addressed", "_cursor", "_tags", "called", "header", "plain")
+
+    def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
+        self._cursor = cursor
+        self._tags = tags
+        self._addressed = False  # a message to `self` or `user`
+        self.header: str | None = opening
+        self.called: str | None = None
+        self.plain = False
+
+    def read(self) -> Steps[None]:
+        """The message, and those that follow without the end of the one before."""
+        while True:
+            say = yield from self._header()
+            if say is None:
+                break
+            if not (yield from self._text(say)):
+                return
+            self.header = ""
+        if self.called is not None:
+            yield from self._call()
+
+    def start(self) -> None:
+        """The call starts."""
+        name, self.called = self.called, None
+        self._cursor.start(name or "")
+
+    def end_plain(self) -> None:
+        """The call whose argument is text is over."""
+        self.plain = False
+        self._cursor.end('"}', repaired=True)
+
+    def _some(self) -> Steps[None]:
+        """Where the text ends, nothing is decided."""
+        while self._cursor.i == len(self._cursor.s):
+            yield
+
+    def _header(self) -> Steps[Callable[[str], None] | None]:
+        """Whom the text of the message is told; None: it is a call to `called`, or no message."""
+        cursor = self._cursor
+        while True:
+            yield from self._some()
+            s, i = cursor.s, cursor.i
+            m = _HEADER_END.search(s, i, i + _MAX_HEADER)
+            header = (self.header or "") + s[i : m.start() if m else i + _MAX_HEADER]
+            if m is not None or len(s) - i >= _MAX_HEADER or (cursor.last and not _HEADER_ALONE.fullmatch(header)):
+                break
+            yield
         if m is None or m.group() != _MESSAGE:
-            self.failed = True
-            return i
-        end = m.end()
+            cursor.failed = True
+            return None
+        self.header = None
+        cursor.i = m.end()
         recipient = _RECIPIENT.search(header)
         channel = _CHANNEL.search(header)
         name = recipient.group(1) if recipient else ""
         if name and name not in _NOBODY:
             # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
-            self._called = name.removeprefix(_NAMESPACE)
-            self._state = _BEFORE
-            return end
-        self._sink.accept()
+            self.called = name.removeprefix(_NAMESPACE)
+            return None
+        cursor.sink.accept()
         self._addressed = name in (_SELF, _USER)
         thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
-        self._state = _THOUGHT if thought else _TEXT
-        return end
+        return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
 
-    def _text(self, s: str, i: int, *, last: bool) -> int:
-        """A message that is text, up to a marker that ends it."""
-        at = i
+    def _text(self, say: Callable[[str], None]) -> Steps[bool]:
+        """A message that is text, up to a marker that ends it. Whether another one's header follows."""
+        cursor = self._cursor
         marker = _NEXT if self._addressed else _MARKER
         while True:
-            m = marker.search(s, at)
-            if m is None:
-                keep = len(s) if last else self._sure(s, i)
-                self._say(s[i:keep])
-                return keep if keep > i else -1
-            ends = self._ends(s, m, last=last)
-            if ends is False:
-                at = m.end()
-                continue
-            self._say(s[i : m.start()])
-            if ends is None:
-                return m.start() if m.start() > i else -1
-            stop = m.end() if m.group() in _ENDS else m.start()
-            if m.group().endswith(_MESSAGE):
-                self._opening, self._state = "", _HEAD
-            elif self._state == _PLAIN:
-                self._end_call('"}', repaired=True)
-            else:
-                self.done = True
-            return stop
+            yield from self._some()
+            s, i = cursor.s, cursor.i
+            m, ends = marker.search(s, i), None
+            while m is not None and (ends := self._ends(m)) is False:
+                m = marker.search(s, m.end())
+            keep = m.start() if m is not None else len(s) if cursor.last else self._sure()
+            if keep > i:
+                say(s[i:keep])
+            cursor.i = keep
+            if m is not None and ends:
+                if m.group() in _ENDS:
+                    cursor.i = m.end()
+                return m.group().endswith(_MESSAGE)
+            yield
 
-    def _sure(self, s: str, i: int) -> int:
+    def _sure(self) -> int:
         """Up to where no marker may have begun."""
+        s, i = self._cursor.s, self._cursor.i
         keep = len(s)
         cut = s.rfind("<", max(i, keep - _LONGEST))
         if cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
@@ -178,8 +179,9 @@ class HarmonyMessage:
             keep = keep if part is None else min(keep, part.start())
         return keep
 
-    def _ends(self, s: str, m: re.Match[str], *, last: bool) -> bool | None:
-        """Whether a marker in the text is one."""
+    def _ends(self, m: re.Match[str]) -> bool | None:
+        """Whether a marker in the text is one; None: more must be seen."""
+        s, last = self._cursor.s, self._cursor.last
         if m.group().endswith(_MESSAGE):
             return True
         rest = s[m.end() : m.end() + 256]
@@ -193,96 +195,75 @@ class HarmonyMessage:
             return True
         return None if not last and _BEHIND_CHANNEL_PART.match(rest) else False
 
-    def _say(self, text: str) -> None:
-        if not text:
-            return
-        if self._state == _THOUGHT:
-            self._sink.think(text)
-        elif self._state == _TEXT:
-            self._sink.emit_text(text)
-        elif self._state == _PLAIN:
-            self._sink.args(quoted(text))
-
-    def _before(self, s: str, i: int, *, last: bool) -> int:
+    def _call(self) -> Steps[None]:
         """Behind the header of a call: its text must be JSON, or what a tool takes that takes text."""
-        j = _WS.match(s, i).end()  # type: ignore[union-attr]
-        if j == len(s):
-            return j if j > i else -1
-        rest = s[j:]
+        cursor, name = self._cursor, self.called or ""
+        while True:
+            yield from self._some()
+            s, j = cursor.s, cursor.behind_space()
+            if j == len(s):
+                cursor.i = j
+                continue
+            rest = s[j:]
+            begun = _NULL_PART.match(rest) is not None
+            if s[j] == "<":
+                if self._tags and rest.startswith(self._tags):
+                    cursor.i = j
+                    cursor.sink.accept()
+                    return
+                if _MARKER.match(s, j):
+                    break
+                begun = any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, self._tags))
+            elif (cursor.last or not begun) and (_is_json(s, j) or self._text_key(name)):
+                break
+            if cursor.last or not begun:
+                cursor.failed = True
+                return
+            yield
+        cursor.i = j
+        self.start()
         if s[j] == "<":
-            if self._tags and rest.startswith(self._tags):
-                self._sink.accept()
-                self.done = True
-                return j
-            if _MARKER.match(s, j):
-                self._start()
-                self._state = _EMPTY
-                return j
-            if not last and any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, self._tags)):
-                return -1
-            self.failed = True
-            return i
-        if not last and _NULL_PART.match(rest):
-            return -1
-        if s[j] in "{[\"'" or _NULL.match(rest):
-            self._start()
-            self._args = CallArguments(s[j])
-            self._state = _CALL
-            return j
-        key = self._text_key()
-        if not key:
-            self.failed = True
-            return i
-        # As for gpt-oss's own `python`.
-        self._start()
-        self._sink.args(f'{{"{quoted(key)}": "')
-        self._state = _PLAIN
-        return j
+            yield
+            cursor.end("{}")
+        elif _is_json(s, j):
+            yield
+            yield from cursor.copy(CallArguments(s[j]))
+            cursor.end()
+        else:
+            # As for gpt-oss's own `python`.
+            cursor.sink.args(f'{{"{quoted(self._text_key(name))}": "')
+            self.plain = True
+            yield
+            yield from self._text(self._say_plain)
+            self.end_plain()
+        yield
+        yield from self._behind_call()
 
-    def _start(self) -> None:
-        self._open = True
-        self._sink.start(self._called)
+    def _say_plain(self, text: str) -> None:
+        self._cursor.sink.args(quoted(text))
 
-    def _text_key(self) -> str:
+    def _text_key(self, name: str) -> str:
         """The parameter that takes the text of a message; none where the tool takes something else, or more."""
-        schema = self._sink.schema(self._called) or {}
+        schema = self._cursor.sink.schema(name) or {}
         properties, required = schema.get("properties"), schema.get("required")
         keys = [str(key) for key in properties] if isinstance(properties, dict) else []
         key = keys[0] if keys else "input"
         alone = not isinstance(required, list) or all(other == key for other in required)
         return key if alone and "string" in declared_types(schema, key) else ""
 
-    def _call(self, s: str, i: int) -> int:
-        args = self._args
-        assert args is not None  # noqa: S101 - set with the state
-        i, text = args.feed(s, i)
-        self._sink.args(text)
-        if args.stuck:
-            self._sink.args(args.close())
-        if args.done:
-            self._end_call("", repaired=args.repaired)
-        elif i == len(s) and args.streams is not None:
-            self._sink.flows(args.streams)
-        return i
-
-    def _end_call(self, args: str, *, repaired: bool) -> None:
-        self._sink.args(args)
-        self._open = False
-        self._args = None
-        self._state = _TAIL
-        self._sink.end(repaired=repaired)
-
-    def _tail(self, s: str, i: int, *, last: bool) -> int:
+    def _behind_call(self) -> Steps[None]:
         """Behind a call's arguments: its end, or the next message."""
-        j = _WS.match(s, i, i + _MAX_HEADER).end()  # type: ignore[union-attr]
-        for marker in _ENDS:
-            if s.startswith(marker, j):
-                self.done = True
-                return j + len(marker)
-        if not last and any(marker.startswith(s[j:]) for marker in _ENDS):
-            return -1
-        self.done = True
-        return i
+        cursor = self._cursor
+        while True:
+            yield from self._some()
+            j = cursor.behind_space(_MAX_HEADER)
+            if cursor.take(_ENDS, j) or cursor.last or not cursor.begins(_ENDS, j):
+                return
+            yield
+
+
+def _is_json(s: str, j: int) -> bool:
+    return s[j] in "{[\"'" or _NULL.match(s, j) is not None
 
 
 class Thought:
@@ -310,7 +291,7 @@ class Thought:
         k = s.find(self._close, i)
         before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
         if k >= 0 or before >= 0:
-            self._sink.think(s[i : before if before >= 0 else k])
+            self._sink.emit_reasoning(s[i : before if before >= 0 else k])
             self.done = True
             return before if before >= 0 else k + len(self._close)
         keep = len(s)
@@ -320,7 +301,7 @@ class Thought:
             keep = next(
                 (at for at in range(max(i, keep - most + 1), keep) if any(end.startswith(s[at:]) for end in ends)), keep
             )
-        self._sink.think(s[i:keep])
+        self._sink.emit_reasoning(s[i:keep])
         return keep
 
     def finish(self, *, cut: bool) -> None:

@@ -1,7 +1,7 @@
 """One call written as a JSON object, `{"name": …, "arguments": …}`, or an object that wraps a list of them.
 
 Accepted everywhere: keys in any order, `parameters` and the like for `arguments`, an id, OpenAI's `function` wrapper,
-arguments as an object or as a JSON string holding one (decoded as it arrives), and what `json_stream` mends.
+arguments as an object or as a JSON string holding one (decoded as it arrives), and what `JsonReader` repairs.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ import functools
 import re
 from dataclasses import replace
 
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
-from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode
 from .json_call_arguments import CallArguments
 from .json_call_list import CallList
+from .json_call_value import MAX_NAME, SimpleValue
 from .json_syntax import JsonCallSyntax
 
-_WS = re.compile(r"[ \t\r\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
 # Arguments that begin like a JSON Schema: behind no marker, that is how a tool is defined, not called.
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
 _SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e(?:ct?)?)?)?)?)?)?\Z')
-_MAX_NAME = 512
-_SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next quote
 _MAX_EARLY_ARGS = 1 << 20
 # How a value begins, and a key that is half there: a call's are words, but one that is a name.
 _VALUE_BEGINS = re.compile(r"[\w\"'{\[+.-]")
@@ -39,8 +37,7 @@ class CallReader:
 
     __slots__ = (
         "_args", "_args_ended", "_early", "_early_size", "_hopeless", "_id", "_key", "_level", "_list", "_name",
-        "_out", "_read", "_reader", "_sink", "_started", "_state", "_syntax", "_unsettled", "done", "failed", "lost",
-        "repaired",
+        "_sink", "_started", "_state", "_syntax", "_unsettled", "_value", "done", "failed", "lost", "repaired",
     )  # fmt: skip
 
     def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
@@ -62,9 +59,7 @@ class CallReader:
         self._early: list[str] | None = None  # arguments that came before the name
         self._early_size = 0
         self._unsettled: list[str] | None = None  # a bare call's first characters of arguments
-        self._reader: JsonReader | None = None
-        self._out: list[str] = []
-        self._read = 0  # characters of a key, name or id
+        self._value: SimpleValue | None = None  # a key, a name, an id, or what is skipped
         self._list: CallList | None = None
 
     def feed(self, s: str, i: int, *, last: bool) -> int:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a table of states
@@ -78,8 +73,8 @@ class CallReader:
                     return i
                 continue
             if state in _SIMPLE or state == _KEY:
-                if state == _KEY and self._reader is None:
-                    i = _WS.match(s, i).end()  # type: ignore[union-attr]
+                if state == _KEY and self._value is None:
+                    i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
                     if i == n:
                         return i
                     if s[i] == "}":
@@ -90,7 +85,7 @@ class CallReader:
                         continue
                     if s[i] not in "\"'":
                         end = _BARE_KEY.match(s, i).end()  # type: ignore[union-attr]
-                        if end == i or end - i > _MAX_NAME:
+                        if end == i or end - i > MAX_NAME:
                             self._break()
                             return i
                         if end == n:
@@ -101,26 +96,16 @@ class CallReader:
                             return i
                         i = end
                         continue
-                    self._reader = JsonReader()
-                reader = self._reader
-                assert reader is not None  # noqa: S101 - set with the state
-                if state == _SKIP:
-                    i = reader.feed(s, i, self._out)
-                    self._out.clear()
-                else:
-                    # So many characters and no more, however the text is cut: what is behind them is text again.
-                    end = i + _MAX_NAME - self._read
-                    piece = s[i:end] if end < n and not (not self._read and _SHORT.match(s, i, end)) else ""
-                    begin = i
-                    i = i + reader.feed(piece, 0, self._out) if piece else reader.feed(s, i, self._out)
-                    self._read += i - begin
-                    if self._read >= _MAX_NAME and not reader.done:
-                        self._break()
-                        return i
-                if not reader.done and not reader.stuck:
+                    self._value = SimpleValue(kept=True)
+                value = self._value
+                assert value is not None  # noqa: S101 - set with the state
+                i = value.feed(s, i)
+                if value.too_long:
+                    self._break()
                     return i
-                reader.close(self._out)
-                self._simple_value(state)
+                if not value.over:
+                    return i
+                self._simple_value(state, value)
                 if self._sink.changed or self.failed:
                     return i
                 continue
@@ -132,7 +117,7 @@ class CallReader:
                 if self.failed or self._sink.changed or self._state == state:
                     return i
                 continue
-            i = _WS.match(s, i).end()  # type: ignore[union-attr]
+            i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
             if i == n:
                 return i
             c = s[i]
@@ -161,7 +146,7 @@ class CallReader:
                     return i
 
     def finish(self, *, cut: bool) -> None:
-        """The text is over. An open call is closed: mended when the model ended by itself, left as it is when cut.
+        """The text is over. An open call is closed: repaired when the model ended by itself, left as it is when cut.
 
         Without one, `failed` says that what is there could not become one.
         """
@@ -194,13 +179,11 @@ class CallReader:
             self._state = _NEXT
         return i
 
-    def _simple_value(self, state: int) -> None:
+    def _simple_value(self, state: int, read: SimpleValue) -> None:
         """A key, a name, an id or a skipped value is complete."""
-        text = "".join(self._out)
-        self._out.clear()
-        self._read = 0
-        reader, self._reader = self._reader, None
-        self.repaired = self.repaired or (reader is not None and reader.repaired)
+        self._value = None
+        text, repaired = read.end()
+        self.repaired = self.repaired or repaired
         if state == _SKIP:
             self._state = _NEXT
             return
@@ -224,10 +207,10 @@ class CallReader:
 
     def _half_key(self) -> bool:
         """Whether the key at hand, if there is one, can still become one of a call."""
-        if self._state != _KEY or self._reader is None:
+        if self._state != _KEY or self._value is None:
             return True
         half = _HALF_NAME if self._syntax.keyed and self._name is None else _HALF_KEY
-        return half.fullmatch("".join(self._out)[1:]) is not None
+        return half.fullmatch(self._value.so_far[1:]) is not None
 
     def _set_key(self, key: str) -> None:
         self._key = key
@@ -289,7 +272,7 @@ class CallReader:
             return i
         else:
             self._state = _SKIP
-        self._reader = JsonReader()
+        self._value = SimpleValue(kept=self._state != _SKIP)
         return i
 
     def _open_arguments(self, c: str) -> None:

@@ -19,7 +19,7 @@ class CallArguments:
         self.repaired = False
         self.stuck = False
 
-    def feed(self, s: str, i: int) -> tuple[int, str]:
+    def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:  # noqa: ARG002 - see `CopiedArguments`
         """(index behind what was read, what leaves)."""
         out: list[str] = []
         if not self._reader.done:

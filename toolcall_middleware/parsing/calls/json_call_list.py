@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Protocol
 
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
-
-_WS = re.compile(r"[ \t\r\n]*")
 
 
 class Entry(Protocol):
-    """The reader of one call of the list: `call_object.CallReader`."""
+    """The reader of one call of the list: `json_call.CallReader`."""
 
     @property
     def done(self) -> bool: ...
@@ -44,7 +42,7 @@ class CallList:
         while True:
             entry = self._entry
             if entry is None:
-                i = _WS.match(s, i).end()  # type: ignore[union-attr]
+                i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
                 if i == len(s):
                     return i
                 i = self._between(s[i], i)

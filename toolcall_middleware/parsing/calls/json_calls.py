@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
 from .json_call import CallReader
 from .json_syntax import JsonCallSyntax
 
-_WS = re.compile(r"[ \t\r\n]*")
 _FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n")
 _PARTIAL_FENCE = re.compile(r"`+[A-Za-z_]*[ \t]*\r?\Z")
 _HEAD = re.compile(r"\{[ \t\r\n]*[\"'](?:name|function|type|id|tool_name|tool_call_id)[\"'][ \t\r\n]*:")
@@ -52,11 +52,11 @@ class JsonCalls:
                 k = self._find_back(s, i, last=last)
                 if self._state == _LOST and not self.done:
                     return i
-                if k > i and self._sink.passes_by():
+                if k > i and self._sink.skips_behind_call():
                     return k
                 i = k
                 continue
-            j = _WS.match(s, i).end()  # type: ignore[union-attr]
+            j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
             if self._state == _TAIL:
                 return self._tail(s, i, j, last=last)
             if j - i > _MAX_GAP or (j == n and last):
@@ -149,7 +149,7 @@ class JsonCalls:
 
     def _bare_separator(self, s: str, i: int, j: int, *, last: bool) -> int:
         """Without markers, `; ` belongs to us only when a call follows."""
-        k = _WS.match(s, j + 1).end()  # type: ignore[union-attr]
+        k = WHITE_SPACE.match(s, j + 1).end()  # type: ignore[union-attr]
         if k == len(s) and not last and k - i < _MAX_GAP:
             return i
         if k < len(s) and s[k] == "{":

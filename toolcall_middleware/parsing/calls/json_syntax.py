@@ -7,21 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCallSyntax:
-    """How a family writes JSON calls behind its opening marker.
-
-    close: markers that end it, each optional at the end of the text. `keyed`: `{"f": {…}}`, the name is the key.
-    bare: no marker stands before it, so only known keys keep it a candidate, and the call starts when its arguments
-    are plainly JSON. wrapper: the key under which a list of calls may stand (`tool_calls`).
-    separators: what may stand between two calls outside of a list. in_list: the marker has opened the list.
-    """
+    """How a family writes JSON calls behind its opening marker."""
 
     close: tuple[str, ...] = ()
+    """Markers that end it, each optional at the end of the text."""
     keyed: bool = False
+    """`{"f": {…}}`: the name is the key."""
     bare: bool = False
+    """No marker stands before it, so only known keys keep it a candidate, and the call starts when its arguments are
+    plainly JSON."""
     wrapper: str | None = None
+    """The key under which a list of calls may stand (`tool_calls`)."""
     wrapper_only: bool = False
+    """Nothing but that list is a call."""
     separators: str = ",;"
+    """What may stand between two calls outside of a list."""
     in_list: bool = False
+    """The marker has opened the list."""
     names: frozenset[str] = frozenset({"name", "tool_name", "function", "tool", "recipient_name"})
     arguments: frozenset[str] = frozenset(
         {"arguments", "parameters", "args", "input", "params", "tool_input", "kwargs"}

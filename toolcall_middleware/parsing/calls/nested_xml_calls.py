@@ -11,19 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from ...json_schema.types import ALL, STRING, json_of, resolved, types_of
+from ...json_schema.pointer import Scope, Target
+from ...json_schema.types import ALL, STRING, types_of
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
-from ..text.lane import Lane, passing
 from ..values.json_spelling import quoted
+from ..values.typed_text import json_of
 from .call_parts import PartReader
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
-_WS = re.compile(r"[ \t\r\n]*")
 _MAX_DEPTH = 32
+_MAX_PARTS_DEEP = 8
 _MAX_GAP = 256
 _LONG = 600  # more than what stands before a tag and in it
 _SHORT = 500  # less than a tag may have
@@ -37,23 +39,29 @@ _AROUND, _WITHIN = range(2)
 @dataclass(slots=True)
 class _Element:
     name: str
-    schema: Any
+    schema: Target | None
     types: frozenset[str]
     text: list[str] = field(default_factory=list)
     inner: dict[str, list[str]] = field(default_factory=dict)
 
 
-def _parts(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """`schema` and what it is put together from."""
-    if not isinstance(schema, Mapping) or depth > 8:
-        return
-    yield schema
-    options: list[Any] = [resolved(root, schema["$ref"])] if isinstance(schema.get("$ref"), str) else []
-    for key in ("anyOf", "oneOf", "allOf"):
-        more = schema.get(key)
-        options += more[:16] if isinstance(more, list) else []
-    for option in options:
-        yield from _parts(option, root, depth + 1)
+def _parts(whole: Target) -> Iterator[Target]:
+    """A schema and what it is put together from, each once."""
+    stack = [(whole, 0)]
+    seen: set[int] = set()
+    while stack:
+        part, depth = stack.pop()
+        schema, scope = part
+        if not isinstance(schema, Mapping) or depth > _MAX_PARTS_DEEP or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        yield part
+        target = scope.find(schema.get("$ref"))
+        options = [] if target is None else [target]
+        for key in ("anyOf", "oneOf", "allOf"):
+            more = schema.get(key)
+            options += [Target(one, scope.enter(one)) for one in more[:16]] if isinstance(more, list) else []
+        stack.extend((option, depth + 1) for option in reversed(options))
 
 
 class NestedCalls(PartReader):
@@ -77,12 +85,12 @@ class NestedCalls(PartReader):
         super().__init__(sink, _AROUND)
         self._mark = mark
         self._close = block  # the name of the tag around all calls
-        self._root: Mapping[str, Any] = {}
+        self._root = Target({}, Scope.of({}))
         self._stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may come again
         self._streams = False
         self._first = True
-        self._children: dict[tuple[int, str], tuple[Any, frozenset[str]]] = {}  # see `_child`
+        self._children: dict[tuple[int, str], tuple[Target | None, frozenset[str]]] = {}  # see `_child`
         self._out: list[str] = []  # what leaves of the arguments
         self._left: tuple[str, str] | None = None  # see `leave`
         self.tail = ""
@@ -144,7 +152,7 @@ class NestedCalls(PartReader):
     def _around(self, s: str, i: int, *, last: bool) -> int:
         """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
         mark = self._mark
-        j = _WS.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
         rest = s[j : j + len(mark)]
         if not rest and last:
             return j if j > i else -1
@@ -171,11 +179,6 @@ class NestedCalls(PartReader):
         return n if at < 0 else at
 
     # -- a call that goes on: see `ArgumentsReader` --------------------------------------------------------------
-
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is."""
-        return passing(self._mark[0]) if self._streams and not self.tail else None
 
     def run(self, text: str) -> str | None:
         """What leaves for more of a call's text; None where a tag ends the call in it."""
@@ -219,9 +222,6 @@ class NestedCalls(PartReader):
         left, self._left = self._left or ("", self.tail + text), None
         self.tail = ""
         return left
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
 
     def _ends(self, m: re.Match[str]) -> bool:
         """Whether a tag in a call ends it."""
@@ -289,7 +289,8 @@ class NestedCalls(PartReader):
 
     def _open_call(self, name: str) -> None:
         self._state = _WITHIN
-        self._root = self._sink.schema(name) or {}
+        parameters = self._sink.schema(name) or {}
+        self._root = Target(parameters, Scope.of(parameters))
         self._children.clear()
         self._first = True
         self._sink.start(name)
@@ -312,25 +313,28 @@ class NestedCalls(PartReader):
                 self._out.append('"')
         self._stack.append(_Element(name, schema, types))
 
-    def _child(self, schema: Any, name: str) -> tuple[Any, frozenset[str]]:
+    def _child(self, schema: Target | None, name: str) -> tuple[Target | None, frozenset[str]]:
         """The schema of an element within one of `schema`, and its types. The same few come again and again."""
-        key = id(schema), name  # of a part of the tool's own schema, which stays
+        if schema is None:
+            return None, ALL
+        key = id(schema.schema), name  # of a part of the tool's own schema, which stays
         found = self._children.get(key)
         if found is None:
             child = self._schema_of(schema, name)
             if len(self._children) >= _MANY:
                 self._children.clear()
-            found = self._children[key] = child, ALL if child is None else types_of(child, self._root)
+            found = self._children[key] = child, ALL if child is None else types_of(*child)
         return found
 
-    def _schema_of(self, schema: Any, name: str) -> Any:
+    @staticmethod
+    def _schema_of(schema: Target, name: str) -> Target | None:
         items = None
-        for part in _parts(schema, self._root):
+        for part, scope in _parts(schema):
             properties = part.get("properties")
             if isinstance(properties, Mapping) and name in properties:
-                return properties[name]
-            if items is None:
-                items = part.get("items")
+                return Target(properties[name], scope.enter(properties[name]))
+            if items is None and part.get("items") is not None:
+                items = Target(part["items"], scope.enter(part["items"]))
         return items
 
     def _shut(self) -> None:

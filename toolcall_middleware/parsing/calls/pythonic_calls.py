@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..cursor import WHITE_SPACE, Cursor, Steps
 from ..sink import Sink
-from ..values.literal_reader import Arguments
 from ..values.notation import Notation
+from .literal_arguments import LiteralArguments, LiteralCalls
 
-_WS = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[^\W\d][\w.\-/:]{0,255}")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")
 _ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(")
@@ -21,194 +21,190 @@ _MAX_ECHO = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonicSyntax:
-    """brackets: the calls stand in `[…]` (else one a line). close: closing markers, which may be missing.
-    bare: no marker stands before it: the name must be offered, and `)` or a keyword must follow the parenthesis (or
-    a literal, where the tool is known). echoed: the calls may come a second time directly behind the closing marker,
-    and the marker again: that is no answer.
-    """
+    """How such calls are written."""
 
     brackets: bool = True
+    """The calls stand in `[…]`; else one a line."""
     close: tuple[str, ...] = ()
+    """Closing markers, which may be missing."""
     bare: bool = False
+    """No marker stands before it: the name must be offered, and `)` or a keyword must follow the parenthesis (or a
+    literal, where the tool is known)."""
     echoed: bool = False
+    """The calls may come a second time directly behind the closing marker, and the marker again: no answer, that."""
 
 
-_OPEN, _CALL, _ARGUMENTS, _BETWEEN, _BEHIND, _ECHO = range(6)
-
-
-class PythonicCalls:
+class PythonicCalls(LiteralCalls):
     """Reads such calls. See `Body`."""
 
-    __slots__ = ("_args", "_in_list", "_notations", "_sink", "_state", "_syntax", "done", "failed")
+    __slots__ = ()
 
     def __init__(self, sink: Sink, syntax: PythonicSyntax) -> None:
-        self.done = False
-        self.failed = False
-        self._sink = sink
-        self._syntax = syntax
-        self._state = _OPEN
-        self._in_list = False
-        self._args: Arguments | None = None
-        self._notations = tuple(
-            Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=syntax.close, listed=listed)
-            for listed in (False, True)
-        )
+        cursor = Cursor(sink)
+        super().__init__(cursor, _calls(cursor, syntax))
 
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        n = len(s)
-        while not self.done and not self.failed:
-            state = self._state
-            if state == _ARGUMENTS:
-                return self._arguments(s, i, last=last)
-            if state == _ECHO:
-                return self._echo(s, i, last=last)
-            k = _WS.match(s, i, i + _MAX_HOLD).end()  # type: ignore[union-attr]
-            behind = state in (_BETWEEN, _BEHIND)
-            if k == n and not (last and behind):
-                return i
-            if k == i + _MAX_HOLD:
-                self.done = behind
-                self.failed = not behind
-                return i
-            if state == _OPEN:
-                j = self._open(s, i, k)
-            elif state == _CALL:
-                j = self._call(s, i, k, last=last)
-            else:
-                j = self._between(s, i, k, last=last)
-            if j < 0 or self._sink.changed:
-                return max(i, j)
-            i = j
-        return i
 
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
-        args = self._args
-        if args is None:
+def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
+    sink = cursor.sink
+    while True:
+        listed = yield from _open(cursor, syntax)
+        if listed is None:
             return
-        self._args = None
-        out: list[str] = []
-        if not cut:
-            args.close(out)
-            out.append("}")
-        self._sink.args("".join(out))
-        self._sink.end(complete=not cut, repaired=args.repaired)
+        notation = Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=syntax.close, listed=listed)
+        another: bool | None = True
+        while another:
+            name = yield from _name(cursor, syntax, listed=listed)
+            if name is None:
+                return
+            if name == "]":  # behind a comma
+                break
+            cursor.start(name)
+            sink.args("{")
+            yield
+            yield from cursor.copy(LiteralArguments(notation, "(", sink.schema(name), sink.offered))
+            cursor.end()
+            yield
+            another = yield from _another(cursor, syntax, listed=listed)
+            if another is None:
+                return
+        if not (yield from _another_list(cursor, syntax)):
+            return
 
-    def _open(self, s: str, i: int, k: int) -> int:
-        self._state = _CALL
-        if s[k] == "[":
-            self._in_list = True
-            return k + 1
-        self.failed = self._syntax.brackets
-        return i if self.failed else k
 
-    def _call(self, s: str, i: int, k: int, *, last: bool) -> int:
-        """A name and its parenthesis."""
+def _behind_space(cursor: Cursor, *, behind: bool) -> Steps[int]:
+    """The index behind the white space, where that may be told; -1 where it is too much. behind: a call has ended."""
+    while True:
+        k = cursor.behind_space(_MAX_HOLD)
+        if k < len(cursor.s) or (cursor.last and behind):
+            return k if k < cursor.i + _MAX_HOLD else -1
+        yield
+
+
+def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
+    """Whether the calls stand in a list; None: there are none."""
+    k = yield from _behind_space(cursor, behind=False)
+    if k >= 0 and cursor.s[k] == "[":
+        cursor.i = k + 1
+        return True
+    if k < 0 or syntax.brackets:
+        cursor.failed = True
+        return None
+    cursor.i = k
+    return False
+
+
+def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str | None]:
+    """A name and its parenthesis. `]`: the end of the list stands there; None: no call does."""
+    sink = cursor.sink
+    while True:
+        k = yield from _behind_space(cursor, behind=False)
+        if k < 0:
+            break
+        s = cursor.s
         m = _NAME.match(s, k)
-        j = k if m is None else _WS.match(s, m.end(), m.end() + _MAX_HOLD).end()  # type: ignore[union-attr]
-        if m is not None and j == len(s) and not last:
-            return -1
-        if s[k] == "]" and self._in_list and self._sink.committed:
-            self._in_list = False  # behind a comma
-            self._state = _BEHIND
-            return k + 1
+        j = k if m is None else WHITE_SPACE.match(s, m.end(), m.end() + _MAX_HOLD).end()  # type: ignore[union-attr]
+        if m is not None and j == len(s) and not cursor.last:
+            yield
+            continue
+        if s[k] == "]" and listed and sink.committed:
+            cursor.i = k + 1
+            return "]"
         if m is None or not s.startswith("(", j):
-            self.failed = True
-            return i
-        if self._syntax.bare and not self._sink.committed:
-            fits = self._fits(m.group(), s, j + 1, last=last)
-            if fits is None:
-                return -1
-            if not fits:
-                self.failed = True
-                return i
-        self._state = _ARGUMENTS
+            break
         name = m.group()
-        if not self._sink.offered(name) and self._sink.offered(name.removesuffix(_METHOD)):
+        if syntax.bare and not sink.committed:
+            fits = _fits(cursor, name, j + 1)
+            if fits is None:
+                yield
+                continue
+            if not fits:
+                break
+        cursor.i = j + 1
+        if not sink.offered(name) and sink.offered(name.removesuffix(_METHOD)):
             name = name.removesuffix(_METHOD)
-        schema = self._sink.schema(name)
-        self._args = Arguments(self._notations[self._in_list], "(", schema, self._sink.offered)
-        self._sink.start(name)
-        self._sink.args("{")
-        return j + 1
+        return name
+    cursor.failed = True
+    return None
 
-    def _fits(self, name: str, s: str, k: int, *, last: bool) -> bool | None:
-        """Whether a call that no marker announces is one."""
-        if not self._sink.offered(name):
-            return False
-        k = _WS.match(s, k, k + _MAX_HOLD).end()  # type: ignore[union-attr]
-        if k == len(s):
-            return False if last else None
-        keyword = _KEYWORD.match(s, k)
-        if keyword is not None and keyword.end() == len(s) and not last:
+
+def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
+    """Whether a call that no marker announces is one; None: more must be seen."""
+    s = cursor.s
+    if not cursor.sink.offered(name):
+        return False
+    k = WHITE_SPACE.match(s, k, k + _MAX_HOLD).end()  # type: ignore[union-attr]
+    if k == len(s):
+        return False if cursor.last else None
+    keyword = _KEYWORD.match(s, k)
+    if keyword is not None and keyword.end() == len(s) and not cursor.last:
+        return None
+    known = cursor.sink.schema(name) is not None
+    return (
+        s[k] == ")" or (keyword is not None and s[keyword.end() - 1] == "=") or (known and s[k] in "\"'{[-0123456789*")
+    )
+
+
+def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[bool | None]:
+    """Behind a call: whether another one follows, or the end of the list (False); None: all calls are over."""
+    while True:
+        k = yield from _behind_space(cursor, behind=True)
+        if k < 0 or (yield from _closed(cursor, syntax, k)):
             return None
-        known = self._sink.schema(name) is not None
-        return (
-            s[k] == ")"
-            or (keyword is not None and s[keyword.end() - 1] == "=")
-            or (known and s[k] in "\"'{[-0123456789*")
-        )
+        c = cursor.s[k : k + 1]
+        if listed:
+            if c and c in ",;]":
+                cursor.i = k + 1
+                return c != "]"
+        elif not syntax.brackets and c and (c == "," or _NAME.match(cursor.s, k)):
+            cursor.i = k + 1 if c == "," else k
+            return True
+        if cursor.last or not cursor.begins(syntax.close, k):
+            return None
+        yield
 
-    def _arguments(self, s: str, i: int, *, last: bool) -> int:
-        args = self._args
-        assert args is not None  # noqa: S101 - set with the state
-        out: list[str] = []
-        i = args.feed(s, i, out, last=last)
-        if args.done:
-            out.append("}")
-            self._args = None
-            self._state = _BETWEEN
-        self._sink.args("".join(out))
-        if args.done:
-            self._sink.end(repaired=args.repaired)
-        elif i == len(s):
-            self._sink.flows(args)
-        return i
 
-    def _echo(self, s: str, i: int, *, last: bool) -> int:
-        """Behind the closing marker: the same once more, up to another one."""
-        limit = i + _MAX_ECHO
-        if s.startswith("[", i):
-            ends = [k + len(marker) for marker in self._syntax.close if (k := s.find(marker, i, limit)) >= 0]
-            if not ends and not last and len(s) < limit and (_ANOTHER.match(s, i) or _ANOTHER_PART.match(s, i)):
-                return i
-            i = min(ends, default=i) if _ANOTHER.match(s, i) else i
-        elif i == len(s) and not last:
-            return i
-        self.done = True
-        return i
+def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
+    """Behind a list: whether another one follows."""
+    while True:
+        k = yield from _behind_space(cursor, behind=True)
+        if k < 0 or (yield from _closed(cursor, syntax, k)):
+            return False
+        m = _ANOTHER.match(cursor.s, k) if syntax.brackets else None
+        if m is not None:
+            fits = _fits(cursor, m.group(1), m.end()) if syntax.bare else True
+            if fits:
+                cursor.i = k
+                return True
+            wait = fits is None
+        else:
+            wait = not cursor.last and _ANOTHER_PART.match(cursor.s, k) is not None
+        if not wait and (cursor.last or not cursor.begins(syntax.close, k)):
+            return False
+        yield
 
-    def _between(self, s: str, i: int, k: int, *, last: bool) -> int:
-        """Behind a call: another one, the end of the list, the closing marker; behind the list, another list."""
-        close = self._syntax.close
-        for marker in close:
-            if s.startswith(marker, k):
-                self.done = not self._syntax.echoed
-                self._state = _ECHO
-                return k + len(marker)
-        c = s[k : k + 1]
-        if self._state == _BEHIND:
-            m = _ANOTHER.match(s, k) if self._syntax.brackets else None
-            if m is not None:
-                fits = self._fits(m.group(1), s, m.end(), last=last) if self._syntax.bare else True
-                if fits is not False:
-                    self._state = _OPEN if fits else _BEHIND
-                    return k if fits else -1
-            elif not last and _ANOTHER_PART.match(s, k):
-                return -1
-        elif self._in_list:
-            if c and c in ",;":
-                self._state = _CALL
-                return k + 1
-            if c == "]":
-                self._in_list = False
-                self._state = _BEHIND
-                return k + 1
-        elif not self._syntax.brackets and c and (c == "," or _NAME.match(s, k)):
-            self._state = _CALL
-            return k + 1 if c == "," else k
-        if not last and any(marker.startswith(s[k:]) for marker in close):
-            return -1
-        self.done = True
-        return i
+
+def _closed(cursor: Cursor, syntax: PythonicSyntax, k: int) -> Steps[bool]:
+    """Whether a closing marker stands at `k`; behind it all calls are over."""
+    if not cursor.take(syntax.close, k):
+        return False
+    if syntax.echoed:
+        yield from _echo(cursor, syntax)
+    return True
+
+
+def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
+    """Behind the closing marker: the same once more, up to another one."""
+    while True:
+        s, i = cursor.s, cursor.i
+        if i == len(s) and not cursor.last:
+            yield
+            continue
+        if not s.startswith("[", i):
+            return
+        another = _ANOTHER.match(s, i)
+        end = min([k + len(m) for m in syntax.close if (k := s.find(m, i, i + _MAX_ECHO)) >= 0], default=-1)
+        if end >= 0 or cursor.last or len(s) >= i + _MAX_ECHO or not (another or _ANOTHER_PART.match(s, i)):
+            if another and end >= 0:
+                cursor.i = end
+            return
+        yield

@@ -11,16 +11,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...json_schema.types import declared_types, mended
+from ...json_schema.types import declared_types
+from ..cursor import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import decode, quoted
+from ..values.typed_text import mended
 from .call_parts import PartReader
 from .json_call_arguments import CallArguments
 from .xml_syntax import TaggedSyntax
 from .xml_value import TagValue, without_entities
 from .xml_value_end import CDATA, CDATA_END, MAX_TAG, tag_ends
 
-_WS = re.compile(r"[ \t\r\n]*")
 # Arguments that stand as JSON may stand in a code block.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
 _FENCE_PART = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
@@ -81,7 +82,7 @@ class TaggedCalls(PartReader):
 
     def _call(self, s: str, i: int, *, last: bool) -> int:
         syntax = self._syntax
-        j = _WS.match(s, i, i + MAX_TAG).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i, i + MAX_TAG).end()  # type: ignore[union-attr]
         if j == len(s) and not last:
             return -1
         for tag in (syntax.close, *syntax.noise):
@@ -112,7 +113,7 @@ class TaggedCalls(PartReader):
     def _parameter(self, s: str, i: int, *, last: bool) -> int:
         """Between the parts of a call: a parameter, the call's end, or its end by something else."""
         syntax = self._syntax
-        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
         if j == len(s):
             return j if j > i else -1
         if s.startswith(syntax.call_close, j):
@@ -214,7 +215,7 @@ class TaggedCalls(PartReader):
         return True
 
     def _between_key_and_value(self, s: str, i: int, *, last: bool) -> int:
-        j = _WS.match(s, i).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
         if i < j == len(s):
             return j
         syntax = self._syntax

@@ -1,4 +1,4 @@
-"""What calls written as tags consist of, as data for the reader in tagged.py."""
+"""What calls written as tags consist of, as data for their reader."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ _NEVER = re.compile(r"(?!)")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TaggedSyntax:
-    """How a family writes such calls behind its opening marker. Compared by identity: its patterns are kept.
-
-    call: pattern of a call's opening tag, with the group `name`, and `empty` where the tag closes itself. parameter:
-    pattern of a parameter's opening tag, with the group `key`, and `kind` where the tag says the type ("true" or
-    "string": a string, anything else: JSON). call_part, parameter_part: what can still become such a tag; call_heads,
-    parameter_heads: how they begin. key_close, value_open: tags that stand between key and value, and may be doubled or
-    missing.
-    value_close, call_close, close: closing tags of a value, a call and all calls; `close` may be missing.
-    noise: markers that may stand between, and say nothing. reopen: what else begins the next call. tails: tokens that
-    end the turn. newlines: one newline on each side of a value is markup. bare_name: the call's name follows the
-    marker without a tag. xml: CDATA sections and entities mean what they mean in XML; entities: those in names and keys
-    do.
-    """
+    """How a family writes such calls behind its opening marker. Compared by identity: its patterns are kept."""
 
     call: re.Pattern[str]
+    """A call's opening tag, with the group `name`, and `empty` where the tag closes itself."""
     call_heads: tuple[str, ...]
+    """How such a tag begins."""
     call_part: re.Pattern[str] = _NEVER
+    """What can still become one."""
     parameter: re.Pattern[str]
+    """A parameter's opening tag, with the group `key`, and `kind` where the tag says the type ("true" or "string": a
+    string, anything else: JSON)."""
     parameter_heads: tuple[str, ...]
     parameter_part: re.Pattern[str] = _NEVER
     key_close: str = ""
     value_open: str = ""
+    """Tags that stand between key and value, and may be doubled or missing."""
     value_close: str
     call_close: str
     close: str = ""
+    """Closing tags of a value, a call and all calls; `close` may be missing."""
     noise: tuple[str, ...] = ()
+    """Markers that may stand between, and say nothing."""
     reopen: tuple[str, ...] = ()
+    """What else begins the next call."""
     tails: tuple[str, ...] = ()
+    """Tokens that end the turn."""
     newlines: bool = True
+    """One newline on each side of a value is markup."""
     bare_name: bool = False
+    """The call's name follows the marker without a tag."""
     xml: bool = False
+    """CDATA sections and entities mean what they mean in XML."""
     entities: bool = False
+    """... entities in names and keys do."""
 
     @property
     def behind_call(self) -> tuple[str, ...]:

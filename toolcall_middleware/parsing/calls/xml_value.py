@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ...json_schema.types import STRING, is_json, json_of
-from ..text.lane import Lane, passing
+from ...json_schema.types import STRING
 from ..values.json_spelling import quoted
+from ..values.typed_text import is_json, json_of
 from .xml_syntax import TaggedSyntax
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
@@ -14,8 +14,6 @@ _ENTITY = re.compile("|".join(_ENTITIES))
 _ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
 _LOOK = 64
 _OR_NULL = frozenset({"string", "null"})
-
-_IN_VALUE, _IN_XML = passing("<"), passing("<&")
 
 
 def without_entities(text: str) -> str:
@@ -33,13 +31,12 @@ class TagValue:
     done = False
     tail = ""
     __slots__ = (
-        "_begun", "_crlf", "_held", "_lane", "_last", "_parts", "_quoted", "_syntax", "_types", "_whole",
+        "_begun", "_crlf", "_held", "_last", "_parts", "_quoted", "_syntax", "_types", "_whole",
         "lined", "streams",
     )  # fmt: skip
 
     def __init__(self, syntax: TaggedSyntax) -> None:
         self._syntax = syntax
-        self._lane = _IN_XML if syntax.xml else _IN_VALUE
         self.streams = False
 
     def open(self, types: frozenset[str], kind: str | None, *, whole: bool) -> None:
@@ -131,11 +128,6 @@ class TagValue:
 
     # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
 
-    @property
-    def lane(self) -> Lane | None:
-        """What goes through as it is."""
-        return self._lane if self.streams and not self._held else None
-
     def run(self, text: str) -> str | None:
         """What leaves for more of the value; None where a tag may stand in it."""
         return self.take(text) if "<" not in text else None
@@ -143,7 +135,3 @@ class TagValue:
     def leave(self, text: str) -> tuple[str, str]:
         """Where a tag may stand, the value may end: the reader of the tags reads it."""
         return "", text
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
-        self._last = text[-1]

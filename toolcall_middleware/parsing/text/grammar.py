@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ..sink import Body, Sink
 from ..trie import Trie, chars_of
-from .lane import Lane, Way, plain_text
 
 _LOOK_AHEAD = 3  # characters behind a marker's first one
 _ASCII = "".join(map(chr, range(0x80)))
@@ -74,12 +73,10 @@ class Grammar:
 class Compiled:
     """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
 
-    prose: text in which `first` finds none.
     whole: by a marker's first character. What is a literal has no group in them: `groups` has it.
     """
 
     first: re.Pattern[str]
-    prose: Lane
     first_at_start: re.Pattern[str]
     whole: dict[str, re.Pattern[str]]
     groups: dict[str, str]
@@ -146,11 +143,8 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     # Where two openers have one marker, the first of them counts: so the other's places need no look.
     far = Trie.of(marker for marker, group in groups.items() if not _opens_only(openers.get(group)))
     firsts = {"`", "~", *far.ways, *anywhere}
-    seconds = _seconds(far, anywhere)
-    first = re.compile("|".join(_first(char, far, anywhere) for char in sorted(firsts)))
     return Compiled(
-        first=first,
-        prose=plain_text(Way.TEXT, "".join(firsts - seconds.keys()), seconds, first.search),
+        first=re.compile("|".join(_first(char, far, anywhere) for char in sorted(firsts))),
         first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
         whole=_by_first(patterned, trie),
         groups=groups,
@@ -199,9 +193,3 @@ def _next_of(opener: Opener, char: str) -> str:
         return ""
     may_be = re.compile(f"(?:{opener.partial})\\Z|{opener.pattern}").match
     return f"(?:[{''.join(re.escape(other) for other in _ASCII if may_be(char + other))}\x80-\U0010ffff]|\\Z)"
-
-
-def _seconds(trie: Trie, patterned: dict[str, list[Opener]]) -> dict[str, str]:
-    """For each letter that markers begin with, of which prose is full, what comes next in them."""
-    ways = sorted((char, way) for char, way in trie.ways.items() if char.isalpha() and not way.ends)
-    return {letter: "".join(way.ways) for letter, way in ways if letter not in patterned}

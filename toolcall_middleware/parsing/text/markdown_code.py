@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 
-from .scanner_state import ScanState
+from ..cursor import WHITE_SPACE
+from ..sink import Sink
+from .grammar import Compiled
+from .markup import Markup
+from .prose import Prose
 
-_WS = re.compile(r"[ \t\r\n]*")
 _TICKS = re.compile(r"`+")
 _RUNS = {"`": _TICKS, "~": re.compile(r"~+")}
 _INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
@@ -19,94 +22,101 @@ _MAX_FENCE_LINE = 100
 _MAX_SPAN = 4096
 
 
-class CodeScanner(ScanState):
+class Code:
     """Reads runs of backticks and tildes, and what stands between them."""
 
-    __slots__ = ()
+    __slots__ = ("_compiled", "_live_at", "_markup", "_out", "_prose", "_sink")
 
-    def _ticks(self, s: str, begin: int, pos: int, *, last: bool) -> int:
-        """A run of backticks or tildes at `pos`. Returns as `_marker` does."""
+    def __init__(self, compiled: Compiled, prose: Prose, markup: Markup, sink: Sink) -> None:
+        self._compiled = compiled
+        self._prose = prose
+        self._out = prose.out
+        self._markup = markup
+        self._sink = sink
+        self._live_at = -1  # up to here in the text at hand, markers stand in the span that is open
+
+    def begin(self) -> None:
+        """Another text is at hand."""
+        self._prose.span_from = 0
+        self._live_at = -1
+
+    def ticks(self, s: str, begin: int, pos: int, *, last: bool) -> int:
+        """A run of backticks or tildes at `pos`. Returns as `Scanner._marker` does."""
+        prose = self._prose
         n = len(s)
         c = s[pos]
         end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
         count = end - pos
         if count == _MAX_FENCE_LINE:
             return end  # by the thousand they are no markup
-        blank = self._blank_before(s, begin, pos)
-        if end == n and not last and (c == "`" or blank or self._lead_before(s, begin, pos)):
-            self._leave(s, begin, pos)
-            self._carry = s[pos:]
-            return -n - 1
-        if self._span and self._span_is_void(s, begin, pos):
-            self._span = 0
-        if count >= 3 and not self._span:
-            if blank or self._lead_before(s, begin, pos):
+        blank = prose.is_blank(s, begin, pos)
+        if end == n and not last and (c == "`" or blank or prose.is_lead(s, begin, pos)):
+            return -prose.hold(s, begin, pos) - 1
+        if prose.span and prose.span_is_void(s, begin, pos):
+            prose.span = 0
+        if count >= 3 and not prose.span:
+            if blank or prose.is_lead(s, begin, pos):
                 return self._fence_line(s, begin, pos, end, last=last)
             if c == "`":
                 # Models open a block at the end of a sentence too: `Here it is: ```json`. A language tells.
                 if not last and _INFO_PART.match(s, end):
-                    self._leave(s, begin, pos)
-                    self._carry = s[pos:]
-                    return -n - 1
+                    return -prose.hold(s, begin, pos) - 1
                 if _INFO_LINE.match(s, end):
                     return self._fence_line(s, begin, pos, end, last=last)
         if c == "`":
-            if not self._span:
-                self._span = count
-                self._span_from = end
-            elif self._span == count:
-                self._span = 0
+            if not prose.span:
+                prose.span = count
+                prose.span_from = end
+            elif prose.span == count:
+                prose.span = 0
         return end
 
     def _fence_line(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:
         """A fence opens at `pos`: go into it, or into a call that it holds."""
+        prose = self._prose
         n = len(s)
         fence = (s[pos], end - pos)
         line_end = s.find("\n", end, pos + _MAX_FENCE_LINE)
         if line_end < 0:
             if n - pos < _MAX_FENCE_LINE and not last:
-                self._leave(s, begin, pos)
-                self._carry = s[pos:]
-                return -n - 1
+                return -prose.hold(s, begin, pos) - 1
             line_end = n - 1 if n - pos < _MAX_FENCE_LINE else pos + _MAX_FENCE_LINE - 1
         info = s[end : line_end + 1]
         if "`" in info and fence[0] == "`":
-            self._span = fence[1]
-            self._span_from = end
+            prose.span = fence[1]
+            prose.span_from = end
             return end
-        opens_answer = self.at_start and not s[begin:pos].strip()
+        opens_answer = self._out.at_start and not s[begin:pos].strip()
         info = info.strip().lower()
         limit = pos + 2 * _MAX_FENCE_LINE
-        k = _WS.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
+        k = WHITE_SPACE.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
         candidates = [
-            (group, opener) for group, opener in self._c.openers.items() if opens_answer or info in opener.fences
+            (group, opener) for group, opener in self._compiled.openers.items() if opens_answer or info in opener.fences
         ]
         if candidates and k < limit:
-            if not last and (k >= n or self._c.partial.match(s, k) is not None):
-                self._leave(s, begin, pos)
-                self._carry = s[pos:]
-                return -n - 1
-            m = self._c.marker_at(s, k)
-            found = None if m is None else self._c.group(m)
+            if not last and (k >= n or self._compiled.partial.match(s, k) is not None):
+                return -prose.hold(s, begin, pos) - 1
+            m = self._compiled.marker_at(s, k)
+            found = None if m is None else self._compiled.group(m)
             for group, opener in candidates:
                 if m is not None and found == group:
-                    self._leave(s, begin, pos)
-                    self._body_fence = fence
-                    return -self._open(opener, m.group(), s[pos:k], k, m.end()) - 1
-        if self._reasoning is not None:
+                    prose.emit(s, begin, pos)
+                    return -self._markup.open(opener, m.group(), s[pos:k], k, m.end(), fence) - 1
+        if self._out.reasoning is not None:
             # A fence that is never closed must not hide the end of the thought.
-            self._span = fence[1]
-            self._span_from = end
+            prose.span = fence[1]
+            prose.span_from = end
             return end
-        self._leave(s, begin, line_end + 1)
-        self._fence = fence
-        self._line_blank = True
+        prose.emit(s, begin, line_end + 1)
+        prose.fence = fence
+        prose.begin_line(blank=True)
         return -line_end - 2
 
-    def _in_fence(self, s: str, i: int, *, last: bool) -> int:
+    def in_fence(self, s: str, i: int, *, last: bool) -> int:
         """Code from `s[i]`, up to the closing fence (which is code too: it all goes out as text)."""
-        assert self._fence is not None  # noqa: S101 - checked by the caller
-        char, count = self._fence
+        prose = self._prose
+        assert prose.fence is not None  # noqa: S101 - checked by the caller
+        char, count = prose.fence
         n = len(s)
         begin = i
         while True:
@@ -116,62 +126,57 @@ class CodeScanner(ScanState):
                 keep = n
                 while keep > i and s[keep - 1] == char and n - keep < 2:
                     keep -= 1
-                if last or not (keep < n and self._blank_before(s, begin, keep)):
+                if last or not (keep < n and prose.is_blank(s, begin, keep)):
                     keep = n
-                self._leave(s, begin, keep)
-                self._carry = s[keep:]
+                prose.emit(s, begin, keep)
+                self._out.carry = s[keep:]
                 return n
             end = _RUNS[char].match(s, pos).end()  # type: ignore[union-attr]
-            closed = _fence_end(s, pos, end, count, last=last) if self._blank_before(s, begin, pos) else -1
+            closed = _fence_end(s, pos, end, count, last=last) if prose.is_blank(s, begin, pos) else -1
             if closed is None:
-                self._leave(s, begin, pos)
-                self._carry = s[pos:]
-                return n
+                return prose.hold(s, begin, pos)
             if closed >= 0 and (closed == n or s[closed] == "\n"):
-                self._leave(s, begin, closed)
-                self._fence = None
-                self._line_blank = self._line_lead = False
+                prose.emit(s, begin, closed)
+                prose.fence = None
+                prose.begin_line(blank=False)
                 return closed
             i = end
 
-    def _after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
+    def after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
         """Behind a call that stood in a fence: the closing fence is markup, another call may come first."""
-        assert self._fence_tail is not None  # noqa: S101 - checked by the caller
+        prose = self._prose
+        assert prose.fence_tail is not None  # noqa: S101 - checked by the caller
         n = len(s)
-        k = _WS.match(s, i).end()  # type: ignore[union-attr]
+        k = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
         if k > i:
-            self._hold_gap(s[i:k])
-            self._line_blank = True
+            self._out.hold_gap(s[i:k])
+            prose.begin_line(blank=True)
             i = k
         if i == n:
             return n
-        if s[i] == self._fence_tail[0]:
+        if s[i] == prose.fence_tail[0]:
             end = _RUNS[s[i]].match(s, i).end()  # type: ignore[union-attr]
             closed = self._closes_call_fence(s, i, end, last=last)
             if closed is None:
-                self._carry = s[i:]
+                self._out.carry = s[i:]
                 return n
             if closed >= 0:
-                self._sink.ends_with("".join(self._gap) + s[i:closed])
-                self._sink.tell_end()
-                self._gap = []
-                self._fence_tail = None
-                self._line_blank = s.startswith(s[i], closed)  # another one opens there
-                self._line_lead = False
+                self._sink.ends_with(self._out.take_gap() + s[i:closed])
+                self._sink.report_end()
+                prose.fence_tail = None
+                prose.begin_line(blank=s.startswith(s[i], closed))  # another one opens there
                 return closed
-        if not last and self._c.partial.match(s, i) is not None:
-            self._carry = s[i:]
+        if not last and self._compiled.partial.match(s, i) is not None:
+            self._out.carry = s[i:]
             return n
-        m = self._c.marker_at(s, i)
-        opener = None if m is None else self._c.openers.get(self._c.group(m))
+        m = self._compiled.marker_at(s, i)
+        opener = None if m is None else self._compiled.openers.get(self._compiled.group(m))
         if m is not None and opener is not None:
-            fence, self._fence_tail = self._fence_tail, None
-            at = self._open(opener, m.group(), "", i, m.end())
-            self._body_fence = fence
-            return at
+            fence, prose.fence_tail = prose.fence_tail, None
+            return self._markup.open(opener, m.group(), "", i, m.end(), fence)
         # Other text: we are still in the fence.
-        self._stay_in(self._fence_tail)
-        self._fence_tail = None
+        prose.stay_in(prose.fence_tail)
+        prose.fence_tail = None
         return i
 
     def _closes_call_fence(self, s: str, i: int, end: int, *, last: bool) -> int | None:
@@ -179,8 +184,9 @@ class CodeScanner(ScanState):
 
         None: there is no telling yet.
         """
-        assert self._fence_tail is not None  # noqa: S101 - checked by the caller
-        count = self._fence_tail[1]
+        prose = self._prose
+        assert prose.fence_tail is not None  # noqa: S101 - checked by the caller
+        count = prose.fence_tail[1]
         if end - i >= _MAX_FENCE_LINE:
             return -1  # by the thousand they are no markup
         if end == len(s) and not last:
@@ -195,15 +201,9 @@ class CodeScanner(ScanState):
             return {count: i, 2 * count: end - count}.get(end - i, -1)
         return end
 
-    def _span_is_void(self, s: str, begin: int, pos: int) -> bool:
-        """A code span that has not been closed on its line is none."""
-        if s.find("\n", max(begin, self._span_from), pos) >= 0:
-            return True
-        self._span_from = pos  # looked through once
-        return False
-
-    def _live(self, s: str, pos: int, *, last: bool) -> bool | None:
+    def is_live(self, s: str, pos: int, *, last: bool) -> bool | None:
         """Whether a marker behind an open backtick run counts: None while the line does not tell."""
+        prose = self._prose
         if pos < self._live_at:
             return False  # the same span as around the marker before
         line_end = s.find("\n", pos, pos + _MAX_SPAN)
@@ -213,7 +213,7 @@ class CodeScanner(ScanState):
             m = _TICKS.search(s, i, stop)
             if m is None:
                 break
-            if m.end() - m.start() == self._span:
+            if m.end() - m.start() == prose.span:
                 if m.end() == len(s) and not last:
                     return None  # the run may go on
                 self._live_at = m.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ..text.lane import IN_STRING_TWICE, Lane
 from .json_reader import JsonReader
 from .json_spelling import decode, quoted
 
@@ -27,10 +26,10 @@ def may_be_none(text: str) -> bool:
 
 
 class StringArguments:
-    """Arguments written as a JSON string that holds a JSON object: decoded and mended as they arrive.
+    """Arguments written as a JSON string that holds a JSON object: decoded and repaired as they arrive.
 
     A quote that should have been escaped (`"{"x": 1}"`) is told from the end by what the object inside expects.
-    What does not begin like an object is collected and looked at as a whole.
+    What does not begin like an object is collected and read as a whole.
     """
 
     tail = ""
@@ -59,18 +58,9 @@ class StringArguments:
         return self._inner.amid
 
     @property
-    def lane(self) -> Lane | None:
-        """What goes through with one layer of escapes less: the inside of a string in the object inside."""
-        outer = self._quote == '"' and not self._held and self._first == "{" and not self._high and not self.done
-        return IN_STRING_TWICE if outer and self._inner.lane is not None else None
-
-    @property
     def settled(self) -> bool:
         """Whether this is plainly an object, or over."""
         return self.done or self._inner.settled
-
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
 
     def run(self, s: str) -> str | None:
         """As `JsonReader.run`: text without quotes that close, inside of an object."""

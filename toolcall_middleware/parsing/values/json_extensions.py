@@ -4,7 +4,8 @@ A comment (`// …`, `/* … */`, `# …` where no value can stand) may be where
 A string may stand in three quotes, `"` or `'`, as Python has it: fewer of them in it are data. Three quotes and then a
 comma or a bracket are none: that is a string of one quote, which should have been escaped.
 
-`JsonReader` finds where they begin; here is what they are made of.
+`JsonReader` finds where they begin; here is what they are made of. A `read` reads `s` from `i`, which is not the end of
+it, and returns the index behind what was read, and the next state.
 """
 
 from __future__ import annotations
@@ -12,16 +13,26 @@ from __future__ import annotations
 import re
 
 from .json_spelling import CONTROL, ESCAPES
-from .json_table import AFTER, COMMA, FIRST_KEY, KEY, LINE, OPENED, QUOTE, SLASH, STRING, WORD, CleanReader
-
-# Where the reader of these stands, beyond the states that others know.
-_SECOND = OPENED + 1  # two quotes have come, and nothing in between
-_THIRD = OPENED + 2  # three
-_TRIPLE = OPENED + 3  # in a string in triple quotes
-_CLOSING = OPENED + 4  # quotes in it are held: three of them end it
-_BACKSLASH = OPENED + 5  # an escape in it is held
-_BLOCK = LINE + 1
-_STAR = LINE + 2
+from .json_states import (
+    AFTER,
+    BACKSLASH,
+    BLOCK,
+    CLOSING,
+    COMMA,
+    FIRST_KEY,
+    KEY,
+    LINE,
+    OPENED,
+    QUOTE,
+    SECOND,
+    SLASH,
+    STAR,
+    STRING,
+    THIRD,
+    TRIPLE,
+    WORD,
+    Position,
+)
 
 _PLAIN = re.compile(r"[^'\"\\\x00-\x1f]*")
 _COMMENT = re.compile(r"[^\n\r<]*")
@@ -29,74 +40,37 @@ _IN_BLOCK = re.compile(r"[^*<]*")
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
-class LooseReader(CleanReader):
-    """The part of a `JsonReader` that reads them.
+class Comments:
+    """The part of a `JsonReader` that drops comments.
 
-    repaired, stuck: as there.
+    back: the state that the last comment stands in.
     """
 
-    __slots__ = ("_back", "_last", "repaired", "stuck")
+    __slots__ = ("_at", "_last", "back")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.repaired = False
-        self.stuck = False
-        self._back = AFTER  # the state that a comment stands in
-        self._last = ""  # its last character that is no white space
+    def __init__(self, at: Position) -> None:
+        self.back = AFTER
+        self._at = at
+        self._last = ""  # the comment's last character that is no white space
 
-    @property
-    def _in_triple(self) -> bool:
-        return OPENED <= self._state <= _BACKSLASH
-
-    def _loose(self, s: str, i: int, state: int, out: list[str]) -> tuple[int, int]:
-        """Read from `s[i]`: (the index behind what was read, the next state)."""
-        if state >= SLASH:
-            return self._slash(s[i], i, out) if state == SLASH else self._comment(s, i, state)
-        return self._quotes(s, i, state, out)
-
-    # -- comments ------------------------------------------------------------------------------------------------
-
-    def _begin_comment(self, c: str, state: int) -> int:
+    def begin(self, c: str, state: int) -> int:
         """`c` stands where white space may: the next state."""
-        self._back = state
+        self.back = state
         if c == "/":
             return SLASH
-        self.repaired = True
+        self._at.repaired = True
         self._last = ""
         return LINE
 
-    def _slash(self, c: str, i: int, out: list[str]) -> tuple[int, int]:
-        """`c` stands behind a slash: two make a comment, and one is as good as any other character."""
-        back = self._back
-        held = "".join(self._held)
-        if c == "/" or c == "*":
-            self.repaired = True
-            self._last = ""
-            if back == QUOTE:
-                out.append('"' + held[1:])
-                self._held = []
-                self._back = AFTER
-            return i + 1, LINE if c == "/" else _BLOCK
-        if back == QUOTE:  # the quote did not end the string
-            out.append(self._escaped_quote + held[1:].translate(ESCAPES) + "/")
-            self._held = []
-            self.repaired = True
-            return i, STRING
-        if back == AFTER:
-            self.stuck = True  # and stays so, if it is asked once more
-            return i, SLASH
-        if back == COMMA:
-            out.append(held)
-        self._is_key = back in (KEY, FIRST_KEY) or (back == COMMA and self._stack[-1] == "{")
-        self._held = ["/"]
-        return i, WORD
-
-    def _comment(self, s: str, i: int, state: int) -> tuple[int, int]:
+    def read(self, s: str, i: int, state: int, out: list[str]) -> tuple[int, int]:
+        """Behind a slash, or in a comment."""
+        if state == SLASH:
+            return self._slash(s[i], i, out)
         n = len(s)
-        if state == _STAR:
+        if state == STAR:
             if s[i] == "/":
-                return i + 1, self._back
-            state = _BLOCK
+                return i + 1, self.back
+            state = BLOCK
         while i < n:
             end = (_COMMENT if state == LINE else _IN_BLOCK).match(s, i).end()  # type: ignore[union-attr]
             text = s[i:end].rstrip()
@@ -108,80 +82,115 @@ class LooseReader(CleanReader):
             if c == "<":
                 if self._last and self._last in "}]":
                     # `{"a": 1 // why}</tool_call>`: the line's end was forgotten, and this is no part of it.
-                    self.stuck = True
-                    return i, self._back
+                    self._at.stuck = True
+                    return i, self.back
                 self._last = c
             elif state == LINE:
-                return i, self._back
+                return i, self.back
             elif i + 1 == n:
-                return n, _STAR
+                return n, STAR
             elif s[i + 1] == "/":
-                return i + 2, self._back
+                return i + 2, self.back
             i += 1
         return n, state
 
-    # -- triple quotes -------------------------------------------------------------------------------------------
+    def _slash(self, c: str, i: int, out: list[str]) -> tuple[int, int]:
+        """`c` stands behind a slash: two make a comment, and one is as good as any other character."""
+        at, back = self._at, self.back
+        if c == "/" or c == "*":
+            at.repaired = True
+            self._last = ""
+            if back == QUOTE:
+                out.append('"' + at.take_held()[1:])
+                self.back = AFTER
+            return i + 1, LINE if c == "/" else BLOCK
+        if back == QUOTE:  # the quote did not end the string
+            out.append(at.escaped_quote() + at.take_held()[1:].translate(ESCAPES) + "/")
+            at.repaired = True
+            return i, STRING
+        if back == AFTER:
+            at.stuck = True  # and stays so, if it is asked once more
+            return i, SLASH
+        if back == COMMA:
+            out.append("".join(at.held))
+        at.is_key = back in (KEY, FIRST_KEY) or (back == COMMA and at.stack[-1] == "{")
+        at.held = ["/"]
+        return i, WORD
 
-    @property
-    def _escaped_quote(self) -> str:
-        return '\\"' if self._quote == '"' else "'"
 
-    def _quotes(self, s: str, i: int, state: int, out: list[str]) -> tuple[int, int]:
-        quote, c = self._quote, s[i]
+class TripleQuotes:
+    """The part of a `JsonReader` that reads a value behind its opening quote, which may be the first of three."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, at: Position) -> None:
+        self._at = at
+
+    def read(self, s: str, i: int, state: int, out: list[str]) -> tuple[int, int]:
+        """In the quotes that open the string, or in the string."""
+        at, c = self._at, s[i]
         if state == OPENED:
-            return (i + 1, _SECOND) if c == quote else (i, STRING)
-        if state == _SECOND:
-            if c == quote:
-                self.repaired = True
-                return i + 1, _THIRD
-            self._held = ['"']
+            return (i + 1, SECOND) if c == at.quote else (i, STRING)
+        if state == SECOND:
+            if c == at.quote:
+                at.repaired = True
+                return i + 1, THIRD
+            at.held = ['"']
             return i, QUOTE
-        if state == _THIRD:
-            if c in ",}]":
-                out.append(self._escaped_quote + '"')
-                return i, AFTER
-            return self._triple(s, i, out)
-        if state == _BACKSLASH:
+        if state == THIRD and c in ",}]":
+            out.append(at.escaped_quote() + '"')
+            return i, AFTER
+        if state == BACKSLASH:
             return self._backslash(c, i, out)
-        if state == _CLOSING:
-            if c == quote:
-                self._held.append(c)
-                return i + 1, _CLOSING
-            return (i, AFTER) if self._close_triple(out) else (i, _TRIPLE)
-        return self._triple(s, i, out)
+        if state == CLOSING:
+            if c == at.quote:
+                at.held.append(c)
+                return i + 1, CLOSING
+            return (i, AFTER) if self._close(out) else (i, TRIPLE)
+        return self._inside(s, i, out)
 
-    def _triple(self, s: str, i: int, out: list[str]) -> tuple[int, int]:
+    def end(self, state: int, out: list[str]) -> int:
+        """The text ends here: the state that it ends in."""
+        if state == SECOND:
+            self._at.held = ['"']
+            return QUOTE
+        if state == CLOSING and self._close(out):
+            return AFTER
+        self._at.held = []
+        return STRING
+
+    def _inside(self, s: str, i: int, out: list[str]) -> tuple[int, int]:
         end = _PLAIN.match(s, i).end()  # type: ignore[union-attr]
         if end > i:
             out.append(s[i:end])
         if end == len(s):
-            return end, _TRIPLE
+            return end, TRIPLE
         c = s[end]
-        if c == self._quote or c == "\\":
-            self._held = [c]
-            return end + 1, _BACKSLASH if c == "\\" else _CLOSING
+        if c == self._at.quote or c == "\\":
+            self._at.held = [c]
+            return end + 1, BACKSLASH if c == "\\" else CLOSING
         out.append(c if c == "'" else ESCAPES[ord(c)])
-        return end + 1, _TRIPLE
+        return end + 1, TRIPLE
 
-    def _close_triple(self, out: list[str]) -> bool:
+    def _close(self, out: list[str]) -> bool:
         """Put out the quotes that are held; whether the last three of them end the string."""
-        count = len(self._held)
-        self._held = []
+        count = len(self._at.take_held())
         ends = count >= 3
-        out.append(self._escaped_quote * (count - 3 if ends else count) + ('"' if ends else ""))
+        out.append(self._at.escaped_quote() * (count - 3 if ends else count) + ('"' if ends else ""))
         return ends
 
     def _backslash(self, c: str, i: int, out: list[str]) -> tuple[int, int]:
         """An escape, as in other strings."""
-        held = "".join(self._held)
+        at = self._at
+        held = "".join(at.held)
         if len(held) > 1 or c == "u":  # `\\u` and digits
             if len(held) > 1 and c not in _HEX:
                 out.append("\\" + held)
-                self._held = []
-                return i, _TRIPLE
+                at.held = []
+                return i, TRIPLE
             if len(held) < 5:
-                self._held.append(c)
-                return i + 1, _BACKSLASH
+                at.held.append(c)
+                return i + 1, BACKSLASH
             out.append(held + c)
         elif c in '"\\/bfnrt':
             out.append(held + c)
@@ -190,17 +199,5 @@ class LooseReader(CleanReader):
         else:
             out.append("\\\\")
             i -= 1  # it is read again
-        self._held = []
-        return i + 1, _TRIPLE
-
-    def _end_loose(self, state: int, out: list[str]) -> int:
-        """The text ends here: the state that it ends in."""
-        if state >= SLASH:
-            return self._back
-        if state == _SECOND:
-            self._held = ['"']
-            return QUOTE
-        if state == _CLOSING and self._close_triple(out):
-            return AFTER
-        self._held = []
-        return STRING
+        at.held = []
+        return i + 1, TRIPLE

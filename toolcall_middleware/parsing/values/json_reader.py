@@ -1,29 +1,26 @@
-"""Copies one JSON value out of a text that arrives in pieces, and mends it on the way.
+"""Copies one JSON value out of a text that arrives in pieces, and repairs it on the way.
 
 What is valid JSON (RFC 8259) comes out as it was written, to the character: white space, number spelling, key order
-and escapes included. What is not is mended by the rules below, so that the copy is always valid JSON once `done`:
+and escapes included. What is not is repaired by the rules below, so that the copy is always valid JSON once `done`:
 
 - `'…'` strings and unquoted keys or words become `"…"`; Python's and JavaScript's True, None, undefined, NaN … become
   JSON's literals; other spellings of numbers (`+1`, `.5`, `0x10`, `1_000`) become JSON numbers;
 - a raw control character in a string is escaped, an unknown escape keeps its backslash as data, an unescaped quote
   inside a string (the next character could not follow a string's end) is escaped;
-- comments are dropped, and a string in triple quotes becomes one (json_loose.py);
+- comments are dropped, and a string in triple quotes becomes one (json_extensions.py);
 - a trailing, doubled or missing comma, a missing colon, value, quote or closing bracket is dropped or added.
 
-This is the only place in the package where JSON is mended. It works in linear time and never raises. Beyond what it
+This is the only place in the package where JSON is repaired. It works in linear time and never raises. Beyond what it
 must see to decide (a comma waits for the next character, a number for its end, an escape for its last digit), it
 holds nothing back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
-
-from .json_spelling import BEGUN, NUMBER_THERE
-from .json_strings import SPACE, WHITE, TextReader
-from .json_table import (
-    AFTER,
+from .json_extensions import Comments, TripleQuotes
+from .json_spelling import BEGUN
+from .json_states import (
+    BACKSLASH,
     COLON,
     COMMA,
     DONE,
@@ -38,47 +35,81 @@ from .json_table import (
     VALUE,
     WORD,
     WORDS,
+    Position,
 )
+from .json_strings import SPACE, WHITE, Strings, end_word, read_word, read_words
+from .json_structure import Structure
+from .json_table import CleanJson
 
 
-class JsonReader(TextReader):
+class JsonReader:
     """Reads one value. `feed` until `done`; `close` to end it early.
 
-    done: the value is complete, and what was put out is valid JSON.
-    repaired: something was mended.
-    settled: enough was seen to say that this is meant as JSON: a first key with its colon, or the end.
-    doubtful: a key had no colon before anything was settled.
-    lane: what goes through as it is, where a whole piece just was in a string.
+    A state machine: each part reads the states that are its own, and all move one `Position`.
     """
 
-    __slots__ = ("done",)
+    tail = ""
+    __slots__ = ("_at", "_comments", "_strings", "_structure", "_table", "_triple_quotes", "done")
 
     def __init__(self) -> None:
-        super().__init__()
+        at = self._at = Position()
+        comments = self._comments = Comments(at)
+        self._structure = Structure(at, comments)
+        self._strings = Strings(at, comments)
+        self._triple_quotes = TripleQuotes(at)
+        self._table = CleanJson(at)
         self.done = False
+        """The value is complete, and what was put out is valid JSON."""
+
+    @property
+    def repaired(self) -> bool:
+        """Something was no JSON as it was written."""
+        return self._at.repaired
+
+    @property
+    def stuck(self) -> bool:
+        """The last piece was read up to a character that cannot belong to JSON: see `feed`."""
+        return self._at.stuck
+
+    @property
+    def settled(self) -> bool:
+        """Enough was seen to say that this is meant as JSON: a first key with its colon, or the end."""
+        return self._at.settled
+
+    @property
+    def doubtful(self) -> bool:
+        """A key had no colon before anything was settled."""
+        return self._at.doubtful
 
     @property
     def in_string(self) -> bool:
         """Whether the next character is inside a string, where nothing is markup."""
-        return self._state in (STRING, ESCAPE) or self._in_triple
+        state = self._at.state
+        return state in (STRING, ESCAPE) or OPENED <= state <= BACKSLASH
 
     @property
     def wants_string(self) -> bool:
         """Whether a quote could open a string here, or close one that a bare quote opened."""
-        return self._state in (VALUE, FIRST_ITEM, FIRST_KEY, KEY, COMMA, STRING) or self._state > DONE
+        state = self._at.state
+        return state in (VALUE, FIRST_ITEM, FIRST_KEY, KEY, COMMA, STRING) or state > DONE
 
     @property
     def depth(self) -> int:
         """How many containers are open."""
-        return len(self._stack)
+        return len(self._at.stack)
 
     @property
     def amid(self) -> bool:
         """Whether a value is to come: behind a key, a colon or a comma, or in a key."""
-        state = self._back if self._state >= SLASH else self._state
-        if not self._stack or state in (FIRST_KEY, FIRST_ITEM):
+        at = self._at
+        state = self._comments.back if at.state >= SLASH else at.state
+        if not at.stack or state in (FIRST_KEY, FIRST_ITEM):
             return False
-        return state in (KEY, COLON, VALUE, COMMA) or (self._is_key and state in (STRING, ESCAPE))
+        return state in (KEY, COLON, VALUE, COMMA) or (at.is_key and state in (STRING, ESCAPE))
+
+    def run(self, s: str) -> str | None:
+        """See `ArgumentsReader.run`."""
+        return self._table.read(s)
 
     def leave(self, text: str) -> tuple[str, str]:
         """What leaves for `text`, and what is left of it."""
@@ -93,303 +124,91 @@ class JsonReader(TextReader):
         cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there.
         """
         # Only a piece that is read from its start: a long text is offered again and again.
-        if not i and (said := self.run(s)) is not None:
+        if not i and (said := self._table.read(s)) is not None:
             if said:
                 out.append(said)
             return len(s)
-        self._row = self.lane = None
+        self._table.forget()
+        at, strings = self._at, self._strings
         before = 0
-        if self._state == ESCAPE:  # read the escape again, with more behind it
-            held = "".join(self._held)
+        if at.state == ESCAPE:  # read the escape again, with more behind it
+            held = at.take_held()
             before = i - len(held)
-            s, i, self._state, self._held = held + s[i:], 0, STRING, []
+            s, i, at.state = held + s[i:], 0, STRING
         n = len(s)
-        self._easy = not i and "\\" not in s and s.isprintable()
-        if self._easy and self._state == STRING and '"' not in s and self._quote == '"':
+        easy = strings.easy = not i and "\\" not in s and s.isprintable()
+        if easy and at.state == STRING and '"' not in s and at.quote == '"':
             out.append(s)
             return n
-        reads = self.reads
         mark = i  # s[mark:i] is read and leaves as it is
-        self.stuck = False
-        while i < n and not self.stuck:
-            state = self._state
-            if state < STRING and s[i] in SPACE:
-                i = WHITE.match(s, i).end()  # type: ignore[union-attr]
-                if i == n and state != COMMA:
-                    break
-            if state > DONE:
-                i, self._state = self._loose(s, i, state, out)
-                mark = i
+        at.stuck = False
+        while i < n and not at.stuck:
+            state = at.state
+            if state < STRING:
+                if s[i] in SPACE:
+                    i = WHITE.match(s, i).end()  # type: ignore[union-attr]
+                    if i == n and state != COMMA:
+                        break
+                i, mark = Structure.reads[state](self._structure, s, i, mark, out)
+            elif state == STRING:
+                i, mark = strings.read(s, i, mark, out)
+            elif state == QUOTE:
+                i, mark = strings.read_behind_quote(s, i, out)
+            elif state == WORD:
+                i, mark = read_word(at, s, i, out)
+            elif state == WORDS:
+                i, mark = read_words(at, s, i, mark, out)
             elif state == DONE:
                 break
             else:
-                i, mark = reads[state](self, s, i, mark, out)
-        if i > mark:
-            out.append(s[mark:i])
-        if self._state == DONE:
-            self.done = self.settled = True
-        return i + before
-
-    # -- outside of strings and words: the next character is no white space ----------------------------------------
-
-    def _value(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        """A value is expected."""
-        c = s[i]
-        if c == '"' or c == "'":
-            return self._open_string(s, i, mark, out)
-        if c == "{":
-            self._stack.append("{")
-            self._objects += 1
-            self._state = FIRST_KEY
-            return i + 1, mark
-        if c == "[":
-            self._stack.append("[")
-            self._state = FIRST_ITEM
-            return i + 1, mark
-        if c == "/" and self._stack:
-            return self._comment_at(s, i, mark, out)
-        if c not in "]},:<>;":
-            return self._open_word(s, i, mark, out)
-        if c == "]" and self._state == FIRST_ITEM:
-            self._state = AFTER
-        elif c == ">" and self._held == ["="]:
-            out.append(s[mark:i])
-            self._held = []
-            return i + 1, i + 1
-        elif not self._stack or c in "<>;":
-            self.stuck = True
-        elif c == ":" or (c == "," and self._stack[-1] == "["):
-            out.append(s[mark:i])
-            self.repaired = True
-            return i + 1, i + 1
-        else:
-            out.append(s[mark:i] + "null")
-            self.repaired = True
-            self._state = AFTER
-            return i, i
-        return i, mark
-
-    def _open_string(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        c = s[i]
-        if c == "'":
-            out.append(s[mark:i] + '"')
-            mark = i + 1
-            self.repaired = True
-        i += 1
-        self._quote = c
-        self._is_key = self._state in (KEY, FIRST_KEY)
-        self._state = STRING
-        if not self._is_key and (i == len(s) or s[i] == c) and self._stack:
-            out.append(s[mark:i])
-            mark = i
-            self._state = OPENED
-        return i, mark
-
-    def _open_word(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        self._held = []
-        is_key = self._state in (KEY, FIRST_KEY)
-        if not is_key and s[i] in "-0123456789" and self._stack:
-            number = NUMBER_THERE.match(s, i)
-            if number is not None:
-                self._state = AFTER
-                return number.end(), mark
-        if i > mark:
-            out.append(s[mark:i])
-        self._is_key = is_key
-        self._state = WORD
-        return i, i
-
-    def _comment_at(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        out.append(s[mark:i])
-        self._state = self._begin_comment(s[i], self._state)
-        return i + 1, i + 1
-
-    def _key(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        """A key is expected, or the object's end."""
-        c = s[i]
-        if c == '"' or c == "'":
-            return self._open_string(s, i, mark, out)
-        if c == "}":
-            if self._state == KEY:  # `{"a":1,:}`: the comma has left
-                out.append(s[mark:i] + '"":null')
+                part = self._comments if state >= SLASH else self._triple_quotes
+                i, at.state = part.read(s, i, state, out)
                 mark = i
-                self.repaired = True
-            self._state = AFTER
-        elif c in ",:" or (c == "{" and self._state == FIRST_KEY):  # `{{`: braces doubled as for a template
+        if i > mark:
             out.append(s[mark:i])
-            self.repaired = True
-            return i + 1, i + 1
-        elif c == "/" or c == "#":
-            return self._comment_at(s, i, mark, out)
-        elif c in "]{[<>;":
-            self.stuck = True
-        else:
-            return self._open_word(s, i, mark, out)
-        return i, mark
-
-    def _colon(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        c = s[i]
-        if c == "<":
-            self.stuck = True
-            return i, mark
-        if c == ":":
-            i += 1
-        elif c == "=":
-            out.append(s[mark:i] + ":")
-            self._held = [c]  # `>` may follow
-            i += 1
-            mark = i
-            self.repaired = True
-        else:
-            missing = c in ",}]"
-            out.append(s[mark:i] + (":null" if missing else ":"))
-            mark = i
-            self.repaired = True
-            self.doubtful = not self.settled
-            if missing:
-                self._state = AFTER
-                return i, mark
-        self._state = VALUE
-        if not self.settled:
-            self.settled = not self.doubtful
-        return i, mark
-
-    def _after(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        """Behind a value in a container."""
-        c = s[i]
-        if c == ",":
-            return self._comma_at(s, i, mark, out)
-        if c in "}]":
-            return self._bracket(s, i, mark, out)
-        if c.isalnum() or c in "\"'{[_+-.$":
-            out.append(s[mark:i] + ",")
-            self.repaired = True
-            self._state = KEY if self._stack[-1] == "{" else VALUE
-            return i, i
-        if c == "/" or c == "#":
-            return self._comment_at(s, i, mark, out)
-        self.stuck = True
-        return i, mark
-
-    def _comma_at(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        j, n = i + 1, len(s)
-        if j < n and s[j] in SPACE:
-            j = WHITE.match(s, j).end()  # type: ignore[union-attr]
-        if j == n or s[j] in "/#":
-            if i > mark:
-                out.append(s[mark:i])
-            self._held = [s[i:j]]
-            self._state = COMMA
-            return j, j
-        if s[j] in "}],<":
-            out.append(s[mark:i])
-            self.repaired = True
-            if s[j] == ",":
-                self._held = []
-                # The next comma stands for both.
-            return j, j
-        self._state = KEY if self._stack[-1] == "{" else VALUE
-        return j, mark
-
-    def _bracket(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        """A closing bracket behind a value: of this container, of one further out, or of none."""
-        wanted = "{" if s[i] == "}" else "["
-        objects, depth = self._objects, len(self._stack)
-        if self._stack[-1] == wanted:
-            self._stack.pop()
-            if wanted == "{":
-                self._objects = objects - 1
-        elif objects if wanted == "{" else depth > objects:
-            out.append(s[mark:i])
-            while self._stack[-1] != wanted:
-                out.append("}" if self._stack.pop() == "{" else "]")
-            self._stack.pop()
-            self._objects = objects - 1 if wanted == "{" else objects - (depth - len(self._stack) - 1)
-            mark = i
-            self.repaired = True
-        else:
-            out.append(s[mark:i])
-            mark = i + 1
-            self.repaired = True
-        if not self._stack:
-            self._state = DONE
-        return i + 1, mark
-
-    def _comma(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        """Behind a comma that is held."""
-        if i == len(s):
-            self._held.append(s[mark:])
-            return i, i
-        c = s[i]
-        if c == "/" or (c == "#" and self._stack[-1] == "{"):
-            self._held.append(s[mark:i])
-            self._state = self._begin_comment(c, COMMA)
-            return i + 1, i + 1
-        if c == ",":
-            self.repaired = True  # of several the last one stays
-            self._held = [","]
-            return i + 1, i + 1
-        if c in "}]<":
-            self.repaired = True
-            self._held = []
-            self._state = AFTER
-            return i, i
-        out.append("".join(self._held))
-        self._held = []
-        self._state = KEY if self._stack[-1] == "{" else VALUE
-        return i, mark
-
-    reads: ClassVar[dict[int, Callable[[Any, str, int, int, list[str]], tuple[int, int]]]] = {
-        **TextReader.reads,
-        VALUE: _value,
-        FIRST_ITEM: _value,
-        FIRST_KEY: _key,
-        KEY: _key,
-        COLON: _colon,
-        AFTER: _after,
-        COMMA: _comma,
-    }
-    """What reads on in each state, outside of comments and triple quotes."""
-
-    # -- the end -------------------------------------------------------------------------------------------------
+        if at.state == DONE:
+            self.done = at.settled = True
+        return i + before
 
     def close(self, out: list[str]) -> None:
         """End the value here: what is missing is added. Nothing happens when it is done."""
         if self.done:
             return
-        self.repaired = True
-        state = self._state
-        if state > DONE:
-            state = self._end_loose(state, out)
-        held = "".join(self._held)
-        self._held = []
+        at = self._at
+        at.repaired = True
+        state = at.state
+        if state >= SLASH:
+            state = self._comments.back
+        elif state > DONE:
+            state = self._triple_quotes.end(state, out)
+        held = at.take_held()
         if state == WORD:
-            state = self._end_word(out, held)
+            state = end_word(at, out, held)
         elif state == QUOTE:
             out.append('"' + held[1:])
-            state = self._after_string()
+            state = at.after_string()
         elif state in (STRING, ESCAPE, WORDS):
             # A half escape at the very end is dropped: there is no telling what it would have been.
             out.append('"')
-            state = self._after_string()
+            state = at.after_string()
         if state == COLON:
             out.append(":null")
         elif state == VALUE:
             out.append("null")
         elif state == KEY:
             out.append('"":null')
-        while self._stack:
-            out.append("}" if self._stack.pop() == "{" else "]")
-        self._state = DONE
-        self.done = self.settled = True
+        while at.stack:
+            out.append("}" if at.stack.pop() == "{" else "]")
+        at.state = DONE
+        self.done = at.settled = True
 
     def release(self, out: list[str]) -> None:
         """Put out what is held, as far as JSON can begin with it: the text ended here and the value stays open."""
-        held = "".join(self._held)
-        if self._state > DONE:
-            self._held = []  # nothing that JSON could begin with
-        elif self._state == QUOTE:
+        at = self._at
+        held = at.take_held()
+        if at.state > DONE:
+            return  # nothing that JSON could begin with
+        if at.state == QUOTE:
             out.append('"' + held[1:])
-        elif self._state == ESCAPE or (self._state == WORD and not self._is_key and BEGUN.fullmatch(held)):
+        elif at.state == ESCAPE or (at.state == WORD and not at.is_key and BEGUN.fullmatch(held)):
             out.append(held)
-        self._held = []

@@ -45,7 +45,7 @@ def quoted(text: str) -> str:
     return text.translate(ESCAPES)
 
 
-def mend_number(word: str) -> str | None:
+def repaired_number(word: str) -> str | None:
     """JSON's spelling of a number that JSON does not know as written, or None when `word` is none."""
     if not word or word[0] not in "+-.0123456789":
         return None

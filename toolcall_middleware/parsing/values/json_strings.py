@@ -1,18 +1,16 @@
-"""Strings and words of a JSON value that arrives in pieces: what they are, where they end, and how they are mended.
+"""Strings and words of a JSON value that arrives in pieces: what they are, where they end, and how they are repaired.
 
-A method for each state (`JsonReader.feed` calls it): it reads `s` from `i`, appends to `out` what does not leave as it
-stands there, sets the next state, and returns where it is and from where `s` is read but has not left.
+A method or function for each state: it reads `s` from `i`, appends to `out` what does not leave as it stands there,
+sets the next state, and returns where it is and from where `s` is read but has not left.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar
 
-from .json_extensions import LooseReader
-from .json_spelling import CONTROL, ESCAPES, LITERALS, NUMBER, mend_number, quoted
-from .json_table import AFTER, COLON, DONE, ESCAPE, QUOTE, SLASH, STRING, VALUE, WORD, WORDS
+from .json_extensions import Comments
+from .json_spelling import CONTROL, ESCAPES, LITERALS, NUMBER, quoted, repaired_number
+from .json_states import AFTER, COLON, ESCAPE, QUOTE, STRING, VALUE, WORDS, Position
 
 SPACE = " \t\r\n"
 WHITE = re.compile(r"[ \t\r\n]*")
@@ -25,215 +23,208 @@ _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _ENDS_STRING = frozenset(",}]\"'<")
 
 
-class TextReader(LooseReader):
-    """The part of a `JsonReader` that reads strings and words.
+class Strings:
+    """The part of a `JsonReader` that reads strings in one pair of quotes.
 
-    doubtful: as there.
+    easy: nothing in the piece at hand is special in a string but a quote.
     """
 
-    __slots__ = ("_easy", "doubtful")
+    __slots__ = ("_at", "_comments", "easy")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.doubtful = False
-        self._easy = False  # nothing in the piece at hand is special in a string but a quote
+    def __init__(self, at: Position, comments: Comments) -> None:
+        self.easy = False
+        self._at = at
+        self._comments = comments
 
-    # -- strings -------------------------------------------------------------------------------------------------
-
-    def _string(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
+    def read(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
         """In a string: up to the next character of it that is not plain, and what that one means."""
         n = len(s)
-        if self._easy and self._quote == '"':
+        quote = self._at.quote
+        if self.easy and quote == '"':
             i = s.find('"', i)
             if i < 0:
                 i = n
-        elif self._quote == '"':
+        elif quote == '"':
             i = _IN_DOUBLE.match(s, i).end()  # type: ignore[union-attr]
-        elif self._quote == "'":
+        elif quote == "'":
             i = _IN_SINGLE.match(s, i).end()  # type: ignore[union-attr]
         if i == n:
             return i, mark
         c = s[i]
-        if c == self._quote:
-            return self._quoted(s, i, mark, out)
+        if c == quote:
+            return self._quote(s, i, mark, out)
         if c == "\\":
-            if i + 1 < n and s[i + 1] in _SIMPLE:
-                return i + 2, mark
-            end, mended = self._escape(s, i)
-            if mended == "":
-                return end, mark
-            if i > mark:
-                out.append(s[mark:i])
-            if mended is None:
-                self._held = [s[i:]]
-                self._state = ESCAPE
-                return n, n
-            out.append(mended)
-            self.repaired = True
-            return end, end
+            return self._backslash(s, i, mark, out)
         if c == '"':
             out.append(s[mark:i] + '\\"')
         else:
-            out.append(s[mark:i] + (CONTROL.get(c) or f"\\u{ord(c):04x}"))
-            self.repaired = True
+            out.append(s[mark:i] + _control(c))
+            self._at.repaired = True
         return i + 1, i + 1
 
-    def _quoted(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
+    def _quote(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
         """`s[i]` is the quote that may end the string."""
+        at = self._at
         c, n = s[i], len(s)
         j = i + 1
-        if not self._is_key and self._stack:
+        if not at.is_key and at.stack:
             if j < n and s[j] in SPACE:
                 j = WHITE.match(s, j).end()  # type: ignore[union-attr]
             if j == n:
                 if i > mark:
                     out.append(s[mark:i])
-                self._held = [s[i:]]
-                self._state = QUOTE
+                at.hold(s[i:], QUOTE)
                 return n, n
             if s[j] == "/" and j > i + 1:  # perhaps a comment
                 out.append(s[mark:i])
-                self._held = [s[i:j]]
-                self._back = QUOTE
-                self._state = SLASH
+                at.hold(s[i:j], self._comments.begin("/", QUOTE))
                 return j + 1, j + 1
             if s[j] not in _ENDS_STRING and not (s[j] == "`" and "\n" in s[i:j]):
                 out.append(s[mark:i] + ('\\"' if c == '"' else "'"))
-                self.repaired = True
+                at.repaired = True
                 return i + 1, i + 1
         if c != '"':
             out.append(s[mark:i] + '"')
-            self.repaired = True
+            at.repaired = True
             i += 1
             mark = i
         else:
             i = j
-        self._state = self._after_string()
-        if self._state == COLON and i < n and s[i] == ":":
+        at.state = at.after_string()
+        if at.state == COLON and i < n and s[i] == ":":
             i += 1
-            self._state = VALUE
-            self.settled = self.settled or not self.doubtful
+            at.state = VALUE
+            at.settled = at.settled or not at.doubtful
         return i, mark
 
-    def _held_quote(self, s: str, i: int, _mark: int, out: list[str]) -> tuple[int, int]:
+    def read_behind_quote(self, s: str, i: int, out: list[str]) -> tuple[int, int]:
         """Behind a quote that is held: whether it ended the string."""
+        at = self._at
         j = WHITE.match(s, i).end()  # type: ignore[union-attr]
         if j == len(s):
-            self._held.append(s[i:])
+            at.held.append(s[i:])
             return j, j
-        held = "".join(self._held)
+        held = "".join(at.held)
         if s[j] == "/" and (j > i or len(held) > 1):
-            self._held.append(s[i:j])
-            self._back = QUOTE
-            self._state = SLASH
+            at.held.append(s[i:j])
+            at.state = self._comments.begin("/", QUOTE)
             return j + 1, j + 1
         if s[j] in _ENDS_STRING or (s[j] == "`" and ("\n" in held or "\n" in s[i:j])):
-            self.repaired = self.repaired or self._quote != '"'
+            at.repaired = at.repaired or at.quote != '"'
             out.append('"' + held[1:])
-            self._state = AFTER
+            at.state = AFTER
             return j, i
-        self.repaired = True
-        out.append(('\\"' if self._quote == '"' else "'") + held[1:].translate(ESCAPES))
-        self._state = STRING
+        at.repaired = True
+        out.append(at.escaped_quote() + held[1:].translate(ESCAPES))
+        at.state = STRING
         return i, i
 
-    def _after_string(self) -> int:
-        if self._is_key:
-            return COLON
-        return AFTER if self._stack else DONE
-
-    def _escape(self, s: str, i: int) -> tuple[int, str | None]:
-        """The escape at `s[i]`: (index behind it, "" when it stays, its mended form, or None when it is cut off)."""
-        if i + 1 >= len(s):
-            return i, None
-        c = s[i + 1]
-        if c in _SIMPLE:
-            return i + 2, ""
-        if c == "u":
-            digits = _HEX.match(s, i + 2).end()  # type: ignore[union-attr]
-            if digits == i + 6:
-                return digits, ""
-            return (i, None) if digits == len(s) else (i + 1, "\\\\")
-        if c == "'":
-            return i + 2, "'"
-        if c == "\n":
-            return i + 2, "\\n"
-        return i + 1, "\\\\"
-
-    # -- words ---------------------------------------------------------------------------------------------------
-
-    def _word(self, s: str, i: int, _mark: int, out: list[str]) -> tuple[int, int]:
-        """In a number, a literal or an unquoted word, which is held until its end."""
-        if s[i] not in ",]}":
-            j = _TOKEN.match(s, i).end()  # type: ignore[union-attr]
-            self._held.append(s[i:j])
-            i = j
-            if j == len(s):
-                return j, j
-        self._state = self._put_word(out, s[i])
-        return i, i
-
-    def _words(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
-        """In an unquoted string that has begun to leave."""
-        i = _IN_WORDS.match(s, i).end()  # type: ignore[union-attr]
+    def _backslash(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
+        if i + 1 < len(s) and s[i + 1] in _SIMPLE:
+            return i + 2, mark
+        end, repaired = _escape(s, i)
+        if repaired == "":
+            return end, mark
         if i > mark:
             out.append(s[mark:i])
-        if i == len(s):
-            return i, i
-        c = s[i]
-        if c in '"\\':
-            out.append("\\" + c)
-        elif c < " " and c not in "\r\n":
-            out.append(CONTROL.get(c) or f"\\u{ord(c):04x}")
-        else:
-            out.append('"')
-            self._state = self._after_string()
-            return i, i
-        return i + 1, i + 1
+        if repaired is None:
+            self._at.hold(s[i:], ESCAPE)
+            return len(s), len(s)
+        out.append(repaired)
+        self._at.repaired = True
+        return end, end
 
-    def _put_word(self, out: list[str], c: str) -> int:
-        """A word has ended before `c`: put it out, and say what comes next."""
-        word = "".join(self._held)
-        self._held = []
-        if self._is_key:
-            return self._end_word(out, word)
-        mended = word if NUMBER.fullmatch(word) else LITERALS.get(word)
-        if mended is None:
-            mended = mend_number(word)
-        if mended is not None:
-            out.append(mended)
-            if mended != word:
-                self.repaired = True
-            return AFTER if self._stack else DONE
-        self.repaired = True
-        if not word:
-            # A character that starts nothing: keep it as an unquoted string of its own.
-            out.append('"')
-            return WORDS
-        out.append('"' + quoted(word))
-        return WORDS if c not in ",}]\n\r" else self._close_words(out)
 
-    def _close_words(self, out: list[str]) -> int:
+def _control(c: str) -> str:
+    return CONTROL.get(c) or f"\\u{ord(c):04x}"
+
+
+def _escape(s: str, i: int) -> tuple[int, str | None]:
+    """The escape at `s[i]`: (index behind it, "" when it stays, its repaired form, or None when it is cut off)."""
+    if i + 1 >= len(s):
+        return i, None
+    c = s[i + 1]
+    if c == "u":
+        digits = _HEX.match(s, i + 2).end()  # type: ignore[union-attr]
+        if digits == i + 6:
+            return digits, ""
+        return (i, None) if digits == len(s) else (i + 1, "\\\\")
+    if c == "'":
+        return i + 2, "'"
+    if c == "\n":
+        return i + 2, "\\n"
+    return i + 1, "\\\\"
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def read_word(at: Position, s: str, i: int, out: list[str]) -> tuple[int, int]:
+    """In a number, a literal or an unquoted word, which is held until its end."""
+    if s[i] not in ",]}":
+        j = _TOKEN.match(s, i).end()  # type: ignore[union-attr]
+        at.held.append(s[i:j])
+        i = j
+        if j == len(s):
+            return j, j
+    at.state = _put_word(at, out, s[i])
+    return i, i
+
+
+def read_words(at: Position, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
+    """In an unquoted string that has begun to leave."""
+    i = _IN_WORDS.match(s, i).end()  # type: ignore[union-attr]
+    if i > mark:
+        out.append(s[mark:i])
+    if i == len(s):
+        return i, i
+    c = s[i]
+    if c in '"\\':
+        out.append("\\" + c)
+    elif c < " " and c not in "\r\n":
+        out.append(_control(c))
+    else:
         out.append('"')
-        return AFTER if self._stack else DONE
+        at.state = at.after_string()
+        return i, i
+    return i + 1, i + 1
 
-    def _end_word(self, out: list[str], word: str) -> int:
-        if self._is_key:
-            self.repaired = True
-            out.append('"' + quoted(word) + '"')
-            return COLON
-        mended = LITERALS.get(word) or (word if NUMBER.fullmatch(word) else mend_number(word))
-        if mended is None:
-            # Half a literal (`tru`) or number (`1.`) at the end of the text.
-            begun = (name for name in ("true", "false", "null") if word and name.startswith(word))
-            mended = next(begun, None)
-        out.append(mended if mended is not None else '"' + quoted(word) + '"')
-        return AFTER if self._stack else DONE
 
-    reads: ClassVar[dict[int, Callable[[Any, str, int, int, list[str]], tuple[int, int]]]] = {
-        STRING: _string,
-        QUOTE: _held_quote,
-        WORD: _word,
-        WORDS: _words,
-    }
-    """What reads on in each of these states."""
+def _put_word(at: Position, out: list[str], c: str) -> int:
+    """A word has ended before `c`: put it out, and say what comes next."""
+    word = at.take_held()
+    if at.is_key:
+        return end_word(at, out, word)
+    made = word if NUMBER.fullmatch(word) else LITERALS.get(word)
+    if made is None:
+        made = repaired_number(word)
+    if made is not None:
+        out.append(made)
+        if made != word:
+            at.repaired = True
+        return at.after_value()
+    at.repaired = True
+    if not word:
+        # A character that starts nothing: keep it as an unquoted string of its own.
+        out.append('"')
+        return WORDS
+    out.append('"' + quoted(word))
+    if c not in ",}]\n\r":
+        return WORDS
+    out.append('"')
+    return at.after_value()
+
+
+def end_word(at: Position, out: list[str], word: str) -> int:
+    """Put out a key, or a word that ends with the text; the next state."""
+    if at.is_key:
+        at.repaired = True
+        out.append('"' + quoted(word) + '"')
+        return COLON
+    made = LITERALS.get(word) or (word if NUMBER.fullmatch(word) else repaired_number(word))
+    if made is None:
+        # Half a literal (`tru`) or number (`1.`) at the end of the text.
+        begun = (name for name in ("true", "false", "null") if word and name.startswith(word))
+        made = next(begun, None)
+    out.append(made if made is not None else '"' + quoted(word) + '"')
+    return at.after_value()

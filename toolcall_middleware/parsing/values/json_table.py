@@ -1,32 +1,28 @@
 """Reads small pieces of clean JSON by a table, one look-up a character: for arguments of many short values.
 
-What is not clean, or more than the table knows (an escape of digits, the end of the value), is left to `JsonReader`.
+What is not clean, or more than the table knows (an escape of digits, the end of the value), is left to the other parts
+of a `JsonReader`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ..text.lane import IN_STRING, Lane
-
-# What is expected next, or stands open. `JsonReader` has them all; the table knows those up to `WORD`.
-VALUE = 0  # a value
-FIRST_ITEM = 1  # after `[`: a value or `]`
-FIRST_KEY = 2  # after `{`: a key or `}`
-KEY = 3  # after `,` in an object
-COLON = 4
-AFTER = 5  # after a value in a container
-COMMA = 6  # a comma is held until it is known not to be a trailing one
-STRING = 7
-ESCAPE = 8  # the start of an escape is held
-QUOTE = 9  # a quote is held until the next character tells whether it ends the string
-WORD = 10  # a number, a literal or an unquoted word is held until its end
-WORDS = 11  # an unquoted string that has begun to leave
-DONE = 12
-# For json_loose.py, which has more of its own:
-OPENED = 13  # a value's opening quote: two more may make it a triple one
-SLASH = 20  # a slash is held that may begin a comment
-LINE = 21  # in a comment that ends with its line
+from .json_states import (
+    AFTER,
+    COLON,
+    COMMA,
+    ESCAPE,
+    FIRST_ITEM,
+    FIRST_KEY,
+    KEY,
+    OPENED,
+    QUOTE,
+    STRING,
+    VALUE,
+    WORD,
+    Position,
+)
 
 Row = dict[str, Any]
 """The next row by the next character, for one state; None for what is not clean there, and for brackets. What more
@@ -110,44 +106,37 @@ def _add_words(begin: Row, close: str, after: Row, comma: Row) -> None:
 _ROWS: Final = {"{": _build("}"), "[": _build("]")}
 
 
-class CleanReader:
-    """The state of a `JsonReader`, and the quick way through it."""
+class CleanJson:
+    """The part of a `JsonReader` that reads small pieces by the table."""
 
-    tail = ""
-    __slots__ = ("_held", "_is_key", "_objects", "_quote", "_row", "_stack", "_state", "lane", "settled")
+    __slots__ = ("_at", "_row")
 
-    def __init__(self) -> None:
-        self.settled = False
-        self.lane: Lane | None = None
-        self._stack: list[str] = []
-        self._objects = 0  # how many in the stack are objects
-        self._state = VALUE
-        self._held: list[str] = []
-        self._quote = '"'  # of the last string
-        self._is_key = False
+    def __init__(self, at: Position) -> None:
+        self._at = at
         self._row: Row | None = None  # where the last piece ended, if it was read here
 
-    def went_by(self, text: str) -> None:
-        """`text` left by the lane."""
+    def forget(self) -> None:
+        """Another part reads on: where the table stood is an old place."""
+        self._row = None
 
-    def run(self, s: str) -> str | None:  # noqa: C901, PLR0912 - the loop, and its end by state
+    def read(self, s: str) -> str | None:  # noqa: C901 - the loop, and its end by state
         """Read all of `s`; returns what leaves. None: this piece is not for the table, nothing was read."""
-        if not self.settled:
+        at = self._at
+        if not at.settled:
             return None
-        if self._state == STRING and self._quote == '"' and '"' not in s and "\\" not in s and s.isprintable():
-            self.lane = IN_STRING
+        if at.state == STRING and at.quote == '"' and '"' not in s and "\\" not in s and s.isprintable():
             return s
         row = self._row
         if len(s) > SMALL or (row is None and (row := self._find_row()) is None):
             return None
-        stack, objects = self._stack, self._objects
+        stack, objects = at.stack, at.objects
         try:
             for char in s:
                 following = row[char]
                 if following is not None:
                     row = following
                     continue
-                if stack is self._stack:
+                if stack is at.stack:
                     stack = stack.copy()
                 if char == row[_CLOSES]:
                     objects -= stack.pop() == "{"
@@ -162,19 +151,16 @@ class CleanReader:
                     return None
         except KeyError:
             return None  # no printable ASCII
-        if stack is not self._stack:
-            self._stack, self._objects = stack, objects
+        at.stack, at.objects = stack, objects
         self._row = row
-        self.lane = None
-        held, was = self._held, self._state
-        self._state, self._is_key, holds = row[_END]
+        held, was = at.held, at.state
+        at.state, at.is_key, holds = row[_END]
         # What is held now stands at the end of `s`, or `s` goes on with what was held.
         if holds is None:
             if not held:
                 return s
             held.append(s)
-            self._held = []
-            return "".join(held)
+            return at.take_held()
         if holds is _WORD_CHARS:
             cut = len(s.rstrip(_WORD_CHARS))
             if not cut and was == WORD:
@@ -184,23 +170,24 @@ class CleanReader:
         if cut < 0:
             held.append(s)
             return ""
-        self._held = [s[cut:]]
+        at.held = [s[cut:]]
         if not held:
             return s[:cut]
         held.append(s[:cut])
         return "".join(held)
 
     def _find_row(self) -> Row | None:
-        """The row for what `JsonReader` has read; None where the table has none."""
-        state = self._state
-        if not self._stack or self._quote != '"' or (self._is_key and state >= STRING):
+        """The row for what the other parts have read; None where the table has none."""
+        at = self._at
+        state = at.state
+        if not at.stack or at.quote != '"' or (at.is_key and state >= STRING):
             return None
-        if self._held and state not in {COMMA, QUOTE, WORD}:
+        if at.held and state not in {COMMA, QUOTE, WORD}:
             return None
-        rows = _ROWS[self._stack[-1]]
+        rows = _ROWS[at.stack[-1]]
         if state != WORD:
             return rows.get(state)
         row: Row | None = rows[VALUE]
-        for char in "".join(self._held):
+        for char in "".join(at.held):
             row = None if row is None else row.get(char)
         return row

@@ -7,50 +7,148 @@ declared, a string's text is typed like a word.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from ...json_schema.types import ALL
 from .json_spelling import quoted
-from .literal_states import AFTER, COLON, IN_WORD, KEY, STRING, VALUE
+from .literal_position import AFTER, COLON, IN_WORD, KEY, STRING, VALUE, ArgumentsPosition
+from .literal_strings import Strings, Words
 from .literal_table import CleanLiterals
-from .notation import KEY_PART, NAMED, QUOTED_KEY, WS
+from .notation import KEY_PART, NAMED, QUOTED_KEY, WS, Lookahead, Notation
 
 _LOST = 256
 _LOST_KEY = re.compile(rf"[^,()\[\]{{}}\"'<]{{1,{_LOST}}}")
 _PREFIX = re.compile(r"([rRbBfFuU]{1,2})(?=['\"])")
-_SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search, which stops at the nearer
 _OPEN = {"{": "{", "[": "[", "(": "["}
 _SHUT = {"{": "}", "[": "]", "(": "]", "*": ""}  # `**{…}`: its members are the call's
 _MATES = {"}": "{*", "]": "[", ")": "("}
 
 
-class Arguments(CleanLiterals):
+class Arguments:
     """Reads the arguments of one call, up to its closing bracket. `feed` until `done`; `close` to end them early.
 
-    The braces of the JSON object are the caller's. repaired: something was mended.
+    The braces of the JSON object are the caller's. `run` is for text that is given while the arguments go on: see
+    `ArgumentsReader`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_ahead", "_at", "_left", "_strings", "_table", "_tail", "_words", "done")
+
+    def __init__(
+        self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
+    ) -> None:
+        """opening: the bracket that opened the call. offered: whether a name is that of a tool of the request."""
+        at = self._at = ArgumentsPosition(schema)
+        ahead = self._ahead = Lookahead(at, notation, opening, offered)
+        self._words = Words(at, ahead)
+        self._strings = Strings(at, ahead)
+        self._table = CleanLiterals(at, notation)
+        self._tail = ""
+        self._left: tuple[str, str] | None = None  # see `leave`
+        self.done = False
+
+    @property
+    def repaired(self) -> bool:
+        """Something was not as the notation has it."""
+        return self._at.repaired
+
+    # -- pieces of text while the arguments go on --------------------------------------------------------------------
+
+    @property
+    def tail(self) -> str:
+        """Text that was given and is not decided on."""
+        if self._table.active:
+            self._exit_table()
+        return self._tail
+
+    def leave(self, text: str) -> tuple[str, str]:
+        """What left last, and the text behind the arguments."""
+        return self._left or ("", text)
+
+    def run(self, text: str) -> str | None:
+        """What leaves for `text`; None where the arguments end in it. What is not decided on waits here."""
+        table = self._table
+        if not table.active:
+            return self._run_on(text)
+        said = table.read(text)
+        left = table.left
+        if left is None:
+            return said
+        self._exit_table()
+        return self._run_on(left, said) if left else said
+
+    def _run_on(self, text: str, before: str = "") -> str | None:
+        """`run` without the table: `text` behind what was decided on, of which `before` is still to leave."""
+        if self._left is not None:
+            return None
+        out: list[str] = [before] if before else []
+        state = self._at.state
+        if self._tail:
+            text = self._tail + text
+        elif state == IN_WORD and self._words.takes(text):
+            return before
+        elif state == STRING and not before and self._strings.next_special(text, 0) == len(text):
+            self._strings.say(text, out)
+            return out[0] if out else ""
+        i = self.feed(text, 0, out)
+        said = out[0] if len(out) == 1 else "".join(out)
+        if self.done:
+            self._left = said, text[i:]
+            return None
+        self._tail = text[i:]
+        self._enter_table()
+        return said
+
+    def _enter_table(self) -> None:
+        at, strings = self._at, self._strings
+        if self._tail or strings.buffer is not None or not (at.stack or at.state == STRING):
+            return
+        quote = ""
+        if at.state == STRING:
+            quote = strings.quote
+            if strings.raw != (quote in self._ahead.notation.verbatim):
+                return
+        kind = at.stack[-1] if at.stack and not self._ahead.inner else ""
+        self._table.enter(kind, at.state, quote, empty=at.empty, is_key=strings.is_key)
+
+    def _exit_table(self) -> None:
+        """Go on without the table, as if there were none."""
+        at, ahead = self._at, self._ahead
+        place, held, self._tail = self._table.exit()
+        at.state = place.state
+        at.empty = place.empty
+        if place.state == STRING:
+            inner = ahead.inner
+            self._strings.begin(place.quote, is_key=place.is_key)
+            ahead.inner = inner
+        elif place.state == IN_WORD:
+            self._words.begin(place.word or held.partition(",")[0])
+        elif place.state == KEY and held:
+            at.empty = held.startswith('"')
+            self._tail = held.rpartition('"')[2]
+
+    # -- all of them --------------------------------------------------------------------------------------------------
 
     def feed(self, s: str, i: int, out: list[str], *, last: bool = False) -> int:
         """Read from `s[i]`; append what leaves to `out`. Below `len(s)` when done or when more text must be seen."""
-        if self._row is not None:
-            self._leave_row(self._row)
+        if self._table.active:
+            self._exit_table()
+        at = self._at
         n = len(s)
         while i < n and not self.done:
-            state = self._state
+            state = at.state
             if state == STRING:
-                j = self._string(s, i, out, last=last)
+                j = self._strings.read(s, i, out, last=last)
             elif state == IN_WORD:
-                j = self._in_word(s, i, out, last=last)
+                j = self._words.read(s, i, out, last=last)
             else:
                 if s[i] in " \t\r\n":
                     i = WS.match(s, i).end()  # type: ignore[union-attr]
                     if i == n:
                         break
-                j = self._plainly(s, i, out) if self.stack else -1
+                j = self._plainly(s, i, out) if at.stack else -1
                 if j < 0:
                     j = self._outside(s, i, out, last=last)
-            if j < 0 or (j == i and self._state == state):
+            if j < 0 or (j == i and at.state == state):
                 break
             i = j
         return i
@@ -59,133 +157,135 @@ class Arguments(CleanLiterals):
         """End the arguments here; what is missing is added."""
         if self.done:
             return
-        if self._row is not None:
-            self._leave_row(self._row)
-        self.done = self.repaired = True
-        if self._state == STRING:
-            self._end_string(out)
-        elif self._state == IN_WORD:
-            self._end_word(out)
-        if self._state == COLON:
+        if self._table.active:
+            self._exit_table()
+        at = self._at
+        self.done = at.repaired = True
+        if at.state == STRING:
+            self._strings.end(out)
+        elif at.state == IN_WORD:
+            self._words.end(out)
+        if at.state == COLON:
             out.append(": null")
-        elif self._state == VALUE and not self._in_list:
+        elif at.state == VALUE and not at.in_list:
             out.append("null")
-        while self.stack:
-            out.append(_SHUT[self.stack.pop()])
+        while at.stack:
+            out.append(_SHUT[at.stack.pop()])
 
     # -- outside of strings and words: each returns the index to go on from, or -1 to wait for more -------------------
 
     def _plainly(self, s: str, k: int, out: list[str]) -> int:
         """What stands in a list or object most often, by a character or two: as `_outside` reads it. -1: not so."""
-        state = self._state
+        at, ahead = self._at, self._ahead
+        state = at.state
         c = s[k]
         if state == AFTER:
             if c == ",":
-                self._state = VALUE if self.stack[-1] in "[(" else KEY
+                at.state = VALUE if at.stack[-1] in "[(" else KEY
                 return k + 1
-            if c in "]}" and self.stack[-1] in _MATES[c]:
-                opened = self.stack.pop()
+            if c in "]}" and at.stack[-1] in _MATES[c]:
+                opened = at.stack.pop()
                 out.append(_SHUT[opened])
-                self._empty = self._empty and opened == "*"
+                at.empty = at.empty and opened == "*"
                 return k + 1
         elif state == COLON:
             if c in ":=":
                 out.append(": ")
-                self._state = VALUE
+                at.state = VALUE
                 return k + 1
-        elif c in "\"'" and c in self.notation.quotes and k + 1 < len(s) and s[k + 1] != c:
+        elif c in "\"'" and c in ahead.notation.quotes and k + 1 < len(s) and s[k + 1] != c:
             is_key = state == KEY
-            if not self._empty and (is_key or self.stack[-1] in "[("):
+            if not at.empty and (is_key or at.stack[-1] in "[("):
                 out.append(", ")
-            self._begin_string(c, is_key=is_key)
-            if self._buffer is None:
+            self._strings.begin(c, is_key=is_key)
+            if self._strings.buffer is None:
                 out.append('"')
             return k + 1
-        elif state == VALUE and (c in "-0123456789[{" and c not in self.notation.end_firsts):
-            if self.stack[-1] in "[(" and not self._empty:
+        elif state == VALUE and (c in "-0123456789[{" and c not in ahead.notation.end_firsts):
+            if at.stack[-1] in "[(" and not at.empty:
                 out.append(", ")
             if c in "[{":
                 out.append(c)
-                self.stack.append(c)
-                self._types = ALL
-                self._empty = True
-                self._state = KEY if c == "{" else VALUE
+                at.opened(c)
                 return k + 1
-            self._empty = False
-            self._begin_word()
+            at.empty = False
+            self._words.begin()
             return k
         return -1
 
     def _outside(self, s: str, k: int, out: list[str], *, last: bool) -> int:
+        at, ahead = self._at, self._ahead
         c = s[k]
-        at_end = self.is_end(s, k, last=last)
+        at_end = ahead.is_end(s, k, last=last)
         if at_end is None:
             return -1
         if at_end:
             self.close(out)
             return k
-        if self._state == COLON:
+        if at.state == COLON:
             out.append(": ")
-            self._state = VALUE
-            self.repaired = self.repaired or c not in ":="
+            at.state = VALUE
+            at.repaired = at.repaired or c not in ":="
             return k + (c in ":=")
-        if c in "}])" and (c != ")" or self.closer == ")" or "(" in self.stack):
+        if c in "}])" and (c != ")" or ahead.closer == ")" or "(" in at.stack):
             return self._shut(k, c, out)
-        if self._state == AFTER:
-            self.repaired = self.repaired or c != ","
+        if at.state == AFTER:
+            at.repaired = at.repaired or c != ","
             if c in ",;)<":
-                self._state = AFTER if c in ")<" else VALUE if self._in_list else KEY
+                at.state = AFTER if c in ")<" else VALUE if at.in_list else KEY
                 return k + 1
-            self._state = VALUE if self._in_list else KEY  # a comma is missing
+            at.state = VALUE if at.in_list else KEY  # a comma is missing
             return k
-        if self._state == KEY:
+        if at.state == KEY:
             return self._key(s, k, c, out, last=last)
         return self._value(s, k, c, out, last=last)
 
     def _shut(self, k: int, c: str, out: list[str]) -> int:
         """A closing bracket. One that nothing has opened is left out."""
-        if self._state == VALUE and not self._in_list:
+        at, ahead = self._at, self._ahead
+        if at.state == VALUE and not at.in_list:
             out.append("null")
-            self.repaired = True
-        self._state = AFTER
+            at.repaired = True
+        at.state = AFTER
         mates = _MATES[c]
-        if not any(mate in self.stack for mate in mates):
-            if c == "]" and self.notation.listed:
+        if not any(mate in at.stack for mate in mates):
+            if c == "]" and ahead.notation.listed:
                 self.close(out)  # the call's own bracket is missing
                 return k
-            if c != self.closer:
-                self.repaired = True
+            if c != ahead.closer:
+                at.repaired = True
                 return k + 1
-        while self.stack:
-            opened = self.stack.pop()
+        while at.stack:
+            opened = at.stack.pop()
             out.append(_SHUT[opened])
-            self._empty = self._empty and opened == "*"
+            at.empty = at.empty and opened == "*"
             if opened in mates:
                 return k + 1
-            self.repaired = True
+            at.repaired = True
         self.done = True
         return k + 1
 
     def _key(self, s: str, k: int, c: str, out: list[str], *, last: bool) -> int:
+        at, ahead = self._at, self._ahead
         if c in ",;:=":
-            self.repaired = self.repaired or c != ","
+            at.repaired = at.repaired or c != ","
             return k + 1
-        quote = self.opens(s, k, last=last)
+        quote = ahead.opens(s, k, last=last)
         waits = not last and KEY_PART.match(s, k) is not None
         if quote is None:
             return -1
-        named = self.notation.keywords and not self.stack
+        named = ahead.notation.keywords and not at.stack
         if named and c == "*":
             if len(s) - k < 3 and not last:
                 return -1
             if s.startswith("**{", k):
-                self.stack.append("*")
+                at.stack.append("*")
                 return k + 3
-            self.repaired = True
+            at.repaired = True
             return k + 1
         if quote and (not named or QUOTED_KEY.match(s, k) is not None):
-            out.append('"' if self._empty else ', "')
-            self._begin_string(quote, is_key=True)
+            out.append('"' if at.empty else ', "')
+            self._strings.begin(quote, is_key=True)
             return k + len(quote)
         m = None if quote else NAMED.match(s, k)
         if m is not None and (m.group(2) == ":" or m.end() < len(s) or last):
@@ -193,13 +293,13 @@ class Arguments(CleanLiterals):
             return m.start(2)
         if waits:
             return -1
-        self.repaired = True
+        at.repaired = True
         if named:
             # A value without a name is the parameter at its position.
-            at = self._position
-            self._put_key(self.declared[at] if at < len(self.declared) else f"arg{at}", out)
+            number = at.positional
+            self._put_key(at.declared[number] if number < len(at.declared) else f"arg{number}", out)
             out.append(": ")
-            self._state = VALUE
+            at.state = VALUE
             return k
         word = _LOST_KEY.match(s, k)
         if word is None:
@@ -210,42 +310,42 @@ class Arguments(CleanLiterals):
         return word.end()
 
     def _put_key(self, key: str, out: list[str]) -> None:
-        out.append(f'{"" if self._empty else ", "}"{quoted(key)}"')
-        self._empty = False
-        self._named(key)
+        at = self._at
+        out.append(f'{"" if at.empty else ", "}"{quoted(key)}"')
+        at.empty = False
+        at.named(key)
 
     def _value(self, s: str, k: int, c: str, out: list[str], *, last: bool) -> int:
+        at, ahead = self._at, self._ahead
         if c == ",":
-            self.repaired = True
-            if self._in_list:
+            at.repaired = True
+            if at.in_list:
                 return k + 1
             out.append("null")
-            self._state = AFTER
+            at.state = AFTER
             return k
-        at = k
-        if self.notation.keywords and c in "rRbBfFuU":
+        begin = k
+        if ahead.notation.keywords and c in "rRbBfFuU":
             if len(s) - k < 3 and not last:
                 return -1
             prefix = _PREFIX.match(s, k)
-            at = k if prefix is None else prefix.end()
-        quote = self.opens(s, at, last=last)
+            begin = k if prefix is None else prefix.end()
+        quote = ahead.opens(s, begin, last=last)
         if quote is None:
             return -1
-        if self._in_list and not self._empty:
+        if at.in_list and not at.empty:
             out.append(", ")
-        self._empty = False
+        at.empty = False
         if quote:
-            self._begin_string(quote, is_key=False)
-            self._raw = self._raw or "r" in s[k:at].lower()
-            if self._buffer is None:
+            strings = self._strings
+            strings.begin(quote, is_key=False)
+            strings.raw = strings.raw or "r" in s[k:begin].lower()
+            if strings.buffer is None:
                 out.append('"')
-            return at + len(quote)
+            return begin + len(quote)
         if c in _OPEN:
             out.append(_OPEN[c])
-            self.stack.append(c)
-            self._empty = True
-            self._types = ALL
-            self._state = KEY if c == "{" else VALUE
+            at.opened(c)
             return k + 1
-        self._begin_word()
+        self._words.begin()
         return k

@@ -10,12 +10,9 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..text.lane import Lane, passing
 from .json_spelling import quoted
+from .literal_position import AFTER, COLON, IN_WORD, KEY, STRING, VALUE
 from .notation import SIMPLE, Notation
-
-KEY, COLON, VALUE, STRING, IN_WORD, AFTER = range(6)
-"""What is expected next, or stands open."""
 
 MARK, OPEN, CLOSE = range(3)
 """Acts, as `(act, row, before, after)`. MARK: `before` leaves, and `after` is the first of what waits. OPEN: `before`
@@ -52,7 +49,6 @@ class Place:
     tail: str = ""
     word: str = ""
     ahead: str = ""
-    lane: Lane | None = None
 
 
 def _row(place: Place, holds: str | None = None, stays: str = "") -> Row:
@@ -140,7 +136,7 @@ class Rows:
     @staticmethod
     def _string(quote: str, behind: Row | None, *, is_key: bool = False) -> Row:
         """The inside of a string with escapes. Behind a key's stands its colon, behind a value's `behind` waits."""
-        row = _row(Place(state=STRING, quote=quote, is_key=is_key, lane=None if is_key else passing(quote)))
+        row = _row(Place(state=STRING, quote=quote, is_key=is_key))
         escape = _row(Place(state=STRING, quote=quote, is_key=is_key, tail="\\"))
         row.update({char: (row, quoted(char)) for char in _CHARS})
         row["\\"] = escape, ""
@@ -152,7 +148,7 @@ class Rows:
 
     @staticmethod
     def _verbatim(quote: str, behind: Row | None) -> Row:
-        row = _row(Place(state=STRING, quote=quote, lane=passing(quote[0])))
+        row = _row(Place(state=STRING, quote=quote))
         row.update({char: (row, quoted(char)) for char in _CHARS})
         part = row
         for n, char in enumerate(quote[:-1], 1):

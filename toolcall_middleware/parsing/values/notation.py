@@ -7,9 +7,10 @@ key, or closing brackets with nothing odd behind them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex
+
+from .literal_position import ArgumentsPosition
 
 WS = re.compile(r"[ \t\r\n]*")
 # A key and what stands between it and its value. Python's keywords have no spaces in them; Gemma's keys may.
@@ -57,47 +58,22 @@ class Notation:
         object.__setattr__(self, "end_firsts", frozenset({end[0] for end in self.ends if end}))
 
 
-class Brackets(list[str]):
-    """Open brackets. Knows how many of each kind there are: looking through 100,000 each time takes hours."""
-
-    __slots__ = ("_counts",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counts: dict[str, int] = {}
-
-    def append(self, bracket: str) -> None:
-        self._counts[bracket] = self._counts.get(bracket, 0) + 1
-        super().append(bracket)
-
-    def pop(self, index: SupportsIndex = -1) -> str:
-        bracket = super().pop(index)
-        self._counts[bracket] -= 1
-        return bracket
-
-    def __contains__(self, bracket: object) -> bool:
-        return self._counts.get(str(bracket), 0) > 0
-
-
 class Lookahead:
-    """Where a reader stands in the arguments, and what that says of what comes next.
+    """The part of an `Arguments` that tells from what comes next whether something ends here.
 
     The methods return None where more text must be seen first; `last` says that there is none.
     """
 
-    __slots__ = ("closer", "declared", "inner", "notation", "offered", "schema", "stack")
+    __slots__ = ("_at", "_offered", "closer", "inner", "notation")
 
-    def __init__(
-        self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, at: ArgumentsPosition, notation: Notation, opening: str, offered: Callable[[str], bool]) -> None:
+        self._at = at
+        self._offered = offered
         self.notation = notation
         self.closer = _BRACKETS[opening]
-        self.schema = schema
-        properties = schema.get("properties") if schema else None
-        self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
-        self.offered = offered
-        self.stack = Brackets()  # open containers; the call's own brackets are not among them
-        self.inner = False  # a quote stood inside the string at hand, so it may well hold code
+        """The bracket that ends the call."""
+        self.inner = False
+        """A quote stood inside the string at hand, so it may well hold code."""
 
     def opens(self, s: str, k: int, *, last: bool) -> str | None:
         """The quote that opens a string at `k`; "" if none does."""
@@ -124,7 +100,7 @@ class Lookahead:
 
     def follows(self, s: str, k: int, *, last: bool) -> bool | None:
         """Whether what stands at `k` can follow a string's end."""
-        depth = len(self.stack)
+        depth = len(self._at.stack)
         begin = k
         while True:
             k = self._skip(s, k)
@@ -137,17 +113,17 @@ class Lookahead:
                 return at_end
             c = s[k]
             if c == ",":
-                return True if depth and self.stack[depth - 1] in "[(" else self.key_follows(s, k + 1, last=last)
-            if c != (_BRACKETS[self.stack[depth - 1]] if depth else self.closer):
+                return True if depth and self._at.stack[depth - 1] in "[(" else self.key_follows(s, k + 1, last=last)
+            if c != (_BRACKETS[self._at.stack[depth - 1]] if depth else self.closer):
                 if c == "]" and self.notation.listed:
                     return self._list_ends(s, k + 1, last=last)  # the call's own bracket is missing
                 # A missing comma: only before a key that we know.
                 m = None if depth else NAMED.match(s, k)
                 if m is None and not depth and not last:
                     rest = len(s) - k  # the rest of a whole answer is not worth a copy
-                    if any(rest <= len(key) + 1 and f"{key}:".startswith(s[k:]) for key in self.declared):
+                    if any(rest <= len(key) + 1 and f"{key}:".startswith(s[k:]) for key in self._at.declared):
                         return None
-                return m is not None and m.group(1) in self.declared
+                return m is not None and m.group(1) in self._at.declared
             k += 1
             depth -= 1
             if depth < 0:
@@ -169,7 +145,7 @@ class Lookahead:
         quote = self.opens(s, k, last=last)
         if quote is None:
             return None
-        if quote and not self.inner and (self.stack or self.notation.keywords):
+        if quote and not self.inner and (self._at.stack or self.notation.keywords):
             return True
         if quote in self.notation.verbatim:
             end = s.find(quote, k + len(quote), k + MAX_LOOK)
@@ -184,14 +160,14 @@ class Lookahead:
             if waits and KEY_PART.match(s, k):
                 return None
             # A value without a name.
-            return self.notation.keywords and not self.stack and not self.inner and s[k] in _VALUES
+            return self.notation.keywords and not self._at.stack and not self.inner and s[k] in _VALUES
         if m.end() == len(s) and s[-1] == "=" and waits:
             return None  # `==` may follow
         return self._known(m.group(1) if m.group(1) is not None else m.group(2))
 
     def _known(self, key: str) -> bool:
         """Code in a string that has quotes holds commas and keys too: there only a key that is declared counts."""
-        return not self.inner or not self.declared or bool(self.stack) or key in self.declared
+        return not self.inner or not self._at.declared or bool(self._at.stack) or key in self._at.declared
 
     def _list_ends(self, s: str, k: int, *, last: bool) -> bool | None:
         """Whether nothing stands at `k` but what may stand behind the list of calls."""
@@ -224,7 +200,7 @@ class Lookahead:
         m = _NEXT_CALL.match(s, k)
         if m is None:
             return None if not last and _NEXT_CALL_PART.match(s, k) else False
-        return self.offered(m.group(1))
+        return self._offered(m.group(1))
 
 
 def unescape(s: str, i: int) -> tuple[int, str]:

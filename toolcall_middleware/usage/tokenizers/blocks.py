@@ -7,9 +7,9 @@ the blocks' counts add up to the text's. They are cut from the beginning, so tha
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
+
+from ...lru_cache import LRUCache
 
 BLOCK = 2048
 _WORTH_KEEPING = 64
@@ -40,11 +40,7 @@ class CountCache:
 
     def __init__(self, count: Callable[[str], int], *, max_entries: int = 8192, max_chars: int = 8 << 20) -> None:
         self._count = count
-        self._max_entries = max_entries
-        self._max_chars = max_chars
-        self._chars = 0
-        self._kept: OrderedDict[str, int] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: LRUCache[str, int] = LRUCache(max_entries=max_entries, max_size=max_chars)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -53,18 +49,8 @@ class CountCache:
         """Its tokens, known or counted now."""
         if len(text) < _WORTH_KEEPING:
             return self._count(text)
-        with self._lock:
-            known = self._kept.get(text)
-            if known is not None:
-                self._kept.move_to_end(text)
-                return known
-        tokens = self._count(text)
-        if len(text) <= self._max_chars // 4:
-            with self._lock:
-                if text not in self._kept:
-                    self._kept[text] = tokens
-                    self._chars += len(text)
-                while len(self._kept) > self._max_entries or self._chars > self._max_chars:
-                    old, _ = self._kept.popitem(last=False)
-                    self._chars -= len(old)
+        tokens = self._kept.get(text)
+        if tokens is None:
+            tokens = self._count(text)
+            self._kept.put(text, tokens, size=len(text))
         return tokens

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....apis.foreign_call_ids import IdForm, with_ids
 from ....errors import ToolCallError
+from ...http.bodies import giving
+from ...http.errors import send_error
+from ...http.headers import scope_for_body
 from ...http.messages import is_chat
 from ...http.upload import collect
-from ..auth import send_error
-from .model_alias import with_body
 
 
-class CallIds:
+class CallIdCodec:
     """An app before an upstream: the ids in chat completions (POST to `paths`) get `form`. The rest passes."""
 
     def __init__(
@@ -42,11 +43,4 @@ class CallIds:
         except ToolCallError as error:
             await send_error(send, error)
             return
-        message: Message | None = {"type": "http.request", "body": body, "more_body": False}
-
-        async def give() -> Message:
-            nonlocal message
-            given, message = message, None
-            return given if given is not None else await receive()
-
-        await self._app(with_body(scope, len(body)), give, send)
+        await self._app(scope_for_body(scope, len(body)), giving(body, receive), send)

@@ -94,3 +94,30 @@ def _has_more(response: httpx.Response) -> bool:
     for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
         found = getattr(found, name, None)
     return bool(getattr(found, "trailing_data", (b"",))[0])
+
+
+class Connection:
+    """What a request learns of its connection. `reused`: one was there, and was not opened for this request."""
+
+    def __init__(self) -> None:
+        self.reused = False
+        self._opened = False
+
+    async def trace(self, event: str, _info: object) -> None:
+        """What httpcore says it does: its extension `trace`."""
+        if event.startswith("connection.connect"):
+            self._opened = True
+        elif ".send_request_headers" in event and not self._opened:
+            self.reused = True
+
+
+class Target(httpx.URL):
+    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
+
+    def __init__(self, origin: httpx.URL, target: bytes) -> None:
+        super().__init__(origin)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target

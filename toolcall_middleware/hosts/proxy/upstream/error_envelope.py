@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....wire.openai import read_error, read_value
+from ...http.headers import OF_ITS_BYTES, without
 from ...http.messages import is_chat
 
 # A longer one is no error message; it passes.
@@ -12,7 +13,6 @@ _LIMIT = 256 * 1024
 _MEMBERS = frozenset({"message", "type", "param", "code"})
 # What is shorter is no key, and its letters stand anywhere.
 _SHORTEST_KEY = 8
-_ENTITY = frozenset({b"content-length", b"content-type", b"etag", b"content-md5", b"digest", b"content-digest"})
 
 
 class ErrorEnvelope:
@@ -72,10 +72,10 @@ class ErrorEnvelope:
         headers = list(start["headers"])
         if chat and not _is_envelope(out):
             out = read_error(out, start["status"]).body()
-            headers = [pair for pair in headers if pair[0].lower() not in _ENTITY]
+            headers = without(headers, OF_ITS_BYTES | {b"content-type"})
             headers.append((b"content-type", b"application/json"))
         if out != body:
-            headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
+            headers = without(headers, {b"content-length"})
             headers.append((b"content-length", b"%d" % len(out)))
         await send({**start, "headers": headers})
         await send({"type": "http.response.body", "body": out, "more_body": False})

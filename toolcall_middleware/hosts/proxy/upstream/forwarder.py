@@ -23,11 +23,11 @@ import httpx
 from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
+from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
+from ...http.request_record import record_of
 from ...http.upload import Upload
-from ..auth import send_error
-from ..request_record import record_of
-from .connection import close, proxy_of_environment, reason
+from .connection import Connection, Target, close, proxy_of_environment, reason
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
@@ -53,8 +53,8 @@ _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx
 class Limits:
     """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
 
-    `connections`: that many at a time; the rest waits as for a connection. `retries`: new tries of a request. `upload`:
-    seconds for the next piece of a client's body (see Upload).
+    `connections`: that many at a time; the rest waits as for a connection. `retries`: further attempts at a request.
+    `upload`: seconds for the next piece of a client's body (see Upload).
     """
 
     connect: float = 10.0
@@ -77,9 +77,9 @@ class Forwarder:
     are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
     `transport` is closed with the app.
 
-    New tries (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose `retry-after` is
-    short; only where nothing has left for the client, the body is at hand, and no other upstream can be asked
-    (`Record.others`).
+    Further attempts (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose
+    `retry-after` is short; only where nothing has left for the client, the body is at hand, and no other upstream can
+    be asked (`Record.others`).
 
     Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
     started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
@@ -258,10 +258,10 @@ class Forwarder:
         """The upstream's answer, asked for as often as that is wise."""
         record = record_of(scope)
         left = 0 if record.others or body.length is None else self._retries
-        tries = 0
+        attempts = 0
         stale = body.length is not None
         while True:
-            connection = _Connection()
+            connection = Connection()
             try:
                 response = await self._open(self._request(scope, body, connection))
             except ToolCallError as error:
@@ -281,11 +281,11 @@ class Forwarder:
                     return response
                 wait = asked
                 await close(response)
-            await anyio.sleep(wait + pause(tries, self._random))
+            await anyio.sleep(wait + pause(attempts, self._random))
             left -= 1
-            tries += 1
+            attempts += 1
 
-    def _request(self, scope: Scope, body: RequestBody, connection: _Connection) -> httpx.Request:
+    def _request(self, scope: Scope, body: RequestBody, connection: Connection) -> httpx.Request:
         method = scope["method"]
         if method != method.upper():
             # httpx would make them upper case: a `post` would be a POST that nobody has checked.
@@ -308,7 +308,7 @@ class Forwarder:
         body.declare(dict(headers).get(b"content-length"))
         extensions = {"timeout": self._timeouts, "trace": connection.trace}
         request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
-        request.url = _Target(self._origin, self._target(scope))
+        request.url = Target(self._origin, self._target(scope))
         return request
 
     def _target(self, scope: Scope) -> bytes:
@@ -374,30 +374,3 @@ class Forwarder:
         # Kept for the server's log, where the error is raised in the end.
         fault.__cause__ = error
         return fault
-
-
-class _Connection:
-    """What a request learns of its connection. `reused`: one was there, and was not opened for this request."""
-
-    def __init__(self) -> None:
-        self.reused = False
-        self._opened = False
-
-    async def trace(self, event: str, _info: object) -> None:
-        """What httpcore says it does: its extension `trace`."""
-        if event.startswith("connection.connect"):
-            self._opened = True
-        elif ".send_request_headers" in event and not self._opened:
-            self.reused = True
-
-
-class _Target(httpx.URL):
-    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
-
-    def __init__(self, origin: httpx.URL, target: bytes) -> None:
-        super().__init__(origin)
-        self._target = target
-
-    @property
-    def raw_path(self) -> bytes:
-        return self._target

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Send
 
 from ....wire import openai
 from ....wire.sse import EventReader, ServerEvent, TooLargeError
-from ...http.headers import Headers
+from ...http.headers import OF_ITS_BYTES, without
 
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_ENTITY = frozenset({b"content-length", b"etag", b"content-md5", b"digest", b"content-digest"})
 
 
 class _Named(msgspec.Struct):
@@ -34,17 +33,7 @@ def with_model(body: bytes, model: str) -> bytes:
     return openai.with_fields(body, {"model": model})
 
 
-def with_body(scope: Scope, length: int, *, identity: bool = False) -> Scope:
-    """`scope` for a body of `length` bytes that is at hand; `identity`: the answer has to be read."""
-    dropped = {b"content-length", b"transfer-encoding", b"expect"} | ({b"accept-encoding"} if identity else set())
-    headers: Headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
-    headers.append((b"content-length", b"%d" % length))
-    if identity:
-        headers.append((b"accept-encoding", b"identity"))
-    return {**scope, "headers": headers}
-
-
-class RenamedAnswer:
+class AliasedAnswer:
     """A `send` that puts `model` into the answer, whole or streamed, where it names a model.
 
     What is no JSON object and no event stream, is coded, or exceeds `limit` bytes passes as it is.
@@ -80,7 +69,7 @@ class RenamedAnswer:
         plain = names.get(b"content-encoding", b"identity") == b"identity"
         if plain and kind == b"text/event-stream":
             self._events = EventReader(self._limit)
-            await self._send({**message, "headers": _without_entity(message)})
+            await self._send({**message, "headers": without(message.get("headers", ()), OF_ITS_BYTES)})
         elif plain and kind == b"application/json":
             self._start = message
         else:
@@ -97,13 +86,13 @@ class RenamedAnswer:
             self._passes = True
         if not more:
             events += self._events.finish()
-        out = b"".join([self._renamed(event) for event in events])
+        out = b"".join([self._aliased(event) for event in events])
         if self._passes:
             out += self._events.rest()
         if out or not more:
             await self._send({"type": "http.response.body", "body": out, "more_body": more})
 
-    def _renamed(self, event: ServerEvent) -> bytes:
+    def _aliased(self, event: ServerEvent) -> bytes:
         if self._seen and event.raw.startswith(self._seen):
             return self._instead + event.raw[len(self._seen) :]
         if event.data is None or b'"model"' not in event.data:
@@ -153,11 +142,7 @@ class RenamedAnswer:
             out = self._in_object(body)
             if out is not body:
                 body = out
-                headers = [*_without_entity(start), (b"content-length", b"%d" % len(body))]
+                headers = [*without(start.get("headers", ()), OF_ITS_BYTES), (b"content-length", b"%d" % len(body))]
                 start = {**start, "headers": headers}
         await self._send(start)
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-def _without_entity(start: Message) -> Headers:
-    return [pair for pair in start.get("headers", ()) if pair[0].lower() not in _ENTITY]

@@ -18,7 +18,7 @@ from ....apis.messages.upstream_capabilities import CAPABILITIES as ANTHROPIC
 from ....apis.upstream import Translation
 from ....errors import SettingsError
 from ....settings import Settings
-from .call_ids import CallIds
+from .call_ids import CallIdCodec
 from .forwarder import Forwarder, Limits
 from .translator import Translator
 
@@ -124,7 +124,7 @@ def upstream_app(
         if settings.upstream_ids is None:
             return app
         form = FORMS[settings.upstream_ids]
-        return CallIds(
+        return CallIdCodec(
             app,
             form,
             paths=settings.paths,

@@ -29,6 +29,6 @@ def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
         return None
 
 
-def pause(tries: int, random: Random) -> float:
-    """Seconds before the try after `tries` others: doubled each time, and not the same for all who wait."""
-    return _FIRST_WAIT * 2.0 ** min(tries, 10) * random.uniform(0.5, 1.0)
+def pause(attempts: int, random: Random) -> float:
+    """Seconds before the attempt after `attempts` others: doubled each time, and not the same for all who wait."""
+    return _FIRST_WAIT * 2.0 ** min(attempts, 10) * random.uniform(0.5, 1.0)

@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ....apis.upstream import TranslatedRequest, Translation
 from ....errors import ToolCallError
 from ....wire.sse import DONE
-from ...http.bodies import Inflate
-from ...http.headers import Headers, raw_path
+from ...http.bodies import Inflate, giving
+from ...http.errors import send_error
+from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
 from ...http.upload import collect
-from ..auth import send_error
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
 _MODELS = re.compile(rb"(?:/v1)?/models/?")
@@ -29,10 +29,7 @@ _NOT_SENT = frozenset(
     b"referer".split()
 )
 _NOT_SENT_PREFIXES = (b"x-stainless-", b"openai-", b"sec-")
-_NOT_SENT_BACK = frozenset(
-    b"content-length content-type content-encoding transfer-encoding etag content-md5 digest content-digest "
-    b"set-cookie".split()
-)
+_NOT_SENT_BACK = ENTITY_HEADERS | {b"content-type", b"set-cookie"}
 
 
 class Translator:
@@ -74,7 +71,7 @@ class Translator:
             return
         answer = _Answer(translation, send, self._max_response_bytes)
         try:
-            await self._app(_scope_of(scope, request), _body_of(request, receive), answer.send)
+            await self._app(_scope_of(scope, request), giving(request.body, receive), answer.send)
         except ToolCallError as error:
             if not answer.ended:
                 await answer.fail(error)
@@ -183,7 +180,7 @@ class _Answer:
 
     def _head(self, status: int, headers: Headers) -> Message:
         assert self._start is not None  # noqa: S101 - the provider has started its answer
-        kept = [(name, value) for name, value in self._start.get("headers", ()) if name.lower() not in _NOT_SENT_BACK]
+        kept = without(self._start.get("headers", ()), _NOT_SENT_BACK)
         if not any(name.lower() == b"x-request-id" for name, _ in kept):
             # Where OpenAI's clients look for it.
             kept += [(b"x-request-id", value) for name, value in kept if name.lower() == b"request-id"]
@@ -211,15 +208,3 @@ def _scope_of(scope: Scope, request: TranslatedRequest) -> Scope:
         "headers": headers,
         "extensions": {},
     }
-
-
-def _body_of(request: TranslatedRequest, receive: Receive) -> Receive:
-    """The new body once, then what the client says: that it has gone."""
-    waiting = [request.body]
-
-    async def next_message() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
-        return await receive()
-
-    return next_message

@@ -9,9 +9,9 @@ from random import Random
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
-from ..request_record import record_of
-from ..upstreams_file import Upstream
+from .config import UpstreamConfig
 from .error_envelope import ErrorEnvelope
 from .providers import upstream_app
 
@@ -20,15 +20,15 @@ _REST = 5.0
 _LONGEST_REST = 60.0
 
 
-class Route:
+class Upstream:
     """An app: the middleware before an upstream. Its connections close when it is retired and nobody asks it.
 
     Raises SettingsError or FormatError.
     """
 
-    def __init__(self, upstream: Upstream, *, forward_authorization: bool) -> None:
-        settings = upstream.settings
-        self.upstream = upstream
+    def __init__(self, config: UpstreamConfig, *, forward_authorization: bool) -> None:
+        settings = config.settings
+        self.config = config
         app = upstream_app(
             settings,
             api=settings.upstream_api,
@@ -36,7 +36,7 @@ class Route:
             key=settings.upstream_key,
             timeout=settings.upstream_timeout,
             forward_authorization=forward_authorization,
-            headers={name.decode(): value.decode() for name, value in upstream.headers},
+            headers={name.decode(): value.decode() for name, value in config.headers},
         )
         whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
         self._app = ErrorEnvelope(whole, paths=settings.paths, key=settings.upstream_key)
@@ -45,12 +45,12 @@ class Route:
         self._rests_until = 0.0
 
     def __repr__(self) -> str:
-        return f"Route({self.upstream.name!r})"
+        return f"Upstream({self.config.name!r})"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._users += 1
         if scope["type"] == "http":
-            record_of(scope).upstream = self.upstream.name
+            record_of(scope).upstream = self.config.name
         try:
             await self._app(scope, receive, send)
         finally:
@@ -86,11 +86,12 @@ class Route:
         return time.monotonic() < self._rests_until
 
 
-def in_turn(routes: Sequence[Route], random: Random) -> list[Route]:
+def in_turn(upstreams: Sequence[Upstream], random: Random) -> list[Upstream]:
     """The order in which to ask: drawn among those with a weight, then the others; those that rest come last."""
-    weighted = [route for route in routes if route.upstream.weight is not None]
-    drawn = sorted(weighted, key=lambda route: _draw(route.upstream.weight or 0.0, random))
-    return sorted(drawn + [route for route in routes if route.upstream.weight is None], key=lambda route: route.rests)
+    weighted = [upstream for upstream in upstreams if upstream.config.weight is not None]
+    drawn = sorted(weighted, key=lambda upstream: _draw(upstream.config.weight or 0.0, random))
+    others = [upstream for upstream in upstreams if upstream.config.weight is None]
+    return sorted(drawn + others, key=lambda upstream: upstream.rests)
 
 
 def _draw(weight: float, random: Random) -> float:

@@ -1,0 +1,436 @@
+"""A chat stream as the events of Messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from anthropic import Anthropic
+
+from toolcall_middleware.apis.messages.client_face import MessagesFace
+from toolcall_middleware.errors import ToolCallError
+
+from .chat import HEAD, asked, chunk, end, event, more, opening
+from .received import Received, error_of, frames, read_stream
+
+STREAM = {"stream": True, "thinking": {"type": "enabled", "budget_tokens": 1024}, "stop_sequences": ["END"]}
+ROLE = chunk({"role": "assistant", "content": ""})
+WHOLE = (
+    ROLE
+    + chunk({"reasoning": "I think: "})
+    + chunk({"reasoning": "grüß 🙂"})
+    + chunk({"content": "Let me "})
+    + chunk({"content": 'look "there".\n'})
+    + opening(0, "call_aaaaaaaaaaaaaaaaaaaaaaaa", "Read")
+    + more(0, '{"path": "/x')
+    + more(0, '\\n\\u00e9"}')
+    + opening(1, "call_bbbbbbbbbbbbbbbbbbbbbbbb", "Read")
+    + more(1, "{}")
+    + end("tool_calls")
+)
+
+
+def stream(data: bytes, **fields: Any) -> Received:
+    face = asked(**{**STREAM, **fields})
+    return read_stream(face.feed(data) + face.finish(cut=False))
+
+
+def shown(received: Received) -> Any:
+    """All that a client sees, but for ids that are made anew."""
+    value = received.message.to_dict()
+    return {**value, "id": ""}
+
+
+def test_the_events_are_those_of_the_api_in_order() -> None:
+    face = asked(**STREAM)
+    events = frames(face.feed(WHOLE) + face.finish(cut=False))
+    steps = [event["type"] + (f":{event['index']}" if "index" in event else "") for event in events]
+    assert steps == [
+        "message_start", "ping",
+        "content_block_start:0", "content_block_delta:0", "content_block_delta:0", "content_block_delta:0",
+        "content_block_stop:0",
+        "content_block_start:1", "content_block_delta:1", "content_block_delta:1", "content_block_stop:1",
+        "content_block_start:2", "content_block_delta:2", "content_block_delta:2", "content_block_stop:2",
+        "content_block_start:3", "content_block_delta:3", "content_block_stop:3",
+        "message_delta", "message_stop",
+    ]  # fmt: skip
+    assert [event["delta"]["type"] for event in events[:-2] if "delta" in event][:4] == [
+        "thinking_delta", "thinking_delta", "signature_delta", "text_delta",
+    ]  # fmt: skip
+
+
+def test_a_client_gets_thoughts_text_and_calls() -> None:
+    received = stream(WHOLE)
+    assert received.thinking == "I think: grüß 🙂"
+    assert received.text == 'Let me look "there".\n'
+    assert received.calls == [("Read", {"path": "/x\né"}), ("Read", {})]
+    assert received.content[2]["id"] == "call_aaaaaaaaaaaaaaaaaaaaaaaa"
+    assert received.message.stop_reason == "tool_use"
+    assert received.message.model == "m"
+    assert received.usage["input_tokens"] == 20
+    assert received.usage["output_tokens"] == 5
+
+
+def test_fragments_leave_as_they_come() -> None:
+    face = asked(**STREAM)
+    face.feed(ROLE + opening(0, "call_a", "Read"))
+    out = face.feed(more(0, '{"path": "/x'))
+    assert frames(out) == [
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"path": "/x'},
+        }
+    ]
+
+
+def run(pieces: list[bytes]) -> bytes:
+    """The events for a stream that comes in these pieces."""
+    face = asked(**STREAM)
+    out = b"".join(face.feed(piece) for piece in pieces) + face.finish(cut=False)
+    return out.replace(frames(out[: out.index(b"\n\n") + 2])[0]["message"]["id"].encode(), b"msg_")
+
+
+def test_every_cut_of_the_stream_gives_the_same() -> None:
+    """The same bytes as the uncut stream's, which the SDK has read."""
+    expected = run([WHOLE])
+    read_stream(expected)
+    assert run([WHOLE[at : at + 1] for at in range(len(WHOLE))]) == expected
+    for at in range(len(WHOLE)):
+        assert run([WHOLE[:at], WHOLE[at:]]) == expected, at
+
+
+def test_two_cuts_give_the_same() -> None:
+    short = (
+        ROLE
+        + chunk({"content": "é\n"})
+        + opening(0, "call_a", "Read")
+        + more(0, '{"a"')
+        + more(0, ":1}")
+        + end("length")
+    )
+    expected = run([short])
+    for first in range(0, len(short), 23):
+        for second in range(first, len(short), 19):
+            assert run([short[:first], short[first:second], short[second:]]) == expected, (first, second)
+
+
+def test_line_ends_of_other_kinds_are_read() -> None:
+    assert shown(stream(WHOLE.replace(b"\n", b"\r\n"))) == shown(stream(WHOLE))
+
+
+def test_thoughts_that_nobody_asked_for_are_left_out() -> None:
+    received = stream(WHOLE, thinking=None)
+    assert [block["type"] for block in received.content] == ["text", "tool_use", "tool_use"]
+    assert stream(WHOLE, thinking={"type": "disabled"}).thinking == ""
+
+
+def test_omitted_thoughts_come_back_by_their_signature() -> None:
+    face = asked(**{**STREAM, "thinking": {"type": "adaptive", "display": "omitted"}})
+    received = read_stream(face.feed(WHOLE) + face.finish(cut=False))
+    block = received.content[0]
+    assert block["type"] == "thinking"
+    assert block["thinking"] == ""
+    again = asked(messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": [block]}])
+    assert again._known.chat["messages"][1]["reasoning_content"] == "I think: grüß 🙂"
+
+
+def test_shown_thoughts_come_back_as_they_are() -> None:
+    received = stream(WHOLE)
+    history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": received.content}]
+    said = asked(messages=history)._known.chat["messages"][1]
+    assert said["reasoning_content"] == "I think: grüß 🙂"
+    assert said["content"] == 'Let me look "there".\n'
+    assert [call["function"]["name"] for call in said["tool_calls"]] == ["Read", "Read"]
+
+
+def test_both_names_of_reasoning_are_read_once() -> None:
+    data = chunk({"reasoning": "a", "reasoning_content": "a"}) + chunk({"reasoning_content": "b"}) + end("stop")
+    assert stream(data).thinking == "ab"
+
+
+def test_white_space_alone_opens_no_block() -> None:
+    data = (
+        ROLE
+        + chunk({"reasoning": "\n"})
+        + chunk({"content": "\n"})
+        + chunk({"content": " \n"})
+        + opening(0, "call_a", "Read")
+        + more(0, "{}")
+        + chunk({"content": "\n\n"})
+        + end("tool_calls")
+    )
+    received = stream(data)
+    assert [block["type"] for block in received.content] == ["tool_use"]
+
+
+def test_white_space_before_text_stays() -> None:
+    received = stream(
+        ROLE + chunk({"content": "\n\u3000"}) + chunk({"content": "\n"}) + chunk({"content": "Hi"}) + end("stop")
+    )
+    assert received.text == "\n\u3000\nHi"
+
+
+def test_an_answer_of_nothing_is_an_empty_message() -> None:
+    received = stream(ROLE + end("stop"))
+    assert received.content == []
+    assert received.message.stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("stop", "end_turn"),
+        ("length", "max_tokens"),
+        ("content_filter", "refusal"),
+        ("model_length", "model_context_window_exceeded"),
+        ("tool_calls", "end_turn"),  # without a call
+    ],
+)
+def test_stop_reasons(reason: str, expected: str) -> None:
+    assert stream(ROLE + chunk({"content": "Hi"}) + end(reason)).message.stop_reason == expected
+
+
+@pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])
+@pytest.mark.parametrize(("value", "expected"), [("END", "END"), ("</tool_call>", None), (128009, None), (None, None)])
+def test_a_stop_sequence_is_told_where_the_backend_tells_it(field: str, value: Any, expected: str | None) -> None:
+    received = stream(ROLE + chunk({"content": "Hi"}) + end("stop", **{field: value}))
+    assert received.message.stop_sequence == expected
+    assert received.message.stop_reason == ("stop_sequence" if expected else "end_turn")
+
+
+def test_a_refusal_is_told() -> None:
+    received = stream(ROLE + chunk({"refusal": "I will not."}) + end("stop"))
+    assert received.text == "I will not."
+    assert received.message.stop_reason == "refusal"
+
+
+def test_a_call_is_a_call_whatever_the_backend_calls_its_end() -> None:
+    data = ROLE + opening(0, "call_a", "Read") + more(0, "{}") + end("stop")
+    assert stream(data).message.stop_reason == "tool_use"
+
+
+def test_cached_tokens_are_counted_apart() -> None:
+    usage = {
+        "prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109,
+        "prompt_tokens_details": {"cached_tokens": 60}, "completion_tokens_details": {"reasoning_tokens": 4},
+    }  # fmt: skip
+    received = stream(ROLE + chunk({"content": "Hi"}) + end("stop", usage))
+    assert received.usage["input_tokens"] == 40
+    assert received.usage["cache_read_input_tokens"] == 60
+    assert received.usage["output_tokens"] == 9
+    assert received.usage["output_tokens_details"] == {"thinking_tokens": 4}
+
+
+def test_without_usage_the_numbers_are_estimates() -> None:
+    data = ROLE + chunk({"content": "Hello, world. " * 4}) + chunk({}, "stop") + b"data: [DONE]\n\n"
+    received = stream(data)
+    assert received.usage["input_tokens"] > 0
+    assert received.usage["output_tokens"] > 0
+
+
+def test_the_first_event_has_an_estimate() -> None:
+    face = asked(**{**STREAM, "messages": [{"role": "user", "content": "word " * 1000}]})
+    start = frames(face.feed(ROLE))[0]
+    assert 900 <= start["message"]["usage"]["input_tokens"] <= 1600
+
+
+def test_calls_that_a_backend_writes_in_turns_come_one_after_the_other() -> None:
+    data = (
+        ROLE
+        + opening(0, "call_a", "Read")
+        + opening(1, "call_b", "Read")
+        + opening(2, "call_c", "Read")
+        + more(1, '{"n": ')
+        + more(0, '{"n": {"}": ')
+        + more(2, '{"n"')
+        + chunk({"content": "between"})
+        + more(0, '"\\\\"')
+        + more(0, "}}")
+        + more(2, ": 3}")
+        + more(1, "2}")
+        + end("tool_calls")
+    )
+    received = stream(data)
+    assert received.calls == [("Read", {"n": {"}": "\\"}}), ("Read", {"n": 2}), ("Read", {"n": 3})]
+    assert received.text == "between"
+
+
+def test_the_next_call_leaves_as_soon_as_the_one_before_is_whole() -> None:
+    face = asked(**STREAM)
+    face.feed(ROLE + opening(0, "call_a", "Read") + more(0, '{"a": [1, "}"'))
+    assert face.feed(opening(1, "call_b", "Read") + more(1, "{")) == b""
+    out = frames(face.feed(more(0, "]}")))
+    assert [event["type"] for event in out] == [
+        "content_block_delta", "content_block_stop", "content_block_start", "content_block_delta",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", {}),
+        ("  ", {}),
+        ("null", {}),
+        ("[1, 2]", {"arguments": [1, 2]}),
+        ('"text"', {"arguments": "text"}),
+        ("12", {"arguments": 12}),
+        ("not json", {"arguments": "not json"}),
+        (' \n{"a": 1}', {"a": 1}),
+    ],
+)
+def test_input_is_always_an_object(arguments: str, expected: Any) -> None:
+    pieces = b"".join(more(0, char) for char in arguments)
+    received = stream(ROLE + opening(0, "call_a", "Read") + pieces + end("tool_calls"))
+    assert received.calls == [("Read", expected)]
+
+
+def test_a_call_that_is_cut_stays_cut() -> None:
+    received = stream(ROLE + opening(0, "call_a", "Read") + more(0, '{"path": "/x') + end("length"))
+    assert received.message.stop_reason == "max_tokens"
+    assert "".join(received.fragments()) == '{"path": "/x'
+
+
+@pytest.mark.parametrize("call_id", ["functions.Read:0", "", "call_a b", "call_known"])
+def test_ids_that_cannot_be_are_made_anew(call_id: str) -> None:
+    known = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "call_known", "name": "Read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_known"}]},
+    ]
+    received = stream(ROLE + opening(0, call_id, "Read") + more(0, "{}") + end("tool_calls"), messages=known)
+    assert received.content[0]["id"].startswith("call_")
+    assert received.content[0]["id"] != "call_known"
+
+
+def test_two_calls_of_one_id_become_two() -> None:
+    data = ROLE + opening(0, "call_0", "Read") + more(0, "{}") + opening(1, "call_0", "Read") + more(1, "{}")
+    received = stream(data + end("tool_calls"))
+    assert len({block["id"] for block in received.content}) == 2
+
+
+def test_arguments_that_come_as_an_object_are_read() -> None:
+    made = {"tool_calls": [{"index": 0, "id": "call_a", "function": {"name": "Read", "arguments": {"path": "/ü"}}}]}
+    assert stream(ROLE + chunk(made) + end("tool_calls")).calls == [("Read", {"path": "/ü"})]
+
+
+def test_a_chunk_with_what_json_does_not_have_is_read() -> None:
+    odd = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"logprobs":{"x":NaN},"finish_reason":null}]}\n\n'
+    half = b'data: {"choices":[{"index":0,"delta":{"content":" \\ud83d"}}]}\n\n'
+    face = asked(**STREAM)
+    out = face.feed(ROLE + odd + half + end("stop")) + face.finish(cut=False)
+    texts = [event["delta"]["text"] for event in frames(out) if event.get("delta", {}).get("type") == "text_delta"]
+    assert "".join(texts) == "Hi \ud83d"
+
+
+def test_other_choices_and_unknown_fields_are_left_out() -> None:
+    other = event({**HEAD, "choices": [{"index": 1, "delta": {"content": "other"}}], "x": {"y": 1}})
+    received = stream(ROLE + other + chunk({"content": "Hi", "x": 1}) + end("stop"))
+    assert received.text == "Hi"
+
+
+# -- errors and ends -----------------------------------------------------------------------------------------------
+
+
+def test_an_error_in_the_stream_is_an_error_event_and_the_end() -> None:
+    face = asked(**STREAM)
+    error = {"error": {"message": "boom", "type": "upstream_error", "param": None, "code": "upstream_error"}}
+    out = face.feed(ROLE + chunk({"content": "Hi"}) + event(error) + b"data: [DONE]\n\n")
+    assert error_of(out) == {"type": "api_error", "message": "boom"}
+    assert b"message_stop" not in out
+    assert face.feed(chunk({"content": "more"})) == b""
+    assert face.finish(cut=False) == b""
+    assert face.keepalive() == b""
+
+
+def test_a_fault_of_the_model_is_an_api_error() -> None:
+    fault = ToolCallError("malformed_tool_arguments", "The arguments are broken.")
+    face = asked(**STREAM)
+    assert error_of(face.feed(ROLE + fault.sse())) == {"type": "api_error", "message": "The arguments are broken."}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_stream_without_its_end_gets_an_error(cut: bool) -> None:
+    face = asked(**STREAM)
+    out = face.feed(ROLE + chunk({"content": "Hi"})) + face.finish(cut=cut)
+    assert error_of(out)["type"] == "api_error"
+    assert b"message_delta" not in out
+
+
+def test_done_without_a_finish_reason_is_an_error() -> None:
+    face = asked(**STREAM)
+    assert error_of(face.feed(ROLE + chunk({"content": "Hi"}) + b"data: [DONE]\n\n"))["type"] == "api_error"
+
+
+def test_a_stream_that_said_all_ends_well_however_it_ends() -> None:
+    face = asked(**STREAM)
+    out = face.feed(ROLE + chunk({"content": "Hi"}) + chunk({}, "stop")) + face.finish(cut=True)
+    assert read_stream(out).message.stop_reason == "end_turn"
+
+
+def test_an_unfinished_last_event_counts() -> None:
+    face = asked(**STREAM)
+    data = (ROLE + chunk({"content": "Hi"}) + chunk({}, "stop"))[:-2]
+    assert read_stream(face.feed(data) + face.finish(cut=False)).text == "Hi"
+
+
+def test_what_is_no_json_is_an_error() -> None:
+    face = asked(**STREAM)
+    assert error_of(face.feed(ROLE + b"data: {oops\n\n"))["type"] == "api_error"
+
+
+def test_pings_keep_a_client_waiting_only_between_begin_and_end() -> None:
+    face = asked(**STREAM)
+    assert face.keepalive() == b""
+    assert frames(face.begin())[0]["type"] == "message_start"
+    assert frames(face.keepalive()) == [{"type": "ping"}]
+    assert b"message_start" not in face.feed(ROLE)
+    assert frames(face.feed(b": waiting\n\n")) == [{"type": "ping"}]
+    face.feed(end("stop"))
+    assert face.keepalive() == b""
+
+
+def test_an_error_of_our_own_ends_the_stream_once() -> None:
+    face = asked(**STREAM)
+    face.feed(ROLE)
+    out = face.fail(ToolCallError("upstream_timeout", "too slow"))
+    assert error_of(out) == {"type": "timeout_error", "message": "too slow"}
+    assert face.fail(ToolCallError("upstream_timeout", "too slow")) == b""
+
+
+def test_the_headers_of_a_stream() -> None:
+    headers = dict(asked(**STREAM).stream_headers())
+    assert headers[b"content-type"].startswith(b"text/event-stream")
+    assert headers[b"request-id"].startswith(b"req_")
+
+
+def test_the_sdk_reads_it() -> None:
+    face = MessagesFace()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        face.request(request.content, {})
+        out = face.feed(WHOLE) + face.finish(cut=False)
+        headers = [(name, value) for name, value in face.stream_headers()]
+        return httpx2.Response(200, content=out, headers=headers)
+
+    client = Anthropic(
+        api_key="k", base_url="http://x", http_client=httpx2.Client(transport=httpx2.MockTransport(answer))
+    )
+    with client.messages.stream(
+        model="m",
+        max_tokens=2048,
+        messages=[{"role": "user", "content": "hi"}],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+    ) as streamed:
+        message = streamed.get_final_message()
+    assert message.stop_reason == "tool_use"
+    assert [block.type for block in message.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert streamed.response.headers["request-id"] == face.request_id
+
+
+def test_what_waits_behind_a_call_that_never_ends_comes_at_the_end() -> None:
+    data = ROLE + opening(0, "call_a", "First") + opening(1, "call_b", "Second") + more(1, '{"b": 1}')
+    received = stream(data + chunk({"content": "last"}) + end("tool_calls"))
+    assert received.calls == [("First", {}), ("Second", {"b": 1})]
+    assert received.text == "last"

@@ -1,0 +1,357 @@
+"""Items of `input` become the messages of the chat completion, and each fault is told in the client's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.apis.responses.reasoning import carried
+from toolcall_middleware.errors import ToolCallError
+
+from .asking import CODES, PATCH, WEATHER, asked, body, messages_of
+
+USER: dict[str, Any] = {"role": "user", "content": "hi"}
+
+
+def fcall(call_id: str = "call_a", name: str = "get_weather", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def foutput(call_id: str = "call_a", output: Any = "sunny", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": output, **more}
+
+
+def chat_call(call_id: str = "call_a", name: str = "get_weather", arguments: str = "{}") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def refused(*items: Any, **fields: Any) -> ToolCallError:
+    with pytest.raises(ToolCallError) as caught:
+        asked(input=list(items), **fields)
+    assert caught.value.status == 400
+    return caught.value
+
+
+def test_a_string_is_the_users() -> None:
+    assert json.loads(asked(input="hello")[1].body)["messages"] == [{"role": "user", "content": "hello"}]
+
+
+def test_instructions_and_the_first_system_messages_are_one() -> None:
+    """Templates take one system message, at the front, and not each of them knows developers."""
+    got = messages_of(
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "a"}]},
+        {"role": "system", "content": "b"},
+        USER,
+        {"role": "developer", "content": "late"},
+        instructions="first",
+    )
+    assert got == [
+        {"role": "system", "content": "first\n\na\n\nb"},
+        USER,
+        {"role": "system", "content": "late"},
+    ]
+
+
+def test_easy_messages_and_parts_are_read() -> None:
+    assert messages_of(
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "look"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "original"},
+                {"type": "input_image", "image_url": "http://x/a.png", "detail": "auto"},
+                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
+                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+            ],
+        }
+    ) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "high"}},
+                {"type": "image_url", "image_url": {"url": "http://x/a.png"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}},
+                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+            ],
+        }
+    ]
+
+
+def test_text_and_parallel_calls_are_one_message_and_their_results_follow() -> None:
+    got = messages_of(
+        USER,
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One moment."}]},
+        fcall("call_a"),
+        fcall("call_b", arguments='{"city": "Rome"}'),
+        foutput("call_a"),
+        foutput("call_b", "rain"),
+        {"role": "assistant", "content": "Done."},
+    )
+    assert got[1:] == [
+        {
+            "role": "assistant",
+            "content": "One moment.",
+            "tool_calls": [chat_call("call_a"), chat_call("call_b", arguments='{"city": "Rome"}')],
+        },
+        {"role": "tool", "tool_call_id": "call_a", "content": "sunny"},
+        {"role": "tool", "tool_call_id": "call_b", "content": "rain"},
+        {"role": "assistant", "content": "Done."},
+    ]
+
+
+def test_text_behind_a_call_stays_in_its_message() -> None:
+    got = messages_of(USER, fcall(), {"role": "assistant", "content": "wait"}, foutput())
+    assert got[1] == {"role": "assistant", "content": "wait", "tool_calls": [chat_call()]}
+    assert got[2]["role"] == "tool"
+
+
+def test_two_messages_of_the_assistant_stay_two() -> None:
+    said = [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert messages_of(USER, *said)[1:] == said
+
+
+def test_calls_one_after_the_other_are_turns() -> None:
+    got = messages_of(USER, fcall("call_a"), foutput("call_a"), fcall("call_b"), foutput("call_b"))
+    assert [message["role"] for message in got] == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+def test_a_refusal_is_what_the_assistant_said() -> None:
+    got = messages_of(USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]})
+    assert got[1] == {"role": "assistant", "content": "No."}
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"summary": [], "encrypted_content": carried("hm \U0001f600")},
+        {"summary": [], "content": [{"type": "reasoning_text", "text": "hm \U0001f600"}]},
+        {"summary": [], "content": None, "encrypted_content": carried("hm \U0001f600"), "id": "rs_1"},
+        {
+            "summary": [],
+            "content": [{"type": "reasoning_text", "text": "other"}],
+            "encrypted_content": carried("hm \U0001f600"),
+        },
+    ],
+)
+def test_our_thoughts_go_back_to_the_model(thought: dict[str, Any]) -> None:
+    got = messages_of(USER, {"type": "reasoning", **thought}, fcall(), foutput())
+    expected = {"role": "assistant", "content": None, "reasoning_content": "hm \U0001f600", "tool_calls": [chat_call()]}
+    assert got[1] == expected
+
+
+@pytest.mark.parametrize(
+    "foreign", ["gAAAAABo", "tcr1_", "tcr1_!!!", "tcr1_AAAAAGhlbGxv", "tcr1_ä", 7, carried("x")[:-4]]
+)
+def test_what_others_encrypted_is_left_out(foreign: Any) -> None:
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": foreign}
+    assert messages_of(USER, thought, {"role": "assistant", "content": "a"})[1:] == [
+        {"role": "assistant", "content": "a"}
+    ]
+
+
+def test_thoughts_of_one_answer_are_one() -> None:
+    thought = [{"type": "reasoning", "summary": [], "encrypted_content": carried(text)} for text in ("a", "b")]
+    got = messages_of(USER, thought[0], fcall(), thought[1], fcall("call_b"), foutput("call_a"), foutput("call_b"))
+    assert got[1]["reasoning_content"] == "a\n\nb"
+    assert len(got[1]["tool_calls"]) == 2
+
+
+def test_a_thought_between_a_call_and_text_of_one_answer_is_kept() -> None:
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": carried("a")}
+    got = messages_of(USER, fcall(), thought, {"role": "assistant", "content": "wait"}, foutput())
+    assert got[1]["reasoning_content"] == "a"
+    assert [message["role"] for message in got] == ["user", "assistant", "tool"]
+
+
+def test_a_thought_without_anything_said_after_it_is_gone() -> None:
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": carried("a")}
+    assert messages_of(USER, thought, USER) == [USER, USER]
+
+
+def test_custom_calls_are_functions_of_one_text() -> None:
+    got = messages_of(
+        USER,
+        {"type": "custom_tool_call", "call_id": "call_a", "name": "apply_patch", "input": '*** "x"\n'},
+        {"type": "custom_tool_call_output", "call_id": "call_a", "output": "ok"},
+        tools=[PATCH],
+    )
+    assert json.loads(got[1]["tool_calls"][0]["function"]["arguments"]) == {"input": '*** "x"\n'}
+    assert got[2] == {"role": "tool", "tool_call_id": "call_a", "content": "ok"}
+
+
+@pytest.mark.parametrize("tools", [[CODES], []])
+def test_names_of_a_namespace_are_flat_also_when_it_is_not_offered_any_more(tools: list[Any]) -> None:
+    got = messages_of(USER, fcall(name="lookup_code", namespace="mcp__codes"), foutput(), tools=tools)
+    assert got[1]["tool_calls"][0]["function"]["name"] == "mcp__codes__lookup_code"
+
+
+@pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ("text", "text"),
+        ([{"type": "input_text", "text": "a"}], "a"),
+        (
+            [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}],
+            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        ),
+        (
+            [{"type": "input_image", "image_url": "data:x", "detail": "high"}],
+            [{"type": "image_url", "image_url": {"url": "data:x", "detail": "high"}}],
+        ),
+        ([], "[]"),
+        ({"a": 1}, '{"a":1}'),
+        (None, "null"),
+        ([{"type": "odd"}], '[{"type":"odd"}]'),
+    ],
+)
+def test_an_output_is_text_parts_or_json(output: Any, content: Any) -> None:
+    assert messages_of(USER, fcall(), foutput(output=output))[2]["content"] == content
+
+
+def test_local_calls_and_their_outputs_come_back_as_calls() -> None:
+    got = messages_of(
+        USER,
+        {
+            "type": "local_shell_call", "id": "lsh_1", "call_id": "call_a", "status": "completed",
+            "action": {"type": "exec", "command": ["ls", "-l"], "env": {}, "working_directory": "/x"},
+        },
+        {"type": "local_shell_call_output", "id": "lsh_1", "output": "a b"},
+        {"type": "shell_call", "call_id": "call_b", "action": {"commands": ["ls"], "timeout_ms": 5}},
+        {
+            "type": "shell_call_output", "call_id": "call_b",
+            "output": [
+                {"stdout": "out", "stderr": "err", "outcome": {"type": "exit", "exit_code": 1}},
+                {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}},
+            ],
+        },
+        {
+            "type": "apply_patch_call", "call_id": "call_c", "status": "completed",
+            "operation": {"type": "delete_file", "path": "a"},
+        },
+        {"type": "apply_patch_call_output", "call_id": "call_c", "status": "failed"},
+        {"type": "tool_search_call", "call_id": "call_d", "execution": "client", "arguments": {"query": "mail"}},
+        {"type": "tool_search_output", "call_id": "call_d", "tools": [CODES]},
+        tools=[WEATHER],
+    )  # fmt: skip
+    calls = [message["tool_calls"][0]["function"] for message in got if "tool_calls" in message]
+    assert [(call["name"], json.loads(call["arguments"])) for call in calls] == [
+        ("local_shell", {"command": ["ls", "-l"], "working_directory": "/x"}),
+        ("shell", {"commands": ["ls"], "timeout_ms": 5}),
+        ("apply_patch", {"type": "delete_file", "path": "a"}),
+        ("tool_search", {"query": "mail"}),
+    ]
+    results = [message for message in got if message["role"] == "tool"]
+    assert [result["content"] for result in results] == [
+        "a b",
+        "out\nerr\n(exit code 1)\n(stopped: it took too long)",
+        "The patch could not be applied.",
+        "These tools can be called now: mcp__codes__lookup_code",
+    ]
+    assert [result.get("is_error") for result in results] == [None, None, True, None]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "item_reference", "id": "msg_1"},
+        {"id": "msg_1"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {}},
+        {"type": "file_search_call", "id": "fs_1", "queries": []},
+        {"type": "mcp_call", "id": "mcp_1", "name": "x", "arguments": "{}", "server_label": "s", "output": "o"},
+        {"type": "mcp_list_tools", "id": "mcpl_1", "tools": [], "server_label": "s"},
+        {"type": "image_generation_call", "id": "ig_1", "result": "AA"},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1"},
+        {"type": "computer_call", "id": "cu_1", "call_id": "call_x"},
+        {"type": "computer_call_output", "call_id": "call_x", "output": {}},
+        {"type": "tool_search_call", "id": "ts_1", "execution": "server", "arguments": {}},
+        {"type": "tool_search_output", "execution": "server", "tools": []},
+        {"type": "additional_tools", "role": "developer", "tools": []},
+        {"type": "something_new", "id": "x_1"},
+    ],
+)
+def test_what_only_openai_can_read_is_left_out(item: dict[str, Any]) -> None:
+    assert messages_of(USER, item, USER) == [USER, USER]
+
+
+def test_a_compacted_history_is_told_to_the_model() -> None:
+    got = messages_of(USER, {"type": "compaction", "encrypted_content": "x"}, USER)
+    assert [message["role"] for message in got] == ["user", "system", "user"]
+    assert "compacted" in got[1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("items", "param"),
+    [
+        (["x"], "input[0]"),
+        ([None], "input[0]"),
+        ([USER, {"type": 3}], "input[1].type"),
+        ([{"type": "mesage", "role": "user", "content": "hi"}], "input[0].type"),
+        ([{"role": "tool", "content": "x"}], "input[0].role"),
+        ([{"type": "message"}], "input[0].role"),
+        ([{"role": "user"}], "input[0].content"),
+        ([{"role": "user", "content": 3}], "input[0].content"),
+        ([{"role": "user", "content": ["x"]}], "input[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "input_txt"}]}], "input[0].content[0].type"),
+        ([{"role": "user", "content": [{"type": "input_text"}]}], "input[0].content[0].text"),
+        ([{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}], "input[0].content[0].file_id"),
+        ([{"role": "user", "content": [{"type": "input_image"}]}], "input[0].content[0].image_url"),
+        ([{"role": "user", "content": [{"type": "input_file", "file_url": "u"}]}], "input[0].content[0].file_url"),
+        ([{"role": "user", "content": [{"type": "input_file", "file_id": "u"}]}], "input[0].content[0].file_id"),
+        ([{"role": "user", "content": [{"type": "input_audio"}]}], "input[0].content[0].input_audio"),
+        ([{"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]}], "input[0].content[0].type"),
+        ([USER, fcall(call_id="")], "input[1].call_id"),
+        ([USER, {"type": "function_call", "call_id": "c"}], "input[1].name"),
+        ([USER, fcall(arguments=3)], "input[1].arguments"),
+        ([USER, fcall(namespace=3)], "input[1].namespace"),
+        ([USER, {"type": "custom_tool_call", "call_id": "c", "name": "n"}], "input[1].input"),
+        ([USER, fcall(), {"type": "function_call_output", "call_id": "call_a"}], "input[2].output"),
+        ([USER, fcall(), {"type": "function_call_output", "output": "x"}], "input[2].call_id"),
+        ([USER, fcall(), foutput("call_z")], "input[2].call_id"),
+        ([], "input"),
+        ([{"type": "item_reference", "id": "x"}], "input"),
+    ],
+)
+def test_a_fault_is_told_where_the_client_wrote_it(items: list[Any], param: str) -> None:
+    assert refused(*items).param == param
+
+
+def test_an_output_of_no_call_is_an_error_that_names_the_id() -> None:
+    error = refused(USER, {"type": "item_reference", "id": "fc_1"}, foutput("call_z"))
+    assert error.code == "invalid_tool_call_id"
+    assert "call_z" in error.message
+    assert "reference" in error.message
+
+
+@pytest.mark.parametrize(
+    ("core", "param"),
+    [
+        ("messages[0].content", "instructions"),
+        ("messages[1].content", "input[0].content"),
+        ("messages[2].tool_calls[1].function.arguments", "input[2].arguments"),
+        ("messages[2].tool_calls[0].id", "input[1].call_id"),
+        ("messages[3].tool_call_id", "input[3].call_id"),
+        ("messages[99].content", "input"),
+        ("messages", "input"),
+        ("tools[1].function.parameters.properties", "tools[1].tools[0].parameters.properties"),
+        ("tools[0].function.name", "tools[0].name"),
+        ("tool_choice", "tool_choice"),
+        ("max_tokens", "max_output_tokens"),
+        ("toolcall.mode", "toolcall.mode"),
+        (None, None),
+    ],
+)
+def test_errors_of_the_core_name_the_clients_field(core: str | None, param: str | None) -> None:
+    items = [USER, fcall("call_a"), fcall("call_b"), foutput("call_a")]
+    face, _ = asked(input=items, instructions="x", tools=[WEATHER, CODES])
+    reply = face.error(ToolCallError("invalid_request", "no", param=core))
+    assert json.loads(reply.body)["error"]["param"] == param
+
+
+def test_half_an_emoji_of_the_client_does_no_harm() -> None:
+    data = body().replace(b'"hi"', rb'"a\ud83d \ud83d\ude00"')
+    from toolcall_middleware.apis.responses import ResponsesFace
+
+    assert json.loads(ResponsesFace().request(data, {}).body)["messages"][0]["content"] == "a� \U0001f600"

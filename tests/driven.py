@@ -1,0 +1,108 @@
+"""An exchange that is driven with plain bytes, as a host drives it: what leaves is bytes, errors are raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.exchange import (
+    Ask,
+    Body,
+    BrokenOff,
+    Event,
+    Exchange,
+    Fail,
+    Failed,
+    Head,
+    Pass,
+    Request,
+    Send,
+    Start,
+    State,
+    StopUpstream,
+)
+from toolcall_middleware.response.whole import Reply
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.upstream.backend_memory import BackendMemory
+
+
+class Driven:
+    """One exchange. `stopped`: the backend is told to end. `started`: the headers that replace the backend's."""
+
+    def __init__(self, settings: Settings, memory: BackendMemory | None = None) -> None:
+        self.exchange = Exchange(settings, memory or BackendMemory())
+        self.stopped = False
+        self.started: Start | None = None
+        self._next: bytes | None = None
+        self._out = b""
+        self._told: bytes | None = None  # the content type
+
+    @property
+    def native(self) -> bool:
+        return self.exchange.native
+
+    @property
+    def state(self) -> State:
+        return self.exchange.state
+
+    def _do(self, event: Event) -> bytes:
+        out = b""
+        for action in self.exchange.receive(event):
+            match action:
+                case Send(data):
+                    out += data
+                case Start():
+                    self.started = action
+                case StopUpstream(early):
+                    self.stopped = early
+                case Ask(body):
+                    self._next = body
+                case Fail(error):
+                    raise error
+                case Pass():
+                    self._next = None
+                case _:
+                    raise AssertionError(action)
+        return out
+
+    def on_request(self, body: bytes) -> bytes | None:
+        """The body for the backend; None when the request is none of ours."""
+        self._do(Request(body))
+        return self.take_next()
+
+    def take_next(self) -> bytes | None:
+        """The body to ask the backend with, once."""
+        body, self._next = self._next, None
+        return body
+
+    def on_response_start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> State:
+        self.stopped = False
+        self.started = None
+        self._do(Head(status, list(headers)))
+        return self.state
+
+    def feed(self, data: bytes) -> bytes:
+        return self._do(Body(data))
+
+    def finish(self, *, cut: bool = False) -> bytes:
+        """The end of the backend's answer."""
+        if self.stopped:
+            return b""
+        return self._do(BrokenOff() if cut else Body(b"", last=True))
+
+    def failure(self, error: ToolCallError) -> bytes:
+        return self._do(Failed(error))
+
+    def headers(self) -> dict[str, str]:
+        """Those of the answer that has begun."""
+        assert self.started is not None
+        return self.started.headers or {}
+
+    def whole(self, data: bytes) -> Reply | None:
+        """The reply to an answer that comes in one piece; None where the backend is asked again."""
+        body = self._do(Body(data, last=True))
+        if self.started is None:
+            assert not body
+            return None
+        headers = None if self.started.headers is None else dict(self.started.headers)
+        return Reply(self.started.status or 200, body, headers)

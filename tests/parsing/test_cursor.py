@@ -1,0 +1,120 @@
+"""A reader that is a generator: it waits where it yields, and what it says does not depend on the cuts."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+
+import pytest
+
+from toolcall_middleware.parsing.calls.json_call_arguments import CallArguments
+from toolcall_middleware.parsing.cursor import Cursor, CursorReader, Steps
+from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
+from toolcall_middleware.parsing.sink import Sink
+from toolcall_middleware.parsing.text.scanner import Scanner
+
+from .bodies import opener, scanner
+from .streams import cut_at, one_cut, read, text_in
+
+TEXT = 'a <c>f| {"x": [1, "é"]} </c> b'
+
+
+class Named(CursorReader):
+    """`<c>name|{…}</c>`, of a name of at most eight characters."""
+
+    def __init__(self, sink: Sink) -> None:
+        cursor = Cursor(sink)
+        super().__init__(cursor, _named(cursor))
+
+
+def _named(cursor: Cursor) -> Steps[None]:
+    name = yield from cursor.up_to("|", 8)
+    if name is None:
+        cursor.failed = True
+        return
+    cursor.start(name)
+    yield
+    while (k := cursor.behind_space()) == len(cursor.s):
+        yield
+    cursor.i = k
+    yield from cursor.copy(CallArguments(cursor.s[k]))
+    cursor.end()
+    yield
+    while not cursor.take(("</c>",), cursor.behind_space()):
+        if cursor.last or not cursor.begins(("</c>",), cursor.behind_space()):
+            return
+        yield
+
+
+def fresh() -> Scanner:
+    return scanner([opener("<c>", Named)])
+
+
+def at(text: str, i: int = 0) -> Cursor:
+    cursor = Cursor(Sink(bool, lambda _: None, lambda _: None, unknown="text", keep_raw=False))
+    cursor.s, cursor.i = text, i
+    return cursor
+
+
+WHOLE: list[Event] = [Text("a "), CallStart("f"), CallArgs('{"x": [1, "é"]}'), CallEnd(), Text(" b")]
+
+
+def test_what_is_read_does_not_depend_on_the_cuts() -> None:
+    for pieces in ([TEXT], TEXT, *one_cut(TEXT)):
+        assert read(fresh(), pieces) == WHOLE, pieces
+    for pair in itertools.combinations(range(1, len(TEXT)), 2):
+        assert read(fresh(), cut_at(TEXT, pair)) == WHOLE, pair
+
+
+def test_arguments_leave_as_they_arrive() -> None:
+    reader = fresh()
+    reader.feed("<c>f|")
+    assert [reader.feed(char) for char in '{"x": "'] == [[CallArgs(char)] for char in '{"x": "']
+
+
+@pytest.mark.parametrize("text", ["<c>ninechars|{}", "<c>no end", "<c>"])
+def test_what_fails_leaves_as_text(text: str) -> None:
+    assert fresh().feed(text[:3]) == []
+    assert read(fresh(), text) == [Text(text)]
+
+
+def test_no_more_is_held_than_the_limit() -> None:
+    reader = fresh()
+    assert [reader.feed(char) for char in "<c>ninecha"] == [[]] * 10
+    assert text_in(reader.feed("r")) == "<c>ninechar"
+
+
+def test_the_end_of_the_text_ends_the_call() -> None:
+    begun = '<c>f|{"x": [1'
+    assert read(fresh(), [begun])[-1] == CallEnd(repaired=True)
+    assert read(fresh(), [begun], cut=True) == [CallStart("f"), CallArgs('{"x": [1'), CallEnd(complete=False)]
+    assert read(fresh(), ["<c>f|"]) == [CallStart("f"), CallArgs("{}"), CallEnd()]
+    assert read(fresh(), ["<c>f|"], cut=True) == [CallStart("f"), CallEnd(complete=False)]
+
+
+def test_a_marker_begins_only_where_the_text_ends_in_it() -> None:
+    cursor = at("x </")
+    assert cursor.begins(("</c>",), 2)
+    assert cursor.begins(("</c>",), 4)
+    assert not cursor.begins(("</",), 2)
+    assert not cursor.begins(("</c>",), 1)
+
+
+def test_the_nearest_marker_is_looked_for_within_the_limit() -> None:
+    cursor = at("..b.a", 1)
+    assert cursor.nearest(("a", "b")) == 2
+    assert cursor.nearest(("a",)) == 4
+    assert cursor.nearest(("a",), 3) == -1
+
+
+def test_a_reader_is_freed_without_the_collector() -> None:
+    gc.disable()
+    try:
+        reader = Named(Sink(bool, lambda _: None, lambda _: None, unknown="text", keep_raw=False))
+        reader.step("f|{", 0, last=False)
+        steps = weakref.ref(reader._steps)
+        del reader
+        assert steps() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,182 @@
+"""What a chat completion says, as a response: its items in order, its status, its usage. One writer for both modes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...errors import ToolCallError
+from ...wire.new_call_id import new_call_id
+from .errors import failed_code
+from .names import ClientTool, Kind
+from .output import CallItem, Events, Item, ReasoningItem, TextItem, call_item
+from .request import Asked
+
+# What cuts an answer short, as `incomplete_details` has it.
+_ItemT = TypeVar("_ItemT", bound=Item)
+_CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponseWriter:
+    """Takes what the model says and emits the events of the response. See `Face` for the order of calls.
+
+    events: where its events go. mark: what is random in the ids, new for each answer.
+    `begun`: the first event is out. `ended`: the last one is.
+    """
+
+    def __init__(self, asked: Asked, events: Events, mark: str) -> None:
+        self._asked = asked
+        self._events = events
+        self._mark = mark
+        self._items: list[Item] = []
+        self._open: Item | None = None
+        self._calls: dict[int, CallItem] = {}  # by their index in the chat completion
+        self._call_ids: set[str] = set()
+        self._model = asked.model
+        self._created = 0
+        self.begun = False
+        self.ended = False
+        self.finish_reason: str | None = None
+        self.usage: dict[str, Any] | None = None
+
+    # -- what the model says ---------------------------------------------------------------------------------------
+
+    def begin(self, model: str | None = None, created: int | None = None) -> None:
+        """The answer begins. model: as the backend calls it. created: seconds since 1970."""
+        self.begun = True
+        self._model = model or self._asked.model
+        self._created = created or int(time.time())
+        self._events.emit("response.created", {"response": self._response("in_progress")})
+        self._events.emit("response.in_progress", {"response": self._response("in_progress")})
+
+    def still(self) -> None:
+        """The answer is still being made. Every client reads this event, also twice."""
+        self._events.emit("response.in_progress", {"response": self._response("in_progress")})
+
+    def reason(self, text: str) -> None:
+        """More of a thought."""
+        item = self._open
+        if not isinstance(item, ReasoningItem):
+            encrypted = self._asked.encrypted
+            item = self._next(ReasoningItem(self._events, len(self._items), self._mark, encrypted=encrypted))
+        item.say(text)
+
+    def say(self, text: str, kind: str = "output_text") -> None:
+        """More text, or more of a `refusal`."""
+        item = self._open
+        if not isinstance(item, TextItem):
+            item = self._next(TextItem(self._events, len(self._items), self._mark))
+        item.say(text, kind)
+
+    def call(self, index: int, call_id: str | None, name: str | None, arguments: str) -> None:
+        """More of the call `index`: the first time with its id and name."""
+        item = self._calls.get(index)
+        if item is None:
+            tool = self._asked.names.by_offered.get(name or "") or ClientTool(Kind.FUNCTION, name or "")
+            if not call_id or call_id in self._call_ids:
+                call_id = new_call_id()  # clients tell calls apart by it
+            self._call_ids.add(call_id)
+            made = call_item(self._events, len(self._items), self._mark, tool=tool, call_id=call_id)
+            item = self._calls[index] = self._next(made)
+        elif item is not self._open:
+            if not arguments:
+                return
+            # Items come one at a time; the core never sends this, a backend whose bytes pass might.
+            raise ToolCallError("upstream_error", "The backend went on with a call after it had begun another item.")
+        item.write(arguments)
+
+    # -- how it ends -----------------------------------------------------------------------------------------------
+
+    def finish(self, reason: str) -> None:
+        """The model has stopped: what is open is done, or cut."""
+        self.finish_reason = reason
+        item, self._open = self._open, None
+        if item is not None:
+            item.close("incomplete" if reason in _CUT and not item.is_whole else "completed")
+
+    def complete(self) -> dict[str, Any]:
+        """The last event; the whole response."""
+        cut = _CUT.get(self.finish_reason or "")
+        if cut is None and all(isinstance(item, ReasoningItem) for item in self._items):
+            # Several clients cannot do without any output.
+            self.say("")
+            self.finish("stop")
+        response = self._response("completed" if cut is None else "incomplete")
+        response["incomplete_details"] = None if cut is None else {"reason": cut}
+        response["usage"] = self.usage or response_usage(None)
+        self.ended = True
+        self._events.emit(f"response.{response['status']}", {"response": response})
+        return response
+
+    def fail(self, error: ToolCallError, code: str | None = None) -> None:
+        """The last event of an answer that broke off."""
+        if not self.begun:
+            self.begin()
+        if self._open is not None:
+            self._open.abandon()
+            self._open = None
+        response = self._response("failed")
+        response["error"] = {"code": code or failed_code(error), "message": error.message}
+        if self.usage is not None:
+            response["usage"] = self.usage
+        self.ended = True
+        self._events.emit("response.failed", {"response": response})
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _next(self, item: _ItemT) -> _ItemT:
+        if self._open is not None:
+            self._open.close("completed")
+        self._open = item
+        self._items.append(item)
+        item.open()
+        return item
+
+    def _response(self, status: str) -> dict[str, Any]:
+        running = status == "in_progress"
+        return {
+            "id": f"resp_{self._mark}",
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "model": self._model,
+            "output": [] if running else [item.raw for item in self._items if item.raw is not None],
+            **self._asked.echo,
+            "usage": None,
+        }
+
+
+def response_usage(usage: Usage | None) -> dict[str, Any]:
+    """The usage of a chat completion in the words of Responses. What was not counted is 0: clients add it up."""
+    usage = usage or Usage()
+    prompt, completion = _count(usage.prompt_tokens), _count(usage.completion_tokens)
+    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": _detail(read, "cached_tokens"), "cache_write_tokens": 0},
+        "output_tokens": completion,
+        "output_tokens_details": {"reasoning_tokens": _detail(written, "reasoning_tokens")},
+        "total_tokens": _count(usage.total_tokens) or prompt + completion,
+    }
+
+
+class Usage(msgspec.Struct, gc=False):
+    """The usage of a chat completion, as backends write it."""
+
+    prompt_tokens: Any = 0
+    completion_tokens: Any = 0
+    total_tokens: Any = 0
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _detail(details: Any, name: str) -> int:
+    return _count(details.get(name)) if isinstance(details, dict) else 0

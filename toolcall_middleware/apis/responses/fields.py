@@ -1,0 +1,178 @@
+"""The fields of a Responses request: JSON in, checked values out. Each fault is one ToolCallError with its path."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...errors import ToolCallError
+
+DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec raises for bytes that it cannot read: invalid UTF-8 and deep nesting are Python's own errors."""
+
+Raw = msgspec.Raw
+Fields = Mapping[str, Raw]
+
+_MAX_SHOWN = 80
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
+# A pair of surrogates, half a pair, any other escape. JavaScript clients that cut a text inside an emoji send halves.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def read_body(body: bytes) -> dict[str, Raw]:
+    """The fields of a JSON object, their values as they are spelled; half a surrogate pair becomes U+FFFD.
+
+    Raises ToolCallError `invalid_json` for anything else.
+    """
+    if b"\\ud" in body or b"\\uD" in body:
+        body = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
+    try:
+        str(body, "utf-8")  # msgspec does not look inside the strings of raw values
+        return _FIELDS.decode(body)
+    except msgspec.ValidationError:
+        raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
+    except DECODE_ERRORS as error:
+        raise not_json(error) from None
+
+
+def decode(raw: bytes | Raw, param: str) -> Any:
+    """The JSON value of the field `param`. Raises ToolCallError `invalid_json`."""
+    try:
+        return msgspec.json.decode(raw)
+    except DECODE_ERRORS as error:
+        raise not_json(error, param) from None
+
+
+def not_json(error: Exception, param: str | None = None) -> ToolCallError:
+    """The error for bytes that msgspec refused with `error`: the field `param`, or the whole body."""
+    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).removesuffix(".")
+    what = "The request body" if param is None else f"'{param}'"
+    return ToolCallError("invalid_json", f"{what} cannot be read as JSON: {reason}.", param=param)
+
+
+def encode(value: Any, param: str) -> bytes:
+    """JSON of what was read from the field `param`."""
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise refusal(param, f"'{param}' is nested too deeply.") from None
+
+
+def kind(value: Any) -> str:
+    """What JSON calls the type of `value`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, int | float):
+        return "a number"
+    return "an array" if isinstance(value, list) else "an object"
+
+
+def shown(value: Any) -> str:
+    """`value` for a message: on one line, and never more than a hint of what the client sent."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "...")
+    if value is None or isinstance(value, int | float):
+        return json.dumps(value)[: _MAX_SHOWN // 2]
+    return kind(value)
+
+
+def refusal(param: str, message: str) -> ToolCallError:
+    """The error for a field of a wrong type or value."""
+    return ToolCallError("invalid_request", message, param=param)
+
+
+def whole_text(text: str) -> str:
+    """The text without halves of surrogate pairs, which have no bytes: two that fit are joined, others are U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class Reader:
+    """Reads single fields of a request. Every method gives None for a field that is absent or null."""
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+
+    def given(self, name: str) -> Raw | None:
+        """The value as it is spelled."""
+        raw = self._fields.get(name)
+        return None if raw is None or bytes(raw) == b"null" else raw
+
+    def value(self, name: str) -> Any:
+        """The value, decoded."""
+        raw = self.given(name)
+        return None if raw is None else decode(raw, name)
+
+    def text(self, name: str) -> str | None:
+        """A string."""
+        value = self.value(name)
+        if not isinstance(value, str | None):
+            raise refusal(name, f"'{name}' must be a string, got {kind(value)}.")
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        """A boolean."""
+        value = self.value(name)
+        if not isinstance(value, bool | None):
+            raise refusal(name, f"'{name}' must be a boolean, got {kind(value)}.")
+        return value
+
+    def object(self, name: str) -> dict[str, Any] | None:
+        """An object."""
+        value = self.value(name)
+        if not isinstance(value, dict | None):
+            raise refusal(name, f"'{name}' must be an object, got {kind(value)}.")
+        return value
+
+    def number(self, name: str, least: float, most: float) -> float | None:
+        """A number in a range."""
+        value = self.value(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise refusal(name, f"'{name}' must be a number, got {kind(value)}.")
+        if not least <= value <= most:
+            raise refusal(name, f"'{name}' must be from {least:g} to {most:g}, got {shown(value)}.")
+        return value
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        """An integer that is not smaller than `least`."""
+        value = self.value(name)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise refusal(name, f"'{name}' must be an integer of at least {least}, got {shown(value)}.")
+        return value
+
+    def choice(self, name: str, *allowed: str) -> str | None:
+        """One of some words."""
+        value = self.value(name)
+        if value is not None and value not in allowed:
+            words = " or ".join(map(repr, allowed))
+            raise refusal(name, f"'{name}' must be {words}, got {shown(value)}.")
+        found: str | None = value
+        return found
+
+    def texts(self, name: str) -> list[str]:
+        """An array of strings; empty where it is absent."""
+        value = self.value(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise refusal(name, f"'{name}' must be an array of strings, got {kind(value)}.")
+        return value

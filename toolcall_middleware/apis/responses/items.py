@@ -1,0 +1,257 @@
+"""The items of `input` as the messages of a chat completion.
+
+What one answer said (a thought, text, calls) stands in several items and becomes one assistant message again; each
+output becomes a tool message. What only OpenAI's servers could have made or read is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import ToolCallError
+from .content import chat_content, chat_result, chat_text
+from .fields import encode, kind, refusal, shown
+from .freeform import FIELD
+from .local_kinds import arguments_of, shell_text
+from .names import ITEM_TYPES, Kind, Names
+from .reasoning import reasoning_of
+
+Message = dict[str, Any]
+
+_ROLES = frozenset({"user", "assistant", "system", "developer"})
+_CALLS = {item_type: kind for kind, item_type in ITEM_TYPES.items()}
+_OUTPUTS = {item_type.removesuffix("_call") + "_call_output" for item_type in _CALLS} - {"tool_search_call_output"}
+_COMPACTED = "(Earlier turns of this conversation were compacted by another provider and cannot be read here.)"
+
+
+@dataclass(slots=True)
+class Paths:
+    """Where the client wrote what became a message: `messages[i]`, and each call `j` of it."""
+
+    messages: list[str] = field(default_factory=list)
+    calls: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+class History:
+    """Takes the items in turn; `messages` and `paths` are what they make."""
+
+    def __init__(self, names: Names) -> None:
+        self.messages: list[Message] = []
+        self.paths = Paths()
+        self._names = names
+        self._open: Message | None = None  # the assistant's message that the next item may still belong to
+        self._thoughts: list[str] = []  # that wait for what was said after them
+        self._call_ids: set[str] = set()
+        self._by_item_id: dict[str, str] = {}  # an old shell's output names the item, not the call
+        self._left_out = 0  # references to what is stored elsewhere
+
+    def instructions(self, text: str) -> None:
+        """What stands before all items."""
+        self._system(text, "instructions")
+
+    def text(self, text: str) -> None:
+        """`input` that is a string."""
+        self._add({"role": "user", "content": text}, "input")
+
+    def add(self, item: Any, param: str) -> None:
+        """The next item. Raises ToolCallError, whose `param` begins with `param`."""
+        if not isinstance(item, dict):
+            raise refusal(param, f"An item must be an object, got {kind(item)}.")
+        variant = item.get("type")
+        if not isinstance(variant, str | None):
+            raise refusal(f"{param}.type", f"An item's type must be a string, got {kind(variant)}.")
+        match variant:
+            case None if "role" not in item and isinstance(item.get("id"), str):
+                self._left_out += 1  # the type of a reference may be missing
+            case None | "message":
+                self._message(item, param)
+            case "reasoning":
+                if text := reasoning_of(item):
+                    self._thoughts.append(text)
+            case "item_reference":
+                self._left_out += 1
+            case "tool_search_output":
+                self._found(item, param)
+            case "compaction" | "compaction_summary":
+                self._system(_COMPACTED, param)
+            case _ if variant in _CALLS:
+                self._call(_CALLS[variant], item, param)
+            case _ if variant in _OUTPUTS:
+                self._output(variant, item, param)
+            case _ if "role" in item and "content" in item:
+                raise refusal(f"{param}.type", f"{shown(variant)} is no type of a message.")
+            # Others are what OpenAI's servers did, or of a newer client: they cannot be shown to the model.
+
+    def close(self) -> None:
+        """The last item has come."""
+        if self._open is not None:
+            self._join_thoughts(self._open)
+        self._thoughts.clear()
+        self._open = None
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _message(self, item: dict[str, Any], param: str) -> None:
+        role = item.get("role")
+        if not isinstance(role, str) or role not in _ROLES:
+            known = ", ".join(sorted(_ROLES))
+            raise refusal(f"{param}.role", f"A message's role must be one of {known}; got {shown(role)}.")
+        where = f"{param}.content"
+        if role == "assistant":
+            content = item.get("content")
+            self._said("" if content is None else chat_text(content, where), param)
+        elif role == "user":
+            self.close()
+            self._add({"role": "user", "content": chat_content(item.get("content"), where)}, param)
+        else:
+            self._system(chat_content(item.get("content"), where), param)
+
+    def _system(self, content: Any, param: str) -> None:
+        """A system or developer message. Templates take one, at the front, and not every one knows `developer`."""
+        self.close()
+        before = self.messages[-1] if len(self.messages) == 1 else None
+        if before is not None and before["role"] == "system":
+            if isinstance(before["content"], str) and isinstance(content, str):
+                before["content"] = f"{before['content']}\n\n{content}" if before["content"] else content
+            else:
+                before["content"] = [*_parts(before["content"]), *_parts(content)]
+            return
+        self._add({"role": "system", "content": content}, param)
+
+    def _said(self, text: str, param: str) -> None:
+        message = self._open
+        if message is not None and (message["content"] is None or "tool_calls" in message):
+            # Text behind calls belongs to their message: results have to follow right after it.
+            before = message["content"]
+            message["content"] = text if not before else _joined(before, text)
+            self._join_thoughts(message)
+            return
+        self._assistant(param)["content"] = text
+
+    def _assistant(self, param: str) -> Message:
+        """A new message of the assistant, with the thoughts that stood before it."""
+        message: Message = {"role": "assistant", "content": None}
+        self._join_thoughts(message)
+        self._add(message, param)
+        self._open = message
+        return message
+
+    def _join_thoughts(self, message: Message) -> None:
+        if self._thoughts:
+            before = [message["reasoning_content"]] if "reasoning_content" in message else []
+            message["reasoning_content"] = "\n\n".join([*before, *self._thoughts])
+            self._thoughts.clear()
+
+    def _add(self, message: Message, param: str) -> None:
+        self.messages.append(message)
+        self.paths.messages.append(param)
+
+    # -- calls and what they gave ----------------------------------------------------------------------------------
+
+    def _call(self, own: Kind, item: dict[str, Any], param: str) -> None:
+        item_id = item.get("id")
+        if own is Kind.TOOL_SEARCH and item.get("call_id") is None:
+            return  # OpenAI's own search: nobody here has called it
+        call_id = _text(item, "call_id", param)
+        name, arguments = self._called(own, item, param)
+        message = self._open or self._assistant(param)
+        self._join_thoughts(message)
+        calls: list[dict[str, Any]] = message.setdefault("tool_calls", [])
+        self.paths.calls[len(self.messages) - 1, len(calls)] = param
+        calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        self._call_ids.add(call_id)
+        if isinstance(item_id, str):
+            self._by_item_id[item_id] = call_id
+
+    def _called(self, own: Kind, item: dict[str, Any], param: str) -> tuple[str, str]:
+        """The name for the model, and the arguments as JSON text."""
+        if own is Kind.FUNCTION or own is Kind.CUSTOM:
+            space = item.get("namespace")
+            if not isinstance(space, str | None):
+                raise refusal(f"{param}.namespace", f"'namespace' must be a string, got {kind(space)}.")
+            name = self._names.known(own, _text(item, "name", param), space or None)
+            if own is Kind.CUSTOM:
+                text = item.get("input")
+                if not isinstance(text, str):
+                    raise refusal(f"{param}.input", f"'input' must be a string, got {kind(text)}.")
+                return name, encode({FIELD: text}, param).decode()
+            arguments = item.get("arguments")
+        else:
+            name, arguments = self._names.known(own, own.value), arguments_of(own, item)
+        if not isinstance(arguments, str | dict | None):
+            raise refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
+        if arguments is None:
+            return name, "{}"
+        return name, arguments if isinstance(arguments, str) else encode(arguments, f"{param}.arguments").decode()
+
+    def _output(self, variant: str, item: dict[str, Any], param: str) -> None:
+        call_id = self._answered(variant, item, param)
+        output, where = item.get("output"), f"{param}.output"
+        message: Message = {"role": "tool", "tool_call_id": call_id}
+        if variant == "apply_patch_call_output":
+            failed = item.get("status") == "failed"
+            if not isinstance(output, str | None):
+                raise refusal(where, f"'output' must be a string, got {kind(output)}.")
+            message["content"] = output or ("The patch could not be applied." if failed else "The patch was applied.")
+            if failed:
+                message["is_error"] = True
+        elif "output" not in item:
+            raise refusal(where, f"An item of type {variant} needs 'output'.")
+        elif variant == "shell_call_output" and isinstance(output, list):
+            message["content"] = shell_text(output)
+        else:
+            message["content"] = chat_result(output, where)
+        self._result(message, param)
+
+    def _found(self, item: dict[str, Any], param: str) -> None:
+        """The tools that a search has found are offered (request.py); here the model is told that they are."""
+        if item.get("call_id") is None:
+            return
+        call_id = self._answered("tool_search_output", item, param)
+        names = [name for tool in item.get("tools") or () for name in self._loaded(tool)]
+        told = f"These tools can be called now: {', '.join(names)}" if names else "No tool was found."
+        self._result({"role": "tool", "tool_call_id": call_id, "content": told}, param)
+
+    def _loaded(self, tool: Any, namespace: str | None = None) -> list[str]:
+        match tool:
+            case {"type": "namespace", "name": str(name), "tools": list(tools)} if namespace is None:
+                return [found for inner in tools for found in self._loaded(inner, name)]
+            case {"type": ("function" | "custom") as own, "name": str(name)}:
+                return [self._names.known(Kind(own), name, namespace)]
+        return []
+
+    def _answered(self, variant: str, item: dict[str, Any], param: str) -> str:
+        call_id = item.get("call_id")
+        if call_id is None and variant == "local_shell_call_output":
+            item_id = _text(item, "id", param)
+            call_id = self._by_item_id.get(item_id, item_id)
+        if not isinstance(call_id, str) or not call_id:
+            message = f"An item of type {variant} needs the 'call_id' of the call that it answers."
+            raise ToolCallError("invalid_tool_call_id", message, param=f"{param}.call_id")
+        if call_id not in self._call_ids:
+            message = f"No tool call found for the output with call_id {shown(call_id)}."
+            if self._left_out:
+                message += " Nothing is stored here: send the call itself in place of a reference."
+            raise ToolCallError("invalid_tool_call_id", message, param=f"{param}.call_id")
+        return call_id
+
+    def _result(self, message: Message, param: str) -> None:
+        self.close()
+        self._add(message, param)
+
+
+def _text(item: dict[str, Any], name: str, param: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise refusal(f"{param}.{name}", f"'{name}' must be a string that is not empty, got {shown(value)}.")
+    return value
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def _joined(before: str, text: str) -> str:
+    """Two texts of one answer: as they are where a blank is between them."""
+    return before + text if before[-1:].isspace() or text[:1].isspace() or not text else f"{before}\n{text}"

@@ -1,0 +1,130 @@
+"""The events of a streamed response: chat events in, cut anywhere, Responses events out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...errors import ToolCallError
+from ...wire import openai
+from ...wire.sse import EventReader, ServerEvent, TooLargeError
+from .answer import ResponseWriter, response_usage
+from .chunks import Choice, Completion, arguments_of, read_completion
+from .request import Asked
+
+_encode = msgspec.json.encode
+_DONE = b"[DONE]"
+MAX_EVENT = 64 << 20
+"""Bytes of an unfinished event. The exchange sends pieces; only a backend whose bytes pass could send more at once."""
+
+
+class EventStream:
+    """The stream of one answer, and the `Events` of its writer. mark: what is random in its ids.
+
+    limit: bytes that an event of the chat stream may take.
+    """
+
+    def __init__(self, asked: Asked, mark: str, limit: int = MAX_EVENT) -> None:
+        self._reader = EventReader(limit)
+        self._out: list[bytes] = []
+        self._number = 0
+        self._writer = ResponseWriter(asked, self, mark)
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the chat stream: the events that they make."""
+        if self._writer.ended:
+            return b""
+        try:
+            events = self._reader.feed(data)
+        except TooLargeError:
+            self._reader.rest()
+            self._writer.fail(ToolCallError("upstream_error", "The backend sent an event that is too large."))
+            return self._taken()
+        for event in events:
+            self._event(event)
+        return self._taken()
+
+    def finish(self, *, cut: bool) -> bytes:
+        """The chat stream is over: what is missing. cut: it broke off."""
+        for event in self._reader.finish():
+            if not cut:  # the last event may lack its blank line; half of one says nothing
+                self._event(event)
+        writer = self._writer
+        if not writer.ended:
+            if writer.finish_reason is not None:
+                writer.complete()  # all was said; at most its usage is missing
+            else:
+                message = "The backend's answer broke off." if cut else "The backend's answer ended before its end."
+                writer.fail(ToolCallError("upstream_error", message), "server_error")
+        return self._taken()
+
+    def keepalive(self) -> bytes:
+        """An event for a client that waits; nothing before the first one and after the last."""
+        if self._writer.begun and not self._writer.ended:
+            self._writer.still()
+        return self._taken()
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        data = _encode({"type": name, "sequence_number": self._number, **fields})
+        self._number += 1
+        self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+
+    def delta(self, head: bytes, text: str) -> None:
+        self._out.append(b'%b%d,"delta":%b}\n\n' % (head, self._number, _encode(text)))
+        self._number += 1
+
+    def _taken(self) -> bytes:
+        out = self._out
+        if len(out) == 1:
+            return out.pop()
+        taken = b"".join(out)
+        out.clear()
+        return taken
+
+    def _event(self, event: ServerEvent) -> None:
+        writer = self._writer
+        data = event.data
+        if data is None or writer.ended:
+            return
+        if data == _DONE:
+            # What has come before it is all that will come.
+            if writer.finish_reason is not None:
+                writer.complete()
+            return
+        fields = openai.read_object(data) if b'"error"' in data else None
+        if fields is not None and openai.is_error(fields):
+            writer.fail(openai.read_error(data))
+            return
+        try:
+            self._chunk(read_completion(data))
+        except ToolCallError as error:
+            writer.fail(error)
+
+    def _chunk(self, chunk: Completion) -> None:
+        writer = self._writer
+        if not writer.begun:
+            writer.begin(chunk.model, chunk.created_at)
+        if chunk.usage is not None:
+            writer.usage = response_usage(chunk.usage)
+        choice = chunk.first
+        if choice is not None and writer.finish_reason is None:
+            write_choice(writer, choice)
+
+
+def write_choice(writer: ResponseWriter, choice: Choice) -> None:
+    """What a delta or a message says, in the order in which models say it."""
+    said = choice.delta or choice.message
+    if said is not None:
+        if said.thought:
+            writer.reason(said.thought)
+        if said.content:
+            writer.say(said.content)
+        if said.refusal:
+            writer.say(said.refusal, "refusal")
+        for place, call in enumerate(said.tool_calls or ()):
+            name = call.function.name if call.function is not None else None
+            index = place if call.index is None else call.index
+            writer.call(index, call.id, name, arguments_of(call))
+    if choice.finish_reason is not None:
+        writer.finish(choice.finish_reason)

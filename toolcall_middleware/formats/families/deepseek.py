@@ -1,0 +1,197 @@
+"""DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4).
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ...model import ToolCall
+from ...parsing.text.grammar import beginnings
+from ..family import Family
+from ..markup import Markup
+from ..prompt.escaping import arguments_json
+from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import function
+from ..syntax.named import write_each
+from ..syntax.openers import named_calls, opener, shared, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
+
+_MARKUP = Markup(
+    stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<function_results>"),
+    ends=("<｜end▁of▁sentence｜>",),
+    tags=("｜",),
+)
+
+_deepseek = named_calls(
+    item=("<｜tool▁call▁begin｜>",),
+    name_ends=("<｜tool▁sep｜>",),
+    typed=True,
+    item_missing=True,
+    item_close=("<｜tool▁call▁end｜>",),
+    close=("<｜tool▁calls▁end｜>",),
+)
+
+_OPENERS = (
+    *(
+        opener(marker, _deepseek, special=True)
+        for marker in (
+            "<｜tool▁calls▁begin｜>",
+            # Small and distilled models' spellings of it, as llama.cpp knows them.
+            "<｜tool calls begin｜>",
+            "<｜tool\\_calls\\_begin｜>",
+            "<｜tool▁calls｜>",
+        )
+    ),
+    # The marker of all calls is sometimes missing.
+    opener("<｜tool▁call▁begin｜>", _deepseek, consume=False, special=True),
+    shared(  # Step 3's marker is one of those spellings
+        "<｜tool_calls_begin｜>",
+        _deepseek,
+        r"(?:function)?<｜tool▁",
+        undecided=rf"(?:{beginnings('<｜tool')}|{beginnings('function<｜tool')})?",
+    ),
+)
+
+_BEGIN, _END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+_CALLS = "the calls between <｜tool▁calls▁begin｜> and <｜tool▁calls▁end｜>"
+
+
+def _deepseek_v3(_number: int, call: ToolCall) -> str:
+    arguments = arguments_json(call.arguments)
+    return f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.name}\n```json\n{arguments}\n```<｜tool▁call▁end｜>"
+
+
+# https://huggingface.co/deepseek-ai/DeepSeek-V3-0324 (vLLM: examples/tool_chat_template_deepseekv3.jinja)
+DEEPSEEK_V3 = Family(
+    name="deepseek_v3",
+    about="`<｜tool▁call▁begin｜>`, the name and a JSON block: DeepSeek V3 and R1",
+    models={
+        "deepseek-v3": "[vllm] deepseek_v3",
+        "deepseek-r1": "[vllm] deepseek_v3: R1-0528",
+    },
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For function call returns, you should first print <｜tool▁calls▁begin｜>
+
+For each function call, you should return object like:
+<｜tool▁call▁begin｜>function<｜tool▁sep｜><function_name>
+```json
+<function_arguments_in_json_format>
+```<｜tool▁call▁end｜>
+
+At the end of function call returns, you should print <｜tool▁calls▁end｜><｜end▁of▁sentence｜>""",
+    tool=function,
+    write=write_each(_deepseek_v3, opening=_BEGIN, closing=_END, between="\n"),
+    results=between_tags(
+        "<｜tool▁output▁begin｜>",
+        "<｜tool▁output▁end｜>",
+        before="<｜tool▁outputs▁begin｜>",
+        after="<｜tool▁outputs▁end｜>",
+    ),
+    trigger="<｜tool▁calls▁begin｜>",
+    answer=_CALLS,
+    special_tokens=True,
+)
+
+
+def _deepseek_v31(_number: int, call: ToolCall) -> str:
+    return f"<｜tool▁call▁begin｜>{call.name}<｜tool▁sep｜>{arguments_json(call.arguments)}<｜tool▁call▁end｜>"
+
+
+# https://huggingface.co/deepseek-ai/DeepSeek-V3.1 (vLLM: examples/tool_chat_template_deepseekv31.jinja)
+DEEPSEEK_V31 = Family(
+    name="deepseek_v31",
+    about="`<｜tool▁call▁begin｜>`, the name and bare JSON: DeepSeek V3.1",
+    models={
+        "deepseek-v3.2-exp": "[sglang] deepseekv31",
+        "deepseek-v3.1": "[vllm] deepseek_v31",
+    },
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+## Tools
+You have access to the following tools:
+{tools}
+
+IMPORTANT: ALWAYS adhere to this exact format for tool use:
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>tool_call_name<｜tool▁sep｜>tool_call_arguments<｜tool▁call▁end｜>\
+{additional_tool_calls}<｜tool▁calls▁end｜>
+
+Where:
+
+- `tool_call_name` must be an exact match to one of the available tools
+- `tool_call_arguments` must be valid JSON that strictly follows the tool's Parameters Schema
+- For multiple tool calls, chain them directly without separators or spaces""",
+    tool=function,
+    write=write_each(_deepseek_v31, opening=_BEGIN, closing=_END),
+    results=between_tags("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>", between=""),
+    trigger="<｜tool▁calls▁begin｜>",
+    answer=_CALLS,
+    noun="tool",
+    special_tokens=True,
+)
+
+# Values stand as they are.
+_DSML = invoke_calls("｜DSML｜function_calls", "｜DSML｜", typed=True)
+_DSML_V4 = invoke_calls("｜DSML｜tool_calls", "｜DSML｜", typed=True)
+_DSML_V41 = invoke_calls("｜DSML｜ calls", "｜DSML｜ ", typed=True)  # with a space in every tag
+_DSML_OPENERS = (
+    opener("<｜DSML｜function_calls>", xml_calls(_DSML.read), special=True),
+    opener("<｜DSML｜tool_calls>", xml_calls(_DSML_V4.read), special=True),
+    opener("<｜DSML｜ calls>", xml_calls(_DSML_V41.read), special=True),
+    # Without the wrapper around the calls.
+    opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
+)
+
+# https://huggingface.co/deepseek-ai/DeepSeek-V3.2 (encoding_dsv32.py; llama.cpp: models/templates/DeepSeek-V3.2.jinja)
+DEEPSEEK_V32 = Family(
+    name="deepseek_v32",
+    about='`<｜DSML｜invoke name="f">` within `<｜DSML｜function_calls>`: DeepSeek V3.2 and V4',
+    models={
+        "deepseek-v4": "[sglang] deepseekv4: DSML too",
+        "deepseek-v3.2": "[sglang] deepseekv32",
+    },
+    auto_openers=_DSML_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+## Tools
+
+You have access to a set of tools you can use to answer the user's question.
+You can invoke functions by writing a "<｜DSML｜function_calls>" block like the following as part of your reply to the \
+user:
+<｜DSML｜function_calls>
+<｜DSML｜invoke name="$FUNCTION_NAME">
+<｜DSML｜parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</｜DSML｜parameter>
+...
+</｜DSML｜invoke>
+<｜DSML｜invoke name="$FUNCTION_NAME2">
+...
+</｜DSML｜invoke>
+</｜DSML｜function_calls>
+
+String and scalar parameters should be specified as is without any escaping or quotes, while lists and objects should \
+use JSON format. The "string" attribute should be set to "true" for string type parameters and "false" for other types \
+(numbers, booleans, arrays, objects).
+
+Here are the functions available in JSONSchema format:
+<functions>
+{tools}
+</functions>""",
+    write=TagWriter(_DSML.written, _DSML_OPENERS),
+    results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
+    answer="the <｜DSML｜function_calls> block",
+    special_tokens=True,
+)
+
+FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32)

@@ -1,0 +1,47 @@
+"""rednote's dots.llm: `invoke` tags, or JSON, within `<dots_function_call>`."""
+
+from __future__ import annotations
+
+from ..family import Family
+from ..markup import Markup
+from ..syntax.openers import fork, json_calls, opener, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
+
+_INVOKE = invoke_calls("dots_function_call")
+_OPENERS = (
+    opener(
+        "<dots_function_call>",
+        fork(
+            (r"[{\[`]", json_calls(close=("</dots_function_call>",))),
+            (r"<", xml_calls(_INVOKE.read)),
+        ),
+    ),
+)
+
+# https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
+DOTS = Family(
+    name="dots",
+    about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
+    models={"dots.llm": "[sglang] dots"},
+    auto_openers=_OPENERS,
+    markup=Markup(tags=("dots_function_call>",)),
+    prompt="""\
+# Tools
+
+You may call the functions below. Each line is one of them, as JSON.
+
+<functions>
+{tools}
+</functions>
+
+To call functions, answer with a block in this form:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(_INVOKE.written, _OPENERS),
+    answer="the call within <dots_function_call></dots_function_call> tags",
+    special_tokens=True,
+)
+
+FAMILIES = (DOTS,)

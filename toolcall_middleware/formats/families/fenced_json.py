@@ -1,0 +1,115 @@
+"""The format `json`: ours, for models that know no tool syntax of their own.
+
+    ```json
+    {"tool_calls": [{"name": "lookup", "arguments": {"city": "Paris"}}]}
+    ```
+
+Small models follow a fenced JSON block far better than tags that they were not trained on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...json_schema.compact import calls_schema
+from ...json_schema.examples import sample_arguments
+from ...model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
+from ...parsing.text.grammar import Where
+from .. import reading
+from ..base import Constraint
+from ..markup import Markup
+from ..prompt import escaping
+from ..prompt.tool_choice import callable_tools, choice_text
+from ..prompt.tool_results import named
+from ..syntax.openers import json_calls, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..base import ParserOptions, StreamParser
+
+_TOOLS = """\
+# Tools
+
+You can call the tools below. Each line is one tool: its name, what it does, and the JSON Schema of its arguments.
+
+{tools}
+
+To call a tool, answer with a JSON code block in exactly this form (this example shows the form only; take the real \
+values from the conversation):
+
+{example}
+
+{several} The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.
+When no tool fits, or when you already know the answer, answer in plain text without a "tool_calls" block."""
+
+_SEVERAL = 'To call several tools at once, put several entries into the "tool_calls" list of one block.'
+_ONE = 'Call at most one tool in an answer: the "tool_calls" list has one entry.'
+
+
+_LIST = shared(
+    "[",
+    json_calls(bare=True),
+    r"\[[ \t\r\n]*\{",
+    undecided=r"\[[ \t\r\n]*",
+    where=Where.START,
+    consume=False,
+)
+
+
+class FencedJson:
+    """A fenced JSON block that holds `tool_calls`."""
+
+    name = "json"
+    openers = reading.ANY_JSON
+    auto_openers = (reading.WRAPPED_JSON, reading.BARE_OBJECT, _LIST)
+    """What of it `auto` reads: there, Python's calls begin with the same bracket."""
+    markup = Markup()
+    """Its own is everybody's: markup.COMMON."""
+    models: Mapping[str, str] = {}
+    fine_tunes: Mapping[str, str] = {
+        "deepseek-r1:[1378]": "Ollama's tags: all but 671b are distillates",
+        "deepseek-r1-0528-qwen": "one, too",
+        "deepseek-r1-distill": '[card] templates without tools; [llama.cpp] "reluctant to call any tools"',
+    }
+    """Models that were trained on no syntax, named for a family that was."""
+    alike: Mapping[str, str] = {}
+
+    def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """A tool a line, an example call of the first one, and the rules."""
+        if not tools:
+            return ""
+        first = tools[0]
+        example = ToolCall(first.name, escaping.dump_spaced(sample_arguments(first.parameters)))
+        return _TOOLS.format(
+            tools="\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools),
+            example=escaping.as_data(self.render_calls([example])),
+            several=_SEVERAL if parallel else _ONE,
+        )
+
+    def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
+        """One or two sentences."""
+        answer = 'the JSON code block that holds "tool_calls"'
+        return choice_text(tools, choice, noun="tool", answer=answer)
+
+    def render_calls(self, calls: Sequence[ToolCall]) -> str:
+        """All calls in one block; arguments verbatim."""
+        return escaping.fenced_calls(calls) if calls else ""
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        """`<tool_result name="f">`, the neutralised text and `</tool_result>`, for each result."""
+        return named(results)
+
+    def parser(self, tools: ToolSet | None, options: ParserOptions, /) -> StreamParser:
+        """A new parser for one choice."""
+        return reading.scanner(self.openers, tools, options)
+
+    def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
+        """The JSON that a required or named call must be; None where text is an answer too."""
+        callable_now = callable_tools(tools, choice)
+        if not choice.must_call or not callable_now:
+            return None
+        return Constraint("tool_calls", calls_schema(callable_now, parallel=choice.parallel))
+
+
+FAMILIES = (FencedJson(),)

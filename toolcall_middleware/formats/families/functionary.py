@@ -1,0 +1,140 @@
+"""MeetKai's Functionary: `<function=f>` and JSON (3.1), or `>>>f`, a line break and JSON (3.2).
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+
+from ...model import Tool, ToolCall
+from ...parsing.calls.fork import Nothing
+from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
+from ...parsing.text.grammar import Opener, Where
+from ..family import Family
+from ..markup import Escape, Markup
+from ..prompt import escaping
+from ..prompt.escaping import arguments_json
+from ..prompt.tools_json import definition
+from ..prompt.tools_typescript import declared
+from ..syntax.named import write_each
+from ..syntax.openers import named_calls, opener
+
+# Functionary 3.1, and Llama 3.1 where a prompt asks for it. (`auto`: Qwen3-Coder's reader knows it too.)
+FUNCTION = opener("<function=", named_calls(name_ends=(">",), item_close=("</function>",)))
+
+
+def _introduced(tool: Tool) -> str:
+    what = escaping.neutralise(" ".join(tool.description.split()))
+    return f"Use the function '{tool.name}' to '{what}'\n{definition(tool)}"
+
+
+# https://huggingface.co/meetkai/functionary-medium-v3.1 and https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/
+# (user-defined custom tool calling)
+FUNCTIONARY_V31 = Family(
+    name="functionary_v31",
+    about="`<function=f>`, JSON and `</function>`: Functionary v3.1",
+    fine_tunes={"functionary*v3.1": "[llama.cpp] Functionary v3.1"},
+    own_openers=(FUNCTION,),
+    prompt="""\
+You have access to the following functions:
+
+{tools}
+
+
+Think very carefully before calling functions.
+If a you choose to call a function ONLY reply in the following format:
+<{start_tag}={function_name}>{parameters}{end_tag}
+where
+
+start_tag => `<function`
+parameters => a JSON dict with the function argument name as key and function argument value as value.
+end_tag => `</function>`
+
+Here is an example,
+<function=example_function_name>{"example_name": "example_value"}</function>
+
+Reminder:
+- Function calls MUST follow the specified format, start with <function= and end with </function>
+- Required parameters MUST be specified
+- Put the entire function call reply on one line""",
+    tool=_introduced,
+    between="\n\n",
+    write=write_each(lambda _, call: f"<function={call.name}>{arguments_json(call.arguments)}</function>"),
+    trigger="<function=",
+    answer="the call between <function= and </function>",
+)
+
+_functionary = named_calls(name_ends=("\n", "{"))
+_ALL = Opener(marker=">>>all\n", body=lambda sink, _: Nothing(sink))
+_RECIPIENT = r"[A-Za-z_][\w.\-]{0,63}"
+
+_MARKED = (
+    _ALL,
+    Opener(  # with its JSON: Python's own prompt looks the same
+        pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
+        partial=rf">(?:>(?:>(?:{_RECIPIENT}[ \t\r]{{0,4}}(?:\n?[ \t]{{0,8}})?)?)?)?",
+        body=lambda sink, _: _functionary(sink),
+    ),
+)
+
+_BEGUN = (
+    # The first `>>>` may stand in the prompt.
+    Opener(marker="all\n", body=lambda sink, _: Nothing(sink), where=Where.START),
+    Opener(
+        pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
+        partial=rf"{_RECIPIENT}(?:\n[ \t]{{0,8}})?",
+        first=string.ascii_letters + "_",
+        body=lambda sink, _: NamedCalls(sink, NamedSyntax(name_ends=("\n",))),
+        where=Where.START,
+        consume=False,
+    ),
+)
+
+
+def _write_call(_number: int, call: ToolCall) -> str | None:
+    # Python's prompt looks the same: only a plain name with an object behind it is read.
+    arguments = arguments_json(call.arguments)
+    if not re.fullmatch(_RECIPIENT, call.name) or not arguments.startswith("{"):
+        return None
+    # `>>>all` on a line of its own addresses the user.
+    return f">>>{call.name}{'' if call.name == 'all' else chr(10)}{arguments}"
+
+
+# https://github.com/MeetKai/functionary (tests/prompt_test_v3.llama3.txt)
+FUNCTIONARY_V32 = Family(
+    name="functionary_v32",
+    about="`>>>f`, a line break and JSON: Functionary v3.2",
+    fine_tunes={"functionary*v3.2": "[llama.cpp] Functionary v3.2"},
+    auto_openers=_MARKED,
+    own_openers=_BEGUN,
+    markup=Markup(
+        escapes=(
+            Escape(r">>>(?<![^\n]>>>)", "[A-Za-z_]"),  # a recipient at the start of a line
+            Escape(">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
+        ),
+    ),
+    prompt="""\
+You are capable of executing available function(s) if required.
+Only execute function(s) when absolutely necessary.
+Ask for the required input to:recipient==all
+Use JSON for function arguments.
+Respond in this format:
+>>>${recipient}
+${content}
+Available functions:
+// Supported function definitions that should be called when necessary.
+namespace functions {
+
+{tools}
+
+} // namespace functions""",
+    tool=declared,
+    between="\n\n",
+    write=write_each(_write_call),
+    trigger=">>>",
+    answer=">>> and the call",
+)
+
+FAMILIES = (FUNCTIONARY_V31, FUNCTIONARY_V32)

@@ -1,0 +1,80 @@
+"""Google's Gemma: a notation of its own, with strings between two equal markers.
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ...parsing.calls.gemma_calls import GemmaSyntax
+from ...parsing.calls.harmony_messages import Thought
+from ..family import Family
+from ..markup import Markup
+from ..syntax import gemma
+from ..syntax.gemma import GemmaWriter, gemma_calls, responses
+from ..syntax.openers import opener
+
+_MARKUP = Markup(
+    stops=("<start_of_turn>", "<start_function_response>", "<|tool_response>", "<|turn>"),
+    ends=("<end_of_turn>", "<turn|>", "<eos>"),
+    tags=(
+        r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
+        r"(?:start|end)_(?:function_\w+|of_turn)>",
+        "escape>",
+    ),
+)
+
+_function_calls = gemma_calls(GemmaSyntax("<end_function_call>", "<escape>"))
+_FUNCTION = opener("<start_function_call>", _function_calls)
+_BARE_FUNCTION = gemma.bare_call(_function_calls)
+
+_function = GemmaWriter("<escape>", "<start_function_call>", "<end_function_call>", (_FUNCTION, _BARE_FUNCTION))
+
+# https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
+FUNCTIONGEMMA = Family(
+    name="functiongemma",
+    about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
+    fine_tunes={"functiongemma": "[vllm] functiongemma"},
+    auto_openers=(_FUNCTION,),
+    own_openers=(_BARE_FUNCTION,),
+    markup=_MARKUP,
+    # The first words are the template's; what follows them stands there without a space.
+    prompt="You are a model that can do function calling with the following functions{tools}",
+    tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
+    between="",
+    write=_function,
+    results=responses(_function, "<start_function_response>", "<end_function_response>"),
+    answer="the function call",
+    special_tokens=True,
+)
+
+_gemma4_calls = gemma_calls(GemmaSyntax("<tool_call|>", '<|"|>', inner='"'))
+_GEMMA4_OPENERS = (
+    opener("<|tool_call>", _gemma4_calls),
+    gemma.bare_call(_gemma4_calls),
+    opener("<|channel>thought", lambda sink: Thought(sink, "<channel|>")),
+)
+
+_gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", _GEMMA4_OPENERS)
+
+# https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
+GEMMA4 = Family(
+    name="gemma4",
+    about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
+    models={"gemma4": "[llama.cpp] gemma4"},
+    auto_openers=_GEMMA4_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+{tools}
+
+To call a tool, answer in this form:
+{example}""",
+    tool=lambda tool: f"<|tool>{_gemma4.declaration(tool)}<tool|>",
+    between="",
+    write=_gemma4,
+    results=responses(_gemma4, "<|tool_response>", "<tool_response|>"),
+    answer="the tool call",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (FUNCTIONGEMMA, GEMMA4)

@@ -1,0 +1,93 @@
+"""Sber's GigaChat: a JSON object behind a message's head or a token (3), or DeepSeek's tags by another name (3.5).
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ...parsing.text.grammar import Opener, beginnings
+from .. import reading
+from ..family import Family
+from ..prompt.tools_typescript import declared
+from ..syntax.json import each
+from ..syntax.openers import ignored, json_calls, opener, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
+
+# A message of its own (3), or a token (3.1).
+_gigachat = json_calls(close=("<|message_sep|>",))
+
+_SEPARATOR = ignored("<|message_sep|>")
+_OPENERS = (
+    Opener(
+        pattern=r"<\|message_sep\|>[ \t\r\n]{0,8}function call<\|role_sep\|>",
+        partial=beginnings("<|message_sep|>", "function call<|role_sep|"),
+        body=lambda sink, _: _gigachat(sink),
+    ),
+    opener("function call<|role_sep|>", _gigachat),
+    opener("<|function_call|>", _gigachat),
+    _SEPARATOR,
+)
+
+# https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B (llama.cpp has both templates). Their
+# template lists the tools as TypeScript; it does not say how to call.
+GIGACHAT3 = Family(
+    name="gigachat3",
+    about="a JSON object behind `<|function_call|>`: GigaChat 3",
+    models={"gigachat3": "[vllm] gigachat3"},
+    auto_openers=_OPENERS,
+    fallback=reading.BARE_JSON,
+    prompt="""\
+You have access to these functions:
+
+{tools}
+
+To call a function, answer with its name and its arguments in this form:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=declared,
+    between="\n\n",
+    write=each("<|function_call|>", "", between="<|message_sep|>\n\n"),
+    trigger="<|function_call|>",
+    answer="<|function_call|> and the JSON object",
+    special_tokens=True,
+)
+
+_INVOKE = invoke_calls("｜GCML｜tool_calls", "｜GCML｜", typed=True)
+_tags = xml_calls(_INVOKE.read)
+_GCML_OPENERS = (
+    opener("<｜GCML｜tool_calls>", _tags),
+    opener("<｜GCML｜invoke name=", _tags, consume=False),
+    _SEPARATOR,
+)
+
+# https://github.com/sgl-project/sglang (function_call/gigachat35_detector.py) and llama.cpp (models/templates/
+# GigaChat3.5.jinja), where the tools stand as TypeScript: the words are ours.
+GIGACHAT35 = Family(
+    name="gigachat35",
+    about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
+    models={"gigachat3.5": "[sglang] gigachat35"},
+    auto_openers=_GCML_OPENERS,
+    prompt="""\
+# Tools
+
+namespace functions {
+
+{tools}
+
+} // namespace functions
+
+To call functions, answer with a block in this form. The attribute string is "true" for strings, which stand there as \
+they are, and "false" for all other values, which stand there as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=declared,
+    between="\n\n",
+    write=TagWriter(_INVOKE.written, _GCML_OPENERS),
+    answer="the <｜GCML｜tool_calls> block",
+    special_tokens=True,
+)
+
+FAMILIES = (GIGACHAT3, GIGACHAT35)

@@ -1,0 +1,92 @@
+"""Z.ai's GLM: the name, then keys and values, each in a tag, within `<tool_call>`.
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ..family import Family
+from ..markup import Escape, Markup
+from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import function
+from ..syntax.openers import shared, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import key_value_calls
+
+_MARKUP = Markup(
+    stops=("<tool_response>", "<|user|>", "<|observation|>"),
+    ends=("<|role_end|>",),  # Ling 3
+    tags=("arg_(?:key|value)[>:]",),
+    escapes=(Escape(r"\[", r"gMASK\]"),),
+)
+
+_LINES = key_value_calls(lines=True)
+_LINE = key_value_calls(lines=False)
+TOOL_CALL = shared("<tool_call>", xml_calls(_LINES.read), r"\w")
+
+_ANSWER = "the call within <tool_call></tool_call> tags"
+
+_PROMPT = """\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, output the function name and arguments within the following XML format:
+"""
+
+# https://huggingface.co/zai-org/GLM-4.6 (llama.cpp: models/templates/GLM-4.6.jinja)
+GLM45 = Family(
+    name="glm45",
+    about="the name, `<arg_key>` and `<arg_value>` within `<tool_call>`: GLM 4.5 and 4.6",
+    models={"glm4.[56]": "[vllm] glm45"},
+    alike={
+        "laguna": "[vllm] poolside_v1: GLM's tags",
+        "ling3": "[vllm] ling3: GLM's tags",
+        "ling-flash3": "the same",
+    },
+    auto_openers=(TOOL_CALL,),
+    markup=_MARKUP,
+    prompt=_PROMPT
+    + """\
+<tool_call>{function-name}
+<arg_key>{arg-key-1}</arg_key>
+<arg_value>{arg-value-1}</arg_value>
+<arg_key>{arg-key-2}</arg_key>
+<arg_value>{arg-value-2}</arg_value>
+...
+</tool_call>""",
+    tool=function,
+    write=TagWriter(_LINES.written, (TOOL_CALL,)),
+    results=between_tags("<tool_response>\n", "\n</tool_response>"),
+    answer=_ANSWER,
+    special_tokens=True,
+)
+
+# https://huggingface.co/zai-org/GLM-4.7
+GLM47 = Family(
+    name="glm47",
+    about="as `glm45`, on one line: GLM 4.7 and 5",
+    models={
+        "glm4.7": "[vllm] glm47",
+        "glm5": "[sglang] glm47",
+    },
+    alike={"spark2.5": "[llama.cpp] Spark2.5"},
+    auto_openers=(TOOL_CALL,),
+    markup=_MARKUP,
+    prompt=_PROMPT
+    + """\
+<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\
+<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>""",
+    tool=function,
+    write=TagWriter(_LINE.written, (TOOL_CALL,)),
+    results=between_tags("<tool_response>", "</tool_response>", between=""),
+    answer=_ANSWER,
+    special_tokens=True,
+)
+
+FAMILIES = (GLM45, GLM47)

@@ -1,0 +1,74 @@
+"""Thinking Machines' Inkling: messages with a kind; a call's name stands before its JSON and in it."""
+
+from __future__ import annotations
+
+import re
+import string
+
+from ...parsing.calls.harmony_messages import Thought
+from ...parsing.text.grammar import Opener, Where, beginnings
+from .. import reading
+from ..family import Family
+from ..markup import Markup
+from ..syntax.json import each, with_args
+from ..syntax.openers import ignored, json_calls, opener
+
+_ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
+_calls = json_calls(close=_ENDS)
+_CALL = "<|content_invoke_tool_json|>"
+
+# A message begins with the tool's name, which stands in its JSON too. How messages begin and end is markup.
+_MARKED = (
+    opener(_CALL, _calls),
+    Opener(
+        pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_CALL)}",
+        partial=rf"{beginnings('<|message_model|>')}(?:(?<=l\|>)[ ]?[\w.\-]{{0,64}}(?:{beginnings(_CALL)})?)?",
+        first="<",
+        body=lambda sink, _: _calls(sink),
+    ),
+    opener("<|content_thinking|>", lambda sink: Thought(sink, *_ENDS)),
+    *map(
+        ignored,
+        (*_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),
+    ),
+)
+
+_BEGUN = (
+    Opener(  # the prompt holds the message's marker
+        pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_CALL)}",
+        partial=rf"[A-Za-z_][\w.\-]{{0,63}}(?:{beginnings(_CALL)})?",
+        first=string.ascii_letters + "_",
+        body=lambda sink, _: _calls(sink),
+        where=Where.START,
+    ),
+)
+
+# https://github.com/vllm-project/vllm (tests/parser/engine/test_inkling.py); the tools stand there as JSON in a message
+# of their own, and the words are ours.
+INKLING = Family(
+    name="inkling",
+    about="a JSON object with `args` behind `<|content_invoke_tool_json|>`: Inkling",
+    models={"inkling": "[vllm] inkling"},
+    auto_openers=_MARKED,
+    own_openers=_BEGUN,
+    fallback=reading.BARE_JSON,
+    markup=Markup(stops=("<|message_user|>", "<|message_tool|>")),
+    prompt="""\
+# Tools
+
+You may call the tools below:
+[{tools}]
+
+To call a tool, answer with its name and its arguments in this form:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    between=", ",
+    write=each("<|content_invoke_tool_json|>", "<|end_message|>", between="<|message_model|>", entry=with_args),
+    trigger="<|content_invoke_tool_json|>",
+    answer="<|content_invoke_tool_json|> and the JSON object",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (INKLING,)

@@ -1,0 +1,39 @@
+"""AI21's Jamba: a JSON list within `<tool_calls>`."""
+
+from __future__ import annotations
+
+from .. import reading
+from ..family import Family
+from ..syntax.json import listed
+from ..syntax.openers import json_calls, shared
+
+LIST = json_calls(close=("</tool_calls>",))
+
+# Its template lists the tools in a turn of their own; the calls and their list are as it writes them.
+# https://huggingface.co/ai21labs/AI21-Jamba-1.5-Mini
+JAMBA = Family(
+    name="jamba",
+    about="a JSON list within `<tool_calls>` tags: Jamba 1.5 and later",
+    models={"jamba": "[vllm] jamba"},
+    alike={"apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>"},
+    auto_openers=(shared("<tool_calls>", LIST, ""),),
+    fallback=reading.BARE_JSON,
+    prompt="""\
+You have access to the following tools:
+[
+    {tools}
+]
+
+To call tools, answer with a JSON list of calls within <tool_calls></tool_calls> tags, for example:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    between=",\n    ",
+    write=listed("<tool_calls>[\n    ", "\n]</tool_calls>", between=",\n    "),
+    trigger="<tool_calls>",
+    answer="the list of calls within <tool_calls></tool_calls> tags",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (JAMBA,)

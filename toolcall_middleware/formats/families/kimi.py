@@ -1,0 +1,170 @@
+"""Moonshot's Kimi: `functions.f:0` and JSON between tokens (K2), or elements made of tokens (K3).
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...model import ToolCall
+from ...parsing.calls.harmony_messages import Thought
+from ..family import Family
+from ..markup import Escape, Markup
+from ..prompt.escaping import arguments_json
+from ..prompt.tools_json import function
+from ..syntax.named import write_each
+from ..syntax.openers import ignored, named_calls, opener, xml_calls
+from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml_tags import xml_syntax
+
+_MARKUP = Markup(
+    reasoning=(("◁think▷", "◁/think▷"),),
+    stops=("<|open|>message",),
+    ends=("<|end_of_msg|>",),
+    escapes=(Escape("◁", "/?think▷"),),
+)
+
+_KIMI_NAME = re.compile(r"(?:functions[._]?)?(?P<name>.+?)(?:[:_]?\d+)?", re.DOTALL)
+
+
+def _kimi_name(written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
+    """`functions.f:0` is f; the whole is the call's id. Ids altered by clients come back too: `functions_f_0`."""
+    head, colon, number = written.rpartition(":")
+    name = (head if colon and number.isdigit() else written).removeprefix("functions.")
+    if not offered(name):
+        altered = _KIMI_NAME.fullmatch(written)
+        for other in (name.rpartition(".")[2], altered.group("name") if altered else ""):
+            if other and offered(other):
+                return other, written
+    return name, written
+
+
+_SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+
+_calls = named_calls(
+    item=("<|tool_call_begin|>",),
+    name_ends=("<|tool_call_argument_begin|>",),
+    item_close=("<|tool_call_end|>",),
+    close=_SECTION_ENDS,
+    noise=True,
+    identify=_kimi_name,
+)
+
+_K2_OPENERS = (
+    opener("<|tool_calls_section_begin|>", _calls, special=True),
+    opener("<|tool_call_section_begin|>", _calls, special=True),
+    # The section's marker is sometimes missing.
+    opener("<|tool_call_begin|>", _calls, consume=False, special=True),
+)
+
+
+def _write_call(number: int, call: ToolCall) -> str:
+    arguments = arguments_json(call.arguments)
+    head = f"<|tool_call_begin|>functions.{call.name}:{number}<|tool_call_argument_begin|>"
+    return f"{head}{arguments}<|tool_call_end|>"
+
+
+# The calls are as https://huggingface.co/moonshotai/Kimi-K2-Instruct/blob/main/docs/tool_call_guidance.md has them; the
+# tools stand there in a turn of their own.
+KIMI_K2 = Family(
+    name="kimi_k2",
+    about="`functions.f:0` and JSON between `<|tool_call_…|>` markers: Kimi K2",
+    models={"kimi-k2": "[vllm] kimi_k2"},
+    auto_openers=_K2_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+# Tools
+
+You can call the following tools:
+[{tools}]
+
+To call tools, answer with a section of calls, each with the tool's name, its number counted from 0, and the arguments \
+as a JSON object, for example:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=function,
+    between=", ",
+    write=write_each(_write_call, opening="<|tool_calls_section_begin|>", closing="<|tool_calls_section_end|>"),
+    trigger="<|tool_calls_section_begin|>",
+    answer="the section of calls",
+    noun="tool",
+    special_tokens=True,
+)
+
+K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
+_THINK, _THOUGHT = K3_THOUGHT
+_ANSWER = "<|open|>response<|sep|>"
+
+_ELEMENTS = xml_syntax(
+    call=re.compile(r'<\|open\|>call [^<>\n]{0,100}?tool="(?P<name>[^"\n]{1,256})"[^<>\n]{0,100}<\|sep\|>'),
+    call_heads=("<|open|>call ",),
+    call_part=re.compile(r"<\|open\|>call [^\n]{0,500}"),
+    parameter=re.compile(
+        r'<\|open\|>argument (?:type="\w{1,12}" )?key="(?P<key>[^"\n]{1,256})"(?: type="(?P<kind>\w{1,12})")?'
+        r"[^<>\n]{0,64}<\|sep\|>"
+    ),
+    parameter_heads=("<|open|>argument ",),
+    parameter_part=re.compile(r"<\|open\|>argument [^\n]{0,500}"),
+    value_close="<|close|>argument<|sep|>",
+    call_close="<|close|>call<|sep|>",
+    close="<|close|>tools<|sep|>",
+    # Arguments that were JSON when they were written into the history.
+    noise=('<|open|>json type="object"<|sep|>', "<|open|>json<|sep|>", "<|close|>json<|sep|>"),
+    newlines=False,
+    entities=True,
+)
+
+_K3_OPENERS = (
+    opener("<|open|>tools<|sep|>", xml_calls(_ELEMENTS)),
+    opener(_THINK, lambda sink: Thought(sink, _THOUGHT, _ANSWER)),
+    *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
+)
+
+# https://huggingface.co/moonshotai/Kimi-K3 (llama.cpp: models/templates/Kimi-K3.jinja): the tools stand there in a
+# message of their own; it does not say how to call.
+KIMI_K3 = Family(
+    name="kimi_k3",
+    about='`<|open|>call tool="f"<|sep|>` and `<|open|>argument key="x"<|sep|>`: Kimi K3',
+    models={"kimi-k3": "[vllm] kimi_k3"},
+    auto_openers=_K3_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+# Tools
+Here are the available tools, described in JSONSchema.
+
+```json
+[{tools}]
+```
+
+To call tools, answer in this form, one argument element for each argument, with its type; strings as they are, other \
+values as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=function,
+    between=",",
+    write=TagWriter(
+        Tags(
+            opening="<|open|>tools<|sep|>",
+            closing="<|close|>tools<|sep|>",
+            between="",
+            call='<|open|>call tool="{name}" index="{number}"<|sep|>',
+            call_end="<|close|>call<|sep|>",
+            parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
+            parameter_end="<|close|>argument<|sep|>",
+            gap="",
+            key=r"[^\"&\n]{1,256}",
+            more=("<|open|>",),
+            exact=True,
+        ),
+        _K3_OPENERS,
+    ),
+    answer="the tools section",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (KIMI_K2, KIMI_K3)

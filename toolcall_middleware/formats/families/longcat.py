@@ -1,0 +1,66 @@
+"""Meituan's LongCat: JSON objects, or since 2026 keys and values in tags, within its own `<longcat_tool_call>`."""
+
+from __future__ import annotations
+
+from ...model import Tool
+from .. import reading
+from ..family import Family
+from ..markup import Markup
+from ..prompt import escaping
+from ..syntax.json import each
+from ..syntax.openers import fork, json_calls, opener, xml_calls
+from ..syntax.xml_tags import key_value_tags
+
+_OPENER = opener(
+    "<longcat_tool_call>",
+    fork(
+        (r"[{\[`\"']", json_calls(close=("</longcat_tool_call>",))),
+        (r"\w", xml_calls(key_value_tags("longcat_"))),  # since the models of 2026
+    ),
+)
+
+
+def _longcat_tool(tool: Tool) -> str:
+    described = escaping.describe(tool)
+    schema = escaping.as_data(escaping.dump_indented(described["parameters"], indent=2))
+    text = escaping.neutralise(tool.description)
+    return f"#### Tool name: {tool.name}\n\nDescription: {text}\n\nInputSchema: \n{schema}"
+
+
+# https://huggingface.co/meituan-longcat/LongCat-Flash-Chat (model card, "ToolCall")
+LONGCAT = Family(
+    name="longcat",
+    about="JSON objects within `<longcat_tool_call>` tags: LongCat Flash",
+    models={"longcat": "[vllm] longcat"},
+    auto_openers=(_OPENER,),
+    fallback=reading.BARE_JSON,
+    markup=Markup(reasoning=(("<longcat_think>", "</longcat_think>"),), ends=("</longcat_s>",), tags=("longcat_",)),
+    prompt="""\
+## Tools
+You have access to the following tools:\x20
+
+### Tool namespace: function
+
+{tools}
+
+**Note**: For each function call, return a json object with function name and arguments within \
+<longcat_tool_call></longcat_tool_call> XML tags as follows:
+<longcat_tool_call>
+{"name": <function-name>, "arguments": <args-dict>}
+</longcat_tool_call>
+When multiple functions need to be called simultaneously, each function call should be wrapped in its own \
+<longcat_tool_call> tag and placed consecutively. For example:
+<longcat_tool_call>
+{"name": <function-name>, "arguments": <args-dict>}
+</longcat_tool_call><longcat_tool_call>
+{"name": <function-name>, "arguments": <args-dict>}
+</longcat_tool_call>""",
+    tool=_longcat_tool,
+    between="\n\n",
+    write=each("<longcat_tool_call>\n", "\n</longcat_tool_call>", between=""),
+    trigger="<longcat_tool_call>",
+    answer="the call within <longcat_tool_call></longcat_tool_call> tags",
+    special_tokens=True,
+)
+
+FAMILIES = (LONGCAT,)

@@ -1,0 +1,63 @@
+"""OpenBMB's MiniCPM: tags whose names are attributes, and XML's own entities and sections in them."""
+
+from __future__ import annotations
+
+from ..family import Family
+from ..markup import Markup
+from ..prompt.tools_json import function
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, xml_syntax
+
+SYNTAX = xml_syntax(
+    call=attribute("function", "name"),
+    # `Ġ`: a space as the tokenizer writes it.
+    call_heads=("<function name", "<functionname", "<functionĠname"),
+    call_part=begun("<function name", "<functionname", "<functionĠname"),
+    parameter=attribute("param", "key"),
+    parameter_heads=("<param name", "<paramname", "<paramĠname"),
+    parameter_part=begun("<param name", "<paramname", "<paramĠname"),
+    value_close="</param>",
+    call_close="</function>",
+    noise=("<arguments>", "</arguments>"),
+    xml=True,
+)
+
+_OPENERS = tuple(opener(f"<function{space}name=", xml_calls(SYNTAX), consume=False) for space in (" ", "", "Ġ"))
+
+# https://github.com/OpenBMB/MiniCPM#with-tool-calling (the calls; the words are ours)
+MINICPM5 = Family(
+    name="minicpm5",
+    about='`<function name="f">` and `<param name="x">`: MiniCPM 5',
+    models={"minicpm5": "[sglang] minicpm5"},
+    auto_openers=_OPENERS,
+    markup=Markup(tags=(r"function\s+name\s*=",)),
+    prompt="""\
+# Tools
+
+You can call the following functions:
+<tools>
+{tools}
+</tools>
+
+To call a function, answer in this form, one <param> for each argument, values as they are, lists and objects as JSON:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            call='<function name="{name}">',
+            call_end="</function>",
+            parameter='<param name="{key}">',
+            parameter_end="</param>",
+            gap="",
+            key=ATTRIBUTE,
+            xml=True,
+        ),
+        _OPENERS,
+    ),
+    answer="the call",
+)
+
+FAMILIES = (MINICPM5,)

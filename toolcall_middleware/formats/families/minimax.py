@@ -1,0 +1,102 @@
+"""MiniMax: `invoke` tags (M2), or an element for each argument, every tag behind a mark (M3).
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ...model import Tool
+from ...parsing.calls.nested_xml_calls import NestedCalls
+from ..family import Family
+from ..markup import Escape, Markup
+from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import definition
+from ..syntax.nested_xml import NestedXmlWriter
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
+
+_MARKUP = Markup(
+    reasoning=(("<mm:think>", "</mm:think>"),),
+    stops=("]~b]",),
+    ends=("[e~[",),
+    tags=("minimax:", r"\]minimax\[>", r"invoke\s+name\s*=", r"parameter\s+name\s*=", "/(?:invoke|parameter)>"),
+    escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"~!?b[\[\]]")),
+)
+
+
+def _json_tool(tool: Tool) -> str:
+    return f"<tool>{definition(tool)}</tool>"
+
+
+_INVOKE = invoke_calls("minimax:tool_call")
+_OPENERS = (opener("<minimax:tool_call>", xml_calls(_INVOKE.read)),)
+
+# https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
+MINIMAX_M2 = Family(
+    name="minimax_m2",
+    about='`<invoke name="f">` and `<parameter name="x">` within `<minimax:tool_call>`: MiniMax M2',
+    models={"minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2"},
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
+
+<tools>
+{tools}
+</tools>
+
+When making tool calls, use XML format to invoke tools and pass parameters:
+
+<minimax:tool_call>
+<invoke name="tool-name-1">
+<parameter name="param-key-1">param-value-1</parameter>
+<parameter name="param-key-2">param-value-2</parameter>
+...
+</invoke>
+</minimax:tool_call>""",
+    tool=_json_tool,
+    write=TagWriter(_INVOKE.written, _OPENERS),
+    results=between_tags("<response>", "</response>"),
+    answer="the call within <minimax:tool_call></minimax:tool_call> tags",
+    noun="tool",
+)
+
+_MARK = "]<]minimax[>["
+_M3_OPENERS = (opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MARK, "tool_call")),)
+
+# https://huggingface.co/MiniMaxAI/MiniMax-M3 (llama.cpp: models/templates/MiniMax-M3.jinja)
+MINIMAX_M3 = Family(
+    name="minimax_m3",
+    about='`<invoke name="f">` and an element for each argument, all behind `]<]minimax[>[`: MiniMax M3',
+    models={"minimax-m3": "[vllm] minimax_m3"},
+    auto_openers=_M3_OPENERS,
+    markup=_MARKUP,
+    prompt=f"""\
+# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
+
+<tools>
+{{tools}}
+</tools>
+
+To call tools, wrap all invocations in a single {_MARK}<tool_call>{_MARK}</tool_call> block. Parameter values \
+containing nested objects or arrays are recursively expanded into XML elements. Example:
+
+{_MARK}<tool_call>
+{_MARK}<invoke name="tool-name-1">{_MARK}<param-1>value-1{_MARK}</param-1>{_MARK}<param-2>{_MARK}<item>\
+{_MARK}<key-a>val-a{_MARK}</key-a>{_MARK}<key-b>val-b{_MARK}</key-b>{_MARK}</item>{_MARK}</param-2>{_MARK}</invoke>
+{_MARK}<invoke name="tool-name-2">{_MARK}<param-1>value-1{_MARK}</param-1>{_MARK}</invoke>
+{_MARK}</tool_call>""",
+    tool=_json_tool,
+    write=NestedXmlWriter(_MARK, "tool_call", _M3_OPENERS),
+    results=between_tags("<response>", "</response>"),
+    answer="the tool call block",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (MINIMAX_M2, MINIMAX_M3)

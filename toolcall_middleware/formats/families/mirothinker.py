@@ -1,0 +1,65 @@
+"""MiroMind's MiroThinker: a server, a tool's name and JSON, each in a tag, within `<use_mcp_tool>`."""
+
+from __future__ import annotations
+
+import re
+
+from ...model import ToolCall
+from ..family import Family
+from ..markup import Markup
+from ..prompt.escaping import arguments_json
+from ..syntax.named import write_each
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml_tags import xml_syntax
+
+_SYNTAX = xml_syntax(
+    call=re.compile(
+        r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
+        r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\s](?:[^<\n]{0,254}[^<\s])?)[ \t\r\n]{0,64}</tool_name>"
+        r"[ \t\r\n]{0,64}<arguments>"
+    ),
+    call_heads=("<server_name>", "<tool_name>"),
+    # Each part takes all that it can: nothing is tried twice.
+    call_part=re.compile(r"<(?:server|tool)_name>[^<]{0,384}+(?:</?+[a-z_]{0,16}+>?+[^<]{0,384}+){0,4}+"),
+    parameter=re.compile(r"(?!)"),
+    parameter_heads=(),
+    value_close="</arguments>",
+    call_close="</arguments>",
+    close="</use_mcp_tool>",
+)
+
+_SERVER = "generic-extras"  # where its template puts tools that it knows nothing of
+
+
+def _write_call(_number: int, call: ToolCall) -> str:
+    head = f"<server_name>{_SERVER}</server_name>\n<tool_name>{call.name}</tool_name>"
+    return f"{head}\n<arguments>\n{arguments_json(call.arguments)}\n</arguments>"
+
+
+# llama.cpp: models/templates/MiroThinker-v1.jinja (the calls; the words are ours)
+MIROTHINKER = Family(
+    name="mirothinker",
+    about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
+    models={"mirothinker": "[llama.cpp] MiroThinker-v1"},
+    auto_openers=(opener("<use_mcp_tool>", xml_calls(_SYNTAX)),),
+    markup=Markup(tags=("use_mcp_tool>",)),
+    prompt=f"""\
+# Tools
+
+Tools belong to servers. These are the tools, each as one line of JSON:
+
+## Server name: {_SERVER}
+{{tools}}
+
+To use a tool, name its server and itself and give its arguments as one JSON object, in these tags, at the end of your \
+answer:
+{{example}}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=write_each(_write_call, opening="<use_mcp_tool>\n", closing="\n</use_mcp_tool>", between="\n"),
+    trigger="<use_mcp_tool>",
+    answer="the call within <use_mcp_tool></use_mcp_tool> tags",
+    noun="tool",
+)
+
+FAMILIES = (MIROTHINKER,)

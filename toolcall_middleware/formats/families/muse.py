@@ -1,0 +1,69 @@
+"""Muse Glimmer: messages as gpt-oss has them, in which calls have tags of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...parsing.calls.fork import Nothing
+from ...parsing.calls.harmony_messages import HarmonyMessage
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Context, Opener, Where
+from ..family import Family
+from ..markup import Markup
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import invoke_calls
+from .harmony import HEADS
+
+_PREFIX = "<atem:"
+
+
+def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
+    return lambda sink, context: HarmonyMessage(sink, opening or context.opening, tags=_PREFIX)
+
+
+_INVOKE = invoke_calls(f"{_PREFIX[1:]}function_calls", _PREFIX[1:], noise=(f"</{_PREFIX[1:]}invoke>",))
+_tags = xml_calls(_INVOKE.read)
+
+_CALLS = (
+    opener(f"{_PREFIX}function_calls>", _tags),
+    opener(f"{_PREFIX}invoke name=", _tags, consume=False),  # without the wrapper
+)
+
+_MESSAGES = (
+    Opener(marker="<|channel|>", body=_addressed()),
+    *(
+        Opener(marker=f"{end}<|start|>assistant", body=_addressed("<|start|>assistant"))
+        for end in ("", "<|eom|>", "<|eot|>")
+    ),
+    *(Opener(marker=head, body=_addressed(), where=Where.START) for head in HEADS),
+    Opener(marker="<|message|>", body=lambda sink, _: Nothing(sink), where=Where.START),
+)
+
+# https://github.com/vllm-project/vllm (tests/parser/engine/test_muse_glimmer.py). A turn is a sequence of messages with
+# recipients, which the template writes; the words are ours.
+MUSE_GLIMMER = Family(
+    name="muse_glimmer",
+    about='`<atem:invoke name="f">` within `<atem:function_calls>`, in messages to a tool: Muse Glimmer',
+    models={"muse-glimmer": "[sglang] muse"},
+    auto_openers=(*_CALLS, *_MESSAGES),
+    markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
+    prompt="""\
+# Tools
+
+You may call the functions below. Each line is one of them, as JSON.
+
+<functions>
+{tools}
+</functions>
+
+To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(_INVOKE.written, (*_CALLS, *_MESSAGES)),
+    answer="the <atem:function_calls> block",
+    special_tokens=True,
+)
+
+FAMILIES = (MUSE_GLIMMER,)

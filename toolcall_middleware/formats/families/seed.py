@@ -1,0 +1,45 @@
+"""ByteDance's Seed OSS: Qwen3-Coder's tags within its own `<seed:tool_call>`."""
+
+from __future__ import annotations
+
+from ..family import Family
+from ..markup import Markup
+from ..prompt.tools_json import function
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import function_calls
+
+_FUNCTIONS = function_calls("seed:tool_call")
+_OPENERS = (opener("<seed:tool_call>", xml_calls(_FUNCTIONS.read)),)
+
+# https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
+SEED_OSS = Family(
+    name="seed_oss",
+    about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
+    models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
+    auto_openers=_OPENERS,
+    markup=Markup(reasoning=(("<seed:think>", "</seed:think>"),), ends=("<seed:eos>",), tags=("seed:",)),
+    prompt="""\
+Tool List:
+You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \
+decide how to call them based on the descriptions and parameters of these tools.
+[{tools}]
+
+工具调用请遵循如下格式:
+<seed:tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>value_1</parameter>
+<parameter=example_parameter_2>This is the value for the second parameter
+that can span
+multiple lines</parameter>
+</function>
+</seed:tool_call>""",
+    tool=function,
+    between=", ",
+    write=TagWriter(_FUNCTIONS.written, _OPENERS),
+    answer="the call within <seed:tool_call></seed:tool_call> tags",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (SEED_OSS,)

@@ -1,0 +1,128 @@
+"""Upstage's Solar Open: an id, a name and JSON between tokens; version 2 a token around each part of an argument.
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...model import ToolCall
+from ...parsing.calls.harmony_messages import Thought
+from ..family import Family
+from ..markup import Markup
+from ..prompt.escaping import arguments_json
+from ..prompt.tools_json import definition
+from ..syntax.json import short_id
+from ..syntax.named import write_each
+from ..syntax.openers import ignored, named_calls, opener, xml_calls
+from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml_tags import xml_syntax
+
+_MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),))
+
+_CALL = opener(
+    "<|tool_call:begin|>",
+    named_calls(
+        item=("<|tool_call:begin|>",),
+        leading="<|tool_call:name|>",
+        name_ends=("<|tool_call:args|>",),
+        item_close=("<|tool_call:end|>",),
+    ),
+    consume=False,
+)
+
+_ALONE = (
+    opener("<|think|>", lambda sink: Thought(sink, "<|end|>")),
+    # With its channel, as far as it is in the text: a turn's parts are messages.
+    *map(ignored, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
+)
+
+
+def _write_call(_number: int, call: ToolCall) -> str:
+    head = f"<|tool_call:begin|>{short_id(call.id)}<|tool_call:name|>{call.name}"
+    return f"{head}<|tool_call:args|>{arguments_json(call.arguments)}<|tool_call:end|>"
+
+
+# https://huggingface.co/upstage/Solar-Open-100B (llama.cpp: models/templates/upstage-Solar-Open-100B.jinja)
+SOLAR_OPEN = Family(
+    name="solar_open",
+    about="an id, the name and JSON between `<|tool_call:…|>` markers: Solar Open",
+    models={"solar-open": "[llama.cpp] upstage-Solar-Open-100B"},
+    auto_openers=(_CALL,),
+    own_openers=_ALONE,
+    markup=_MARKUP,
+    prompt="""\
+## Tools
+
+You may invoke one or more tools to assist with the user's query. Available tools, in JSON Schema format:
+{tools}
+
+For each tool call, return a JSON object with the following structure, enclosed within <|tool_call:begin|> and \
+<|tool_call:end|> tags:
+<|tool_call:begin|><tool-call-id><|tool_call:name|><tool-name><|tool_call:args|><args-json-object><|tool_call:end|>
+- The <tool-call-id> must be a randomly generated string of lowercase letters (a-z) and/or digits (0-9)
+
+For example:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=lambda tool: f"<|tool:begin|>{definition(tool)}<|tool:end|>",
+    write=write_each(_write_call),
+    trigger="<|tool_call:begin|>",
+    answer="the tool calls",
+    noun="tool",
+    special_tokens=True,
+)
+
+_ARGUMENTS = xml_syntax(
+    call=re.compile(
+        r"<\|tool_call:start\|>[ \t]{0,64}(?P<name>[^\n<]{1,256})(?:\n|(?=<\|tool_(?:arg:start|call:end)\|>))"
+    ),
+    call_heads=("<|tool_call:start|>",),
+    call_part=re.compile(r"<\|tool_call:start\|>[^\n<]{0,320}(?:<[|a-z_:]{0,16})?"),
+    parameter=re.compile(r"<\|tool_arg:start\|>(?P<key>[^<\n]{1,256})<\|tool_arg:value\|>"),
+    parameter_heads=("<|tool_arg:start|>",),
+    parameter_part=re.compile(r"<\|tool_arg:start\|>[^<\n]{0,256}(?:<[|a-z_:]{0,16})?"),
+    value_close="<|tool_arg:end|>",
+    call_close="<|tool_call:end|>",
+    newlines=False,
+)
+
+_OPENERS = (opener("<|tool_call:start|>", xml_calls(_ARGUMENTS), consume=False),)
+
+# https://github.com/vllm-project/vllm (tests/tool_parsers/test_solar_open2_tool_parser.py); the words are ours.
+SOLAR_OPEN2 = Family(
+    name="solar_open2",
+    about="the name, `<|tool_arg:start|>` and `<|tool_arg:value|>` within `<|tool_call:start|>`: Solar Open 2",
+    models={"solar-open2": "[vllm] solar_open2"},
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+## Tools
+
+You may invoke one or more tools to assist with the user's query. Available tools, in JSON Schema format:
+{tools}
+
+To invoke tools, answer in this form, with each argument on a line of its own:
+{example}
+
+The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+    write=TagWriter(
+        Tags(
+            call="<|tool_call:start|>{name}\n",
+            call_end="<|tool_call:end|>",
+            parameter="<|tool_arg:start|>{key}<|tool_arg:value|>",
+            parameter_end="<|tool_arg:end|>",
+            key=r"[^<\n]{1,256}",
+            more=("<|tool_",),
+            exact=True,
+        ),
+        _OPENERS,
+    ),
+    answer="the tool calls",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (SOLAR_OPEN, SOLAR_OPEN2)

@@ -1,0 +1,86 @@
+"""StepFun's Step: version 3 writes `invoke` tags within DeepSeek-like markers, version 3.5 writes as Qwen3-Coder.
+
+Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ..family import Family
+from ..markup import Markup
+from ..prompt.tool_results import between_tags
+from ..prompt.tools_json import function
+from ..syntax.openers import shared, xml_calls
+from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
+from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTIONS
+
+_MARKUP = Markup(tags=("steptml:",))
+
+SYNTAX = invoke_tags(
+    "<｜tool_calls_end｜>",
+    "steptml:",
+    noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
+)
+
+_OPENERS = (shared("<｜tool_calls_begin｜>", xml_calls(SYNTAX), ""),)
+
+# https://huggingface.co/stepfun-ai/step3
+STEP3 = Family(
+    name="step3",
+    about='`<steptml:invoke name="f">` within `<｜tool_calls_begin｜>`: Step 3',
+    models={"step3": "[sglang] step3"},
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+# Tools
+You may call one or more tools to assist with the user query. You are provided with tool schemas within \
+<tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+When making tool calls, use XML format to invoke tools and pass parameters:
+<｜tool_calls_begin｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name0">\
+<steptml:parameter name="parameter_name0">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name1">\
+<steptml:parameter name="parameter_name1">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
+<｜tool_calls_end｜>
+Note:
+* You can invoke one or more tools in parallel.
+* Each tool call must be complete and self-contained.""",
+    tool=function,
+    write=TagWriter(
+        Tags(
+            opening="<｜tool_calls_begin｜>\n",
+            closing="\n<｜tool_calls_end｜>",
+            call='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
+            call_end="</steptml:invoke>",
+            tail="<｜tool_call_end｜>",
+            parameter='<steptml:parameter name="{key}">',
+            parameter_end="</steptml:parameter>",
+            gap="",
+            key=ATTRIBUTE,
+            more=("<parameter",),
+        ),
+        _OPENERS,
+    ),
+    answer="the calls between <｜tool_calls_begin｜> and <｜tool_calls_end｜>",
+    noun="tool",
+    special_tokens=True,
+)
+
+# https://huggingface.co/stepfun-ai/Step-3.5-Flash (llama.cpp: models/templates/StepFun3.7-Flash.jinja)
+STEP3P5 = Family(
+    name="step3p5",
+    about="as `qwen3_coder`: Step 3.5",
+    models={"step3.[5-9]": "[llama.cpp] StepFun3.7-Flash"},
+    auto_openers=FUNCTION_OPENERS,
+    markup=_MARKUP,
+    prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
+    tool=function,
+    write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
+    results=between_tags("<tool_response>", "</tool_response>", between=""),
+    answer="the call within <tool_call></tool_call> tags",
+)
+
+FAMILIES = (STEP3, STEP3P5)

@@ -1,0 +1,118 @@
+"""What models write around their calls and answers, family by family, and all of it together.
+
+Every reader must know the markup of every family: a model says what it was trained on, whatever the prompt asks for,
+and a tool's result may hold the markers of any of them. So each family declares its own, and this module gathers them
+when the first text is read or shown: until then no family's file is imported but the one that is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+FAMILIES = f"{__package__}.families"
+"""The package with one module a lineage; the tuple `FAMILIES` of each holds its formats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """A marker that text must not hold: a backslash comes between its two parts."""
+
+    opening: str
+    """Pattern of how it opens. No marker opens before its last character."""
+    follow: str
+    """Pattern of what makes a marker of it. No more is looked at than needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Markup:
+    """What a family's models write besides calls and text. Compared by identity: what is made of it is kept."""
+
+    reasoning: tuple[tuple[str, str], ...] = ()
+    """Opening and closing tag of what a model thinks."""
+    stops: tuple[str, ...] = ()
+    """What a model writes when it goes on with the tool's or the user's part after its own calls."""
+    ends: tuple[str, ...] = ()
+    """What ends a turn: no content at the end of an answer."""
+    noise: tuple[str, ...] = ()
+    """Markers around plain answers: never content."""
+    tags: tuple[str, ...] = ()
+    """Patterns of tags that text must not hold, from behind their `<` or `</`."""
+    escapes: tuple[Escape, ...] = ()
+    """Markers that text must not hold and that do not begin with `<`."""
+
+
+# What no family owns: tags that most share, and those of the format `json`.
+COMMON = Markup(
+    reasoning=(("<think>", "</think>"),),  # DeepSeek R1, Qwen 3, GLM, MiniMax and most others
+    stops=("<tool_result ", "<tool_result>", "<tool_results>"),
+    ends=("</s>", "<|eos|>"),
+    tags=(
+        r"\|[\"/\w]",  # <|im_start|> and all of this shape: ChatML, Llama 3, harmony, Kimi, Cohere, InternLM, Gemma 4
+        r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
+        r"tools>",
+        r"(?i:(?:mm:)?think(?:ing)?[>:])",
+        r"(?:s|bos|eos|pad|unk)>",
+    ),
+    escapes=(Escape('"', r"tool_calls[\"']"), Escape("'", r"tool_calls[\"']")),  # the key of our own format
+)
+
+
+@functools.cache
+def families() -> tuple[Any, ...]:
+    """Every built-in family, by the names of their modules. Imports all of them."""
+    return tuple(family for name in lineages() for family in lineage(name))
+
+
+@functools.cache
+def lineages() -> tuple[str, ...]:
+    """The names of the lineages' modules, none of which is imported."""
+    package = importlib.import_module(FAMILIES)
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__)))
+
+
+def lineage(name: str) -> tuple[Any, ...]:
+    """The formats of the module with this name."""
+    found: tuple[Any, ...] = importlib.import_module(f"{FAMILIES}.{name}").FAMILIES
+    return found
+
+
+@functools.cache
+def gathered() -> Markup:
+    """The markup of all families. Imports all of them."""
+    known = (COMMON, *(family.markup for family in families()), *_private)
+    return Markup(
+        reasoning=_once(part.reasoning for part in known),
+        stops=_once(part.stops for part in known),
+        ends=_once(part.ends for part in known),
+        noise=_once(part.noise for part in known),
+        tags=_once(part.tags for part in known),
+        escapes=_once(part.escapes for part in known),
+    )
+
+
+_private: dict[Markup, None] = {}
+
+
+def add(own: Markup) -> None:
+    """Have every reader know the markup of a family that is not built in, as of now."""
+    _private[own] = None
+    gathered.cache_clear()
+    turn_markers.cache_clear()
+
+
+@functools.cache
+def turn_markers() -> tuple[str, ...]:
+    """What no call's value goes beyond: ends of turns, and beginnings of somebody else's."""
+    found = gathered()
+    return (*found.ends, *found.stops)
+
+
+def _once(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(item for part in parts for item in part))

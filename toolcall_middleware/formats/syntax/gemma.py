@@ -1,0 +1,159 @@
+"""Calls written in Gemma's own notation: `<|tool_call>call:lookup{city:<|"|>Paris<|"|>,days:2}<tool_call|>`.
+
+Strings stand between two equal markers, without escapes; one that holds the marker stands there as in JSON. What looks
+odd is read back, and a turn with a call that does not come back is written in JSON. FunctionGemma has other markers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...model import Tool, ToolCall, ToolResult
+from ...parsing.calls.gemma_calls import GemmaCalls, GemmaSyntax
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Opener, Where
+from ..prompt import escaping
+from ..prompt.tool_results import said
+from .openers import Make
+from .round_trip import comes_back
+
+_NAME = re.compile(r"[^\s{}<>\[\]\"'`,:]{1,256}")
+_KEY = re.compile(r"[A-Za-z_][\w\-.]{0,255}")
+_MAX_DEPTH = 64
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _CannotWrite(ValueError):
+    """The notation has no way to write it."""
+
+
+class GemmaWriter:
+    """Writes calls, definitions and results with one kind of markers."""
+
+    def __init__(self, mark: str, opening: str, closing: str, openers: tuple[Opener, ...]) -> None:
+        self.mark = mark
+        self.openers = openers
+        self.opening = opening
+        self.closing = closing
+
+    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
+        try:
+            return "".join(map(self.call, calls))
+        except (_CannotWrite, msgspec.DecodeError, RecursionError):
+            return None
+
+    def call(self, call: ToolCall) -> str:
+        if not _NAME.fullmatch(call.name):
+            raise _CannotWrite
+        arguments = self.value(call.arguments.encode().strip() or b"{}", must_be=b"{")
+        text = f"{self.opening}call:{call.name}{arguments}{self.closing}"
+        if '"' in arguments.replace(self.mark, "") or f"{self.mark}:" in arguments:  # other strings, or odd keys
+            if not comes_back(text, call, self.openers):
+                raise _CannotWrite
+        return text
+
+    def value(self, raw: bytes, *, must_be: bytes = b"", depth: int = 0) -> str:
+        """A JSON value in the notation. Numbers stay as they are spelled."""
+        first = raw[:1]
+        if (must_be and first != must_be) or depth > _MAX_DEPTH:
+            raise _CannotWrite
+        if first == b'"':
+            return self.string(msgspec.json.decode(raw, type=str))
+        if first == b"[":
+            return f"[{','.join(self.value(bytes(item), depth=depth + 1) for item in _LIST.decode(raw))}]"
+        if first == b"{":
+            items = ((self.key(key), bytes(item)) for key, item in _OBJECT.decode(raw).items())
+            return f"{{{','.join(f'{key}:{self.value(item, depth=depth + 1)}' for key, item in items)}}}"
+        return raw.decode()
+
+    def key(self, key: str) -> str:
+        return key if _KEY.fullmatch(key) else self.string(key)
+
+    def string(self, text: str) -> str:
+        return escaping.dump_spaced(text) if self.mark in text else f"{self.mark}{text}{self.mark}"
+
+    # -- the prompt ----------------------------------------------------------------------------------------------
+
+    def declaration(self, tool: Tool) -> str:
+        """`declaration:f{description:…,parameters:{…}}`. Its texts are neutralised: they have no escapes either."""
+        described = escaping.describe(tool)
+        parts = [f"description:{self.shown(described['description'])}"] if "description" in described else []
+        parts.append(f"parameters:{self.schema(described['parameters'], 0)}")
+        return f"declaration:{tool.name}{{{','.join(parts)}}}"
+
+    def schema(self, schema: Any, depth: int) -> str:
+        """A JSON Schema as the templates write it: sorted keys, types in capitals."""
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return self.shown(schema)
+        entries = []
+        for key in sorted(schema):
+            value = schema[key]
+            if key == "type":
+                value = [str(one).upper() for one in value] if isinstance(value, list) else str(value).upper()
+                written = self.shown(value)
+            elif key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
+                inner = (f"{self.shown_key(name)}:{self.schema(part, depth + 2)}" for name, part in value.items())
+                written = f"{{{','.join(inner)}}}"
+            elif key in {"anyOf", "oneOf", "allOf", "prefixItems"} and isinstance(value, list):
+                written = f"[{','.join(self.schema(part, depth + 2) for part in value)}]"
+            elif isinstance(value, Mapping):
+                written = self.schema(value, depth + 1)
+            else:
+                written = self.shown(value)
+            entries.append(f"{self.shown_key(key)}:{written}")
+        return f"{{{','.join(entries)}}}"
+
+    def shown_key(self, key: str) -> str:
+        return key if _KEY.fullmatch(key) and not escaping.has_markup(key) else self.shown(key)
+
+    def shown(self, value: Any) -> str:
+        """Any value for a prompt; what cannot be written in the notation (too deep) stands as JSON in a string."""
+        if isinstance(value, str):
+            return f"{self.mark}{escaping.neutralise(value)}{self.mark}"
+        if isinstance(value, list):
+            return f"[{','.join(map(self.shown, value))}]" if len(value) < 1000 else self.shown(escaping.dump(value))
+        if isinstance(value, Mapping):
+            return self.shown(escaping.dump(value))
+        return escaping.dump(value)
+
+    def response(self, result: ToolResult) -> str:
+        """`response:f{value:…}`."""
+        name = result.name if _NAME.fullmatch(result.name) else "unknown"
+        return f"response:{name}{{value:{self.mark}{said(result)}{self.mark}}}"
+
+
+def responses(writer: GemmaWriter, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
+    """Writes the results of a turn, each between two markers."""
+
+    def write(results: Sequence[ToolResult]) -> str:
+        if not results:
+            return ""
+        blocks = "".join(f"{opening}{writer.response(result)}{closing}" for result in results)
+        return escaping.with_note([blocks], results)
+
+    return write
+
+
+def gemma_calls(syntax: GemmaSyntax) -> Make:
+    """A reader of such calls."""
+
+    def make(sink: Sink) -> Body:
+        return GemmaCalls(sink, syntax)
+
+    return make
+
+
+def bare_call(make: Make) -> Opener:
+    """A call that begins the answer without a marker: a backend may have dropped it."""
+    return Opener(
+        pattern=r"call:[A-Za-z_][\w.\-]{0,63}\{",
+        partial=r"c(?:a(?:l(?:l(?::(?:[A-Za-z_][\w.\-]{0,63})?)?)?)?)?",
+        body=lambda sink, _: make(sink),
+        where=Where.START,
+        consume=False,
+    )

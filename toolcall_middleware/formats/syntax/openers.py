@@ -1,0 +1,99 @@
+"""How the begin of a family's calls is written down: a marker, and the reader of what follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...parsing.calls.fork import Branch, Fork, Nothing
+from ...parsing.calls.json_calls import JsonCalls
+from ...parsing.calls.json_syntax import JsonCallSyntax
+from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
+from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ...parsing.calls.xml_calls import TaggedCalls
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Opener, Where, beginnings
+from .xml_tags import XmlSyntax
+
+Make = Callable[[Sink], Body]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedOpener(Opener):
+    """An opener whose marker another family has too: where both are known, what follows the marker tells them apart."""
+
+    make: Make
+    follow: str
+    """Pattern of what follows the marker (white space aside) in this family; empty: all that no other family claims."""
+    undecided: str
+    """Pattern of a text that ends before it can be told."""
+
+
+def opener(
+    marker: str, make: Make, *, where: Where = Where.ANYWHERE, consume: bool = True, special: bool = False
+) -> Opener:
+    """A marker behind which what `make` makes reads. consume: false where it is part of a call."""
+    return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special)
+
+
+def shared(
+    marker: str, make: Make, follow: str, *, undecided: str = "", where: Where = Where.ANYWHERE, consume: bool = True
+) -> SharedOpener:
+    """A marker that other families have too. See SharedOpener."""
+    return SharedOpener(
+        marker=marker,
+        body=lambda sink, _: make(sink),
+        where=where,
+        consume=consume,
+        make=make,
+        follow=follow,
+        undecided=undecided,
+    )
+
+
+def json_calls(**syntax: object) -> Make:
+    """A reader of JSON call objects; `syntax` is JsonCallSyntax's."""
+    made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: JsonCalls(sink, made)
+
+
+def xml_calls(syntax: XmlSyntax) -> Make:
+    """A reader of calls in tags."""
+    return lambda sink: TaggedCalls(sink, syntax())
+
+
+def named_calls(**syntax: object) -> Make:
+    """A reader of a name and then JSON; `syntax` is NamedSyntax's."""
+    made = NamedSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: NamedCalls(sink, made)
+
+
+def pythonic_calls(**syntax: object) -> Make:
+    """A reader of calls in Python; `syntax` is PythonicSyntax's."""
+    made = PythonicSyntax(**syntax)  # type: ignore[arg-type]
+    return lambda sink: PythonicCalls(sink, made)
+
+
+def ignored(marker: str) -> Opener:
+    """A marker that belongs to no call and is no text."""
+    return Opener(marker=marker, body=lambda sink, _: Nothing(sink))
+
+
+def bare_call(*parts: str) -> Opener:
+    """An object that begins with `parts`, in either kind of quotes, where calls need no marker."""
+    atoms = [re.escape(part).replace('"', "[\"']") for part in ("{", *parts)]
+    return Opener(
+        pattern=r"[ \t\r\n]{0,32}".join(atoms),
+        partial=beginnings("{", *parts).replace('"', "[\"']"),
+        consume=False,
+        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True)),
+        not_behind=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
+    )
+
+
+def fork(*branches: tuple[str, Make], undecided: str = "") -> Make:
+    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them."""
+    compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
+    waits = re.compile(undecided)
+    return lambda sink: Fork(sink, compiled, waits)

@@ -1,0 +1,165 @@
+"""How families that write calls as tags lay them out, as data for the reader of calls in tags.
+
+Sources: the families' chat templates, and what their models are reported to write instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...parsing.calls.xml_syntax import TaggedSyntax
+from .. import markup
+from .xml import Tags
+
+XmlSyntax = Callable[[], TaggedSyntax]
+"""Gives what the reader of calls in tags needs, always the same object."""
+
+# `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`.
+_NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[ ]?"
+_QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{0})[\"'])[ ]?"
+
+ATTRIBUTE = r"[^\"'>\n]{1,256}"
+"""Pattern of a key that can stand in an attribute."""
+
+
+def xml_syntax(**parts: Any) -> XmlSyntax:
+    """`parts` are TaggedSyntax's. It is made when it is first asked for: its tails are every family's turn markers."""
+
+    @functools.lru_cache(maxsize=2)
+    def made(tails: tuple[str, ...]) -> TaggedSyntax:
+        return TaggedSyntax(tails=tails, **parts)
+
+    return lambda: made(markup.turn_markers())
+
+
+def attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:
+    """A pattern of `<tag name="…">`."""
+    return re.compile(f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{more}>")
+
+
+def begun(*heads: str) -> re.Pattern[str]:
+    """A tag with one of these heads that has not ended."""
+    return re.compile(f"(?:{'|'.join(map(re.escape, heads))})[^>\\n]{{0,300}}")
+
+
+@dataclass(frozen=True, slots=True)
+class XmlCalls:
+    """Calls in tags: how they are read, and how they are written."""
+
+    read: XmlSyntax
+    written: Tags
+
+
+def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
+    """`<function=f><parameter=x>…</parameter></function>` within `<wrapper>`.
+
+    lines: a value stands on lines of its own.
+    """
+    read = xml_syntax(
+        call=re.compile(rf"<function{_NAMED.format('name')}>"),
+        call_heads=("<function=", "<function "),
+        call_part=begun("<function=", "<function "),
+        parameter=re.compile(rf"<parameter{_NAMED.format('key')}>"),
+        parameter_heads=("<parameter=", "<parameter "),
+        parameter_part=begun("<parameter=", "<parameter "),
+        value_close="</parameter>",
+        call_close="</function>",
+        close=f"</{wrapper}>",
+        reopen=(f"<{wrapper}>",),
+    )
+    written = Tags(
+        call=f"<{wrapper}>\n<function={{name}}>\n",
+        call_end="</function>",
+        tail=f"\n</{wrapper}>",
+        parameter="<parameter={key}>",
+        parameter_end="</parameter>",
+        key=r"(?![\"'])[^>\n]{1,256}",  # quotes around it are markup
+        lines=lines,
+    )
+    return XmlCalls(read, written)
+
+
+def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), newlines: bool = True) -> XmlSyntax:
+    """`<invoke name="f"><parameter name="x">…</parameter></invoke>`, each tag's name with `prefix` before it.
+
+    A parameter's own prefix may be missing, and the space before `name`: it gets lost where special tokens are put
+    together.
+    """
+    mark = re.escape(prefix)
+    calls = (f"<{prefix}invoke name", f"<{prefix}invokename")
+    heads = tuple(dict.fromkeys(f"<{each}parameter{space}name" for each in (prefix, "") for space in (" ", "")))
+    kind = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"
+    return xml_syntax(
+        call=attribute(f"{mark}invoke", "name", "(?P<empty>/)?"),
+        call_heads=calls,
+        call_part=begun(*calls),
+        parameter=attribute(f"(?:{mark})?parameter", "key", kind),
+        parameter_heads=heads,
+        parameter_part=begun(*heads),
+        value_close=f"</{prefix}parameter>",
+        call_close=f"</{prefix}invoke>",
+        close=close,
+        noise=noise,
+        newlines=newlines,
+    )
+
+
+def invoke_calls(wrapper: str, prefix: str = "", *, noise: tuple[str, ...] = (), typed: bool = False) -> XmlCalls:
+    """`<invoke name="f"><parameter name="x">…</parameter></invoke>` within `<wrapper>`, as `invoke_tags` reads them.
+
+    typed: an attribute says whether a value is a string, and its line breaks are its own.
+    """
+    written = Tags(
+        opening=f"<{wrapper}>\n",
+        closing=f"\n</{wrapper}>",
+        call=f'<{prefix}invoke name="{{name}}">\n',
+        call_end=f"</{prefix}invoke>",
+        parameter=f'<{prefix}parameter name="{{key}}"' + (' string="{kind}">' if typed else ">"),
+        parameter_end=f"</{prefix}parameter>",
+        key=ATTRIBUTE,
+        more=("<parameter",) if prefix else (),
+        exact=typed,
+    )
+    return XmlCalls(invoke_tags(f"</{wrapper}>", prefix, noise=noise, newlines=not typed), written)
+
+
+def key_value_calls(*, lines: bool) -> XmlCalls:
+    """`<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`. lines: each part on a line of its own."""
+    gap = "\n" if lines else ""
+    written = Tags(
+        between=gap,
+        call=f"<tool_call>{{name}}{gap}",
+        call_end="</tool_call>",
+        parameter=f"<arg_key>{{key}}</arg_key>{gap}<arg_value>",
+        parameter_end="</arg_value>",
+        gap=gap,
+        key=r"[^<]{1,256}",
+    )
+    return XmlCalls(key_value_tags(), written)
+
+
+def key_value_tags(prefix: str = "") -> XmlSyntax:
+    """`f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`, each tag's name with `prefix` before it."""
+    key, end = f"<{prefix}arg_key>", f"</{prefix}tool_call>"
+    ws = r"[ \t\r\n]{0,64}"
+    return xml_syntax(
+        call=re.compile(
+            rf"(?P<name>[^\s<>{{}}\[\]\"'`]{{1,256}}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|{end}|\{{)"
+        ),
+        call_heads=(),
+        call_part=re.compile(rf"[^\s<>{{}}\[\]\"'`]{{1,256}}{ws}(?:<tool_sep>{ws})?(?:<[/a-z_]{{0,20}})?"),
+        parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</{prefix}arg_key>"),
+        parameter_heads=(key,),
+        parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_]{{0,24}})?"),
+        key_close=f"</{prefix}arg_key>",
+        value_open=f"<{prefix}arg_value>",
+        value_close=f"</{prefix}arg_value>",
+        call_close=end,
+        close=end,
+        reopen=(f"<{prefix}tool_call>",),
+        bare_name=True,
+    )

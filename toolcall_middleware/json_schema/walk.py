@@ -1,0 +1,112 @@
+"""The schemas inside a schema: the one walk over them. Iterative and linear, whoever wrote the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from .drafts import ANY_DRAFT, Holds
+
+S = TypeVar("S")
+MAX_DEPTH = 64
+"""Levels down to which a schema is looked at; a list of schemas is a level of its own."""
+
+Path = tuple["Path", str | int] | None
+"""A path as a chain from its end, so that a step costs the same at any depth."""
+
+
+class Child(NamedTuple):
+    """A schema that stands right in another: under `keyword`, and there under `step` where that holds several."""
+
+    keyword: str
+    step: str | int | None
+    schema: Any
+
+    def below(self, path: Path) -> Path:
+        """Its path, where `path` is that of the schema around it."""
+        return (path, self.keyword) if self.step is None else ((path, self.keyword), self.step)
+
+
+def steps(path: Path) -> tuple[str | int, ...]:
+    """The keys and indices of `path`, from the document's root on."""
+    found: list[str | int] = []
+    while path is not None:
+        path, step = path
+        found.append(step)
+    return tuple(reversed(found))
+
+
+def dotted(path: Path) -> str:
+    """`path` as a client writes it, such as `.properties.a.anyOf[0]`; empty for the root."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps(path))
+
+
+def children(schema: Mapping[str, Any], keywords: Mapping[str, Holds] = ANY_DRAFT) -> Iterator[Child]:
+    """What stands in `schema` where its `keywords` hold schemas, in its own order. It need not be a schema."""
+    for keyword, value in schema.items():
+        if keyword in keywords:
+            yield from held(keyword, value, keywords[keyword])
+
+
+def held(keyword: str, value: Any, holds: Holds) -> Iterator[Child]:
+    """What stands in the `value` of one keyword."""
+    if isinstance(value, list):
+        if Holds.LIST in holds:
+            for index, child in enumerate(value):
+                yield Child(keyword, index, child)
+    elif isinstance(value, dict):
+        if Holds.MAP in holds:
+            for name, child in value.items():
+                if keyword != "dependencies" or not isinstance(child, list):  # a list there is one of names
+                    yield Child(keyword, name, child)
+        elif Holds.ONE in holds:
+            yield Child(keyword, None, value)
+
+
+def walk(
+    root: Any, state: S, below: Callable[[S, Child], S], keywords: Mapping[str, Holds] = ANY_DRAFT
+) -> Iterator[tuple[dict[str, Any], Path, S]]:
+    """(schema, its path, its state) of every schema in the document `root` that is an object, in the document's order.
+
+    The state is the walker's own (a depth, say): `state` at the root, `below(state, child)` for each child.
+    """
+    stack: list[tuple[Any, Path, S]] = [(root, None, state)]
+    while stack:
+        schema, path, state = stack.pop()
+        if isinstance(schema, dict):
+            yield schema, path, state
+            inner = [(child.schema, child.below(path), below(state, child)) for child in children(schema, keywords)]
+            stack.extend(reversed(inner))
+
+
+def deeper(depth: int, child: Child) -> int:
+    """The depth of `child` in a schema of depth `depth`, counted as `MAX_DEPTH` is; a state for `walk`."""
+    return depth + (2 if isinstance(child.step, int) else 1)
+
+
+def changed(root: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of `root` in which `change` made a new object of every schema, from the outside in.
+
+    Data inside is shared with `root`, as are schemas below `MAX_DEPTH`.
+    """
+    holder: dict[str | int, Any] = {"": root}
+    work: list[tuple[Any, str | int, int]] = [(holder, "", 0)]
+    while work:
+        container, key, depth = work.pop()
+        schema = container[key]
+        if depth >= MAX_DEPTH or not isinstance(schema, dict):
+            continue
+        container[key] = new = change(schema)
+        for keyword, value in new.items():
+            holds = ANY_DRAFT.get(keyword)
+            if holds is None or depth + 1 >= MAX_DEPTH:
+                continue
+            if isinstance(value, list) and Holds.LIST in holds:
+                new[keyword] = inner = list(value)
+                work.extend((inner, index, depth + 2) for index in range(len(inner)))
+            elif isinstance(value, dict) and Holds.MAP in holds:
+                new[keyword] = names = dict(value)
+                work.extend((names, name, depth + 1) for name in names)
+            elif isinstance(value, dict) and Holds.ONE in holds:
+                work.append((new, keyword, depth + 1))
+    return holder[""]

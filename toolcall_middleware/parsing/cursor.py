@@ -1,0 +1,169 @@
+"""Where in a text a reader of calls stands, and what all such readers look for.
+
+A reader is a generator that goes straight through its syntax. It yields when it must see more of the text, and when it
+has reported the start or the end of a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import Protocol, TypeVar
+
+from .sink import ArgumentsReader, Sink
+
+WHITE_SPACE = re.compile(r"[ \t\r\n]*")
+MAX_GAP = 256  # characters of white space and stray text that are looked through
+_MAX_MARKER = 64
+
+_T = TypeVar("_T")
+Steps = Generator[None, None, _T]
+"""The generator of a part of a syntax: yields as said above, and returns what it has found."""
+
+
+class CopiedArguments(Protocol):
+    """Reads a call's arguments and puts out their JSON: `CallArguments`, `LiteralArguments`."""
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def stuck(self) -> bool: ...
+    @property
+    def repaired(self) -> bool: ...
+    @property
+    def streams(self) -> ArgumentsReader | None: ...
+
+    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]: ...
+    def close(self) -> str: ...
+    def release(self) -> str: ...
+
+
+class Cursor:
+    """A place in a text that arrives in pieces.
+
+    After each yield `s` is another text, which begins with what stood at `i` or behind it: only `i` is known then.
+    """
+
+    __slots__ = ("_open", "arguments", "failed", "i", "last", "s", "sink")
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.s = ""
+        self.i = 0
+        """The reader has taken what stands before it."""
+        self.last = False
+        """Whether no more text comes."""
+        self.failed = False
+        """Whether this is no call."""
+        self.arguments: CopiedArguments | None = None
+        """What reads those of the open call."""
+        self._open = False
+
+    # -- what stands here ----------------------------------------------------------------------------------------------
+
+    def behind_space(self, limit: int | None = None) -> int:
+        """The index behind the white space here; `limit`: of so many characters of it."""
+        i = self.i
+        m = WHITE_SPACE.match(self.s, i) if limit is None else WHITE_SPACE.match(self.s, i, i + limit)
+        return m.end()  # type: ignore[union-attr]
+
+    def take(self, markers: tuple[str, ...], k: int) -> bool:
+        """Go behind the first of `markers` that stands at `k`; whether one does."""
+        for marker in markers:
+            if self.s.startswith(marker, k):
+                self.i = k + len(marker)
+                return True
+        return False
+
+    def begins(self, markers: tuple[str, ...], k: int) -> bool:
+        """Whether the text ends in the middle of one of `markers`, which begins at `k`."""
+        s = self.s
+        if len(s) - k >= _MAX_MARKER:
+            return False
+        rest = s[k:]
+        return any(len(marker) > len(rest) and marker.startswith(rest) for marker in markers)
+
+    def nearest(self, markers: tuple[str, ...], limit: int | None = None) -> int:
+        """Where the first of `markers` begins, within `limit` characters; -1 where none does."""
+        s, i = self.s, self.i
+        end = None if limit is None else i + limit
+        return min([k for marker in markers if (k := s.find(marker, i, end)) >= 0], default=-1)
+
+    def up_to(self, marker: str, most: int) -> Steps[str | None]:
+        """Go behind `marker`: the text before it. None where it does not come within `most` characters."""
+        while (k := self.s.find(marker, self.i, self.i + most)) < 0:
+            if self.last or len(self.s) - self.i >= most:
+                return None
+            yield
+        text = self.s[self.i : k]
+        self.i = k + len(marker)
+        return text
+
+    # -- the call that is open -----------------------------------------------------------------------------------------
+
+    def start(self, name: str, call_id: str | None = None) -> None:
+        """A call's name is complete. The reader yields next."""
+        self._open = True
+        self.sink.start(name, call_id)
+
+    def copy(self, arguments: CopiedArguments) -> Steps[None]:
+        """Read the open call's arguments, up to their end or to where they break off."""
+        self.arguments = arguments
+        sink = self.sink
+        while True:
+            self.i, text = arguments.feed(self.s, self.i, last=self.last)
+            sink.args(text)
+            if arguments.stuck:
+                sink.args(arguments.close())
+            if arguments.done:
+                return
+            if self.i == len(self.s) and arguments.streams is not None:
+                sink.flows(arguments.streams)
+            yield
+
+    def end(self, text: str = "", *, complete: bool = True, repaired: bool = False) -> None:
+        """The open call is over; `text` is the last of its arguments. The reader yields next."""
+        arguments, self.arguments = self.arguments, None
+        self._open = False
+        self.sink.args(text)
+        self.sink.end(
+            complete=complete, repaired=repaired or (complete and arguments is not None and arguments.repaired)
+        )
+
+    def finish(self, *, cut: bool) -> None:
+        """The text is over: so is the call that is open, if one is."""
+        if not self._open:
+            return
+        arguments = self.arguments
+        if cut and (arguments is None or not arguments.done):
+            self.end("" if arguments is None else arguments.release(), complete=False)
+        else:
+            self.end("{}" if arguments is None else arguments.close())
+
+
+class CursorReader:
+    """A `Body` whose syntax is a generator."""
+
+    __slots__ = ("_cursor", "_steps", "done", "failed")
+
+    def __init__(self, cursor: Cursor, steps: Steps[None]) -> None:
+        self.done = False
+        self.failed = False
+        self._cursor = cursor
+        self._steps = steps  # it knows the cursor and not this: no cycle
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        cursor = self._cursor
+        cursor.s = s
+        cursor.i = i
+        cursor.last = last
+        for _ in self._steps:
+            return cursor.i
+        self.failed = cursor.failed
+        self.done = not cursor.failed
+        return cursor.i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `Body.finish`."""
+        self._cursor.finish(cut=cut)

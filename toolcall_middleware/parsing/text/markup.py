@@ -1,0 +1,217 @@
+"""Markup in a text: what an opening marker opens is read here, and what comes of it leaves as calls or as text.
+
+What may be markup is held in the sink until its reader says what it was; then it is dropped, or leaves as the text that
+it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..sink import Body, Mode, Sink
+from .grammar import Context, Opener
+from .output import Output
+
+Fence = tuple[str, int]  # its character and how many of it
+
+_SHORT = 256  # characters of what may be half a marker at the end
+# Closing markers, of which the last is not complete: all that may stand behind a call where the text ends. A reader
+# knows its own; models also write those of others.
+_HALF_CLOSE = re.compile(
+    r"[ \t\r\n\])}]*(?:</[^\s<>]{1,48}>[ \t\r\n]*|<[|｜][^\s<>]{1,48}>[ \t\r\n]*)*"
+    r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
+)
+_HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
+
+
+class Closed(NamedTuple):
+    """What is left when a reader is through."""
+
+    again: str
+    """Text that it has taken and that must be read again."""
+    committed: bool
+    """Whether there was a call, or markup for sure."""
+    fence: Fence | None
+    """The code fence around it."""
+    line_blank: bool
+    """Whether the text behind it begins a line."""
+
+
+class Markup:
+    """The markup that is open, if any, and its reader."""
+
+    __slots__ = ("_marked", "_out", "_sink", "body", "budget", "cut", "fence", "moved")
+
+    def __init__(self, sink: Sink, out: Output) -> None:
+        self._sink = sink
+        self._out = out
+        self.body: Body | None = None
+        self.fence: Fence | None = None
+        """The code fence that the markup stands in."""
+        self.moved = False
+        """Whether the reader has taken anything."""
+        self._marked = False  # what opened it looks like a token of its own
+        self.cut = False
+        """Whether the model did not end the text itself."""
+        self.budget = 1 << 16
+        """Characters that may be read a second time."""
+
+    def open(self, opener: Opener, opening: str, before: str, pos: int, end: int, fence: Fence | None = None) -> int:
+        """Start the reader of `opener`, whose marker is `s[pos:end]`; the index that it reads from.
+
+        before: a fence's first line that belongs to the markup. fence: that fence, or the one around a call before.
+        """
+        out, sink = self._out, self._sink
+        context = Context(opening, out.at_start, bool(before))
+        sink.mode = Mode.HOLD
+        sink.committed = False
+        sink.held = [before] if before else []
+        lead = 0
+        if out.at_start and out.gap:
+            # White space before markup that opens the answer goes where the markup goes.
+            gap = out.take_gap()
+            out.close_gap()
+            sink.held.insert(0, gap)
+            lead = len(gap)
+        self.body = opener.body(sink, context)
+        self.fence = fence
+        self._marked = opener.consume and opening[0] in "<["
+        self.moved = opener.consume
+        if opener.consume:
+            sink.held.append(opening)
+            sink.opening = lead + len(before) + len(opening)
+            return end
+        sink.opening = lead + (len(before) or 1)
+        if not before:
+            sink.held.append("")
+        return pos
+
+    def read(self, s: str, i: int, *, last: bool) -> int:
+        """Let the reader go on from `s[i]`; the index behind what it took. It is through where `over` says so."""
+        body, sink = self.body, self._sink
+        assert body is not None  # noqa: S101 - checked by the caller
+        while True:
+            # In a call that was cut off, what is not decided stays so: what has left is then a beginning.
+            j = body.step(s, i, last=last and not (self.cut and sink.mode is Mode.CALL))
+            if not sink.changed:
+                if j > i:
+                    sink.consumed(s[i:j])
+                    self.moved = True
+                return j
+            self._settle(s[i:j])
+            i = j
+            if body.done or body.failed:
+                return i
+
+    @property
+    def over(self) -> bool:
+        """Whether the reader is through."""
+        body = self.body
+        return body is not None and (body.done or body.failed)
+
+    def end(self, s: str, i: int, *, last: bool) -> tuple[int, Closed]:
+        """The reader is through at `s[i]`: the index to go on from, and what is left."""
+        body, sink = self.body, self._sink
+        assert body is not None  # noqa: S101 - checked by the caller
+        n = len(s)
+        failed = body.failed
+        if last and i < n and not self.without_half_close(s[i:]):
+            i = n
+        if failed and self.cut and self._drop_lone_marker(s[i:]):
+            i = n
+        elif not self.moved:
+            # It has refused its own opening: that goes out, or it would be opened here again.
+            sink.consumed(s[i : i + 1])
+            i += 1
+        return i, self._close(failed=failed)
+
+    def finish(self) -> Closed:
+        """The text is over, and the reader has not come to an end: what is left."""
+        body, sink = self.body, self._sink
+        assert body is not None  # noqa: S101 - checked by the caller
+        while True:
+            body.finish(cut=self.cut)
+            if not sink.changed:
+                break
+            # A start and an end may both be due, each reported by one call.
+            open_before = sink.mode is Mode.CALL
+            sink.settle("")
+            if sink.mode is not Mode.CALL:
+                break
+            if not open_before:
+                self._call_began()
+        self._drop_lone_marker("")
+        self.without_half_close("")
+        # Behind a call, what could become another one is markup.
+        return self._close(failed=body.failed or not sink.committed)
+
+    def without_half_close(self, text: str) -> str:
+        """What is left to read: nothing, where it is the beginning of the marker that closes a complete call."""
+        sink = self._sink
+        left = "".join(sink.held) + text
+        if len(left) > _SHORT:
+            return text
+        if self.body is not None:
+            half = sink.committed and sink.mode is Mode.HOLD and _HALF_CLOSE.match(left)
+        else:
+            # Only what closes: the beginning of somebody else's turn is told apart when it is complete.
+            half = self._out.in_gap and sink.calls > 0 and not sink.keep_raw and _HALF_TOKEN.match(left)
+        if not half:
+            return text
+        sink.held = []
+        sink.ends_with(left)
+        return ""
+
+    def _settle(self, raw: str) -> None:
+        self._sink.settle(raw)
+        self.moved = True
+        if self._sink.mode is Mode.CALL:
+            self._call_began()
+
+    def _call_began(self) -> None:
+        out = self._out
+        self._sink.begins_with("".join(out.gap))
+        out.call_began()
+
+    def _drop_lone_marker(self, rest: str) -> bool:
+        """Where the text was cut off right behind a marker, or a comma between calls, that is no content."""
+        sink = self._sink
+        if not self.cut or not self._marked or not sink.held:
+            return False
+        behind = "".join(sink.held)[sink.opening :] + rest
+        alone = not behind.strip() if sink.opening else sink.committed and not behind.strip(", \t\r\n")
+        if alone:
+            sink.held = []
+        return alone
+
+    def _close(self, *, failed: bool) -> Closed:
+        sink, out = self._sink, self._out
+        held = "".join(sink.held)
+        sink.held = []
+        fence, self.fence = self.fence, None
+        committed, sink.committed = sink.committed, False
+        sink.ends_with(held if committed and not failed else "")
+        if fence is None:
+            sink.report_end()
+        sink.mode = Mode.HOLD
+        opening, sink.opening = sink.opening, 0
+        self.body = None
+        if committed:
+            out.in_gap = True
+            # What stood behind the last call is markup, unless it failed to be: then it is read as text.
+            return Closed(held if failed else "", committed, fence, line_blank=False)
+        if not failed:
+            if held:
+                out.emit(held)
+            return Closed("", committed, fence, line_blank=False)
+        if opening:
+            out.emit(held[:opening])
+        rest = held[opening:]
+        self.budget -= len(rest)
+        if self.budget < 0:
+            # Markers by the million, each held up to the next: read none of it twice.
+            if rest:
+                out.emit(rest)
+            rest = ""
+        return Closed(rest, committed, fence, line_blank=held[:opening].endswith("\n"))

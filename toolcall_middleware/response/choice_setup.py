@@ -1,0 +1,106 @@
+"""What reads one choice of an answer: made from the settings, the request, and the way that it was asked in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from ..formats import registry
+from ..formats.base import ParserOptions, ToolFormat
+from ..json_schema.validate_arguments import checker_for
+from ..request.parse import ChatRequest, callable_tools
+from ..settings import Settings
+from ..settings.strictness import admits
+from .choice import ChoiceAnswer, Verbatim
+from .native_calls import NativeCalls
+from .policy import AnswerPolicy, Extension
+from .reasoning import ReasoningReader
+
+
+def make_choice(
+    chat: ChatRequest,
+    settings: Settings,
+    syntax: ToolFormat,
+    *,
+    native: bool,
+    constrained: bool,
+    full: Callable[[], bool],
+    extension: Extension | None,
+) -> ChoiceAnswer:
+    """A new reader of one choice.
+
+    syntax: what the prompt was written in. native: the backend was given the tools. constrained: it is held to calls.
+    full: whether the model has written about as many tokens as the request allows.
+    """
+    offered = callable_tools(chat)
+    unknown = settings.unknown_tool
+    if unknown == "forward" and chat.choice.name is not None:
+        unknown = "text"  # the one tool was asked for: a call of another is none
+    # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
+    options = ParserOptions(
+        unknown_tool=unknown,
+        parse_reasoning=settings.reasoning == "parse",
+        keep_raw=bool(chat.custom) or not settings.stream_arguments or unknown == "error",
+        # A call is refused for its arguments, and then shown or told of as it was written.
+        keep_complete=settings.validate_arguments not in {"off", "warn"}
+        or settings.malformed_arguments != "repair"
+        or settings.arguments_as_object,
+    )
+    own = None
+    if native:
+        own = NativeCalls(
+            offered,
+            unknown=unknown,
+            free=not chat.tools.tools,
+            max_arguments_bytes=settings.max_arguments_bytes,
+        )
+    if not offered.tools:
+        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
+        syntax = registry.plain()
+    elif native:
+        syntax = registry.get("auto")
+    parsing = len(offered) > 0 or settings.reasoning_field is not None
+    thoughts = None
+    if options.parse_reasoning and offered.tools:
+        thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
+    policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
+    return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
+
+
+def _policy(
+    chat: ChatRequest,
+    settings: Settings,
+    *,
+    native: bool,
+    constrained: bool,
+    full: Callable[[], bool],
+    extension: Extension | None,
+) -> AnswerPolicy:
+    choice = chat.choice
+    return AnswerPolicy(
+        max_calls=settings.max_tool_calls if choice.parallel else 1,
+        limited=choice.parallel and settings.max_tool_calls is not None,
+        hold_prose=choice.must_call,
+        # Where no call can come there is none beside which text would stand: it leaves as it comes.
+        drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,
+        stream_arguments=settings.stream_arguments,
+        # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
+        # then, and half a call more is of no use to anybody.
+        hold_later=choice.must_call and constrained,
+        malformed=settings.malformed_arguments,
+        reasoning_field=settings.reasoning_field,
+        max_arguments_bytes=settings.max_arguments_bytes,
+        max_held=settings.max_response_bytes,
+        stop=chat.stop,
+        custom=chat.custom,
+        legacy=chat.legacy,
+        keep_ids=native and not settings.rewrite_ids,
+        write_ids=native,
+        check=None if settings.validate_arguments == "off" else checker_for(chat.tools_raw, chat.tools).faults,
+        warn_only=settings.validate_arguments == "warn",
+        admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
+        admit_only_warns=settings.allowlist_mode == "warn",
+        objects=settings.arguments_as_object,
+        extension=extension,
+        full=full,
+    )

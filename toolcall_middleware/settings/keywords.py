@@ -1,0 +1,142 @@
+"""The settings as types, for editors and type checkers. Written by `python -m tests.typed_settings`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+
+class Keywords(TypedDict, total=False):
+    """What may be given."""
+
+    mode: str
+    format: str
+    profile: str
+    paths: str | Iterable[str] | None
+    constrain: str
+    retries: int | str
+    parallel: str
+    unknown_tool: str
+    malformed_arguments: str
+    stream_arguments: bool | str
+    reasoning: str
+    reasoning_field: str | None
+    prose: str
+    messages: str
+    system_role: str
+    special_tokens: str
+    validate_arguments: str
+    usage: str
+    tokenizer: str
+    drop_params: str | Iterable[str] | None
+    max_tools: int | str | None
+    max_tool_name_length: int | str | None
+    max_description_length: int | str | None
+    max_schema_depth: int | str | None
+    max_arguments_bytes: int | str | None
+    max_tool_calls: int | str | None
+    max_tool_rounds: int | str | None
+    max_messages: int | str | None
+    max_result_bytes: int | str | None
+    max_request_bytes: int | str | None
+    upload_timeout: float | str | None
+    max_response_bytes: int | str | None
+    allowlist: str | Iterable[str] | None
+    allowlist_mode: str
+    rate_limit: str | None
+    rate_limit_storage: str
+    rate_limit_failure: str
+    tenant_header: str
+    tenants_file: str | None
+    arguments_as_object: bool | str
+    rewrite_ids: bool | str
+    require_descriptions: bool | str
+    refuse_deprecated: bool | str
+    strict_names: bool | str
+    strict_schemas: bool | str
+    strict_ids: bool | str
+    strict_results: bool | str
+    call_index: bool | str
+    extension_field: str | None
+    upstream_url: str | None
+    upstream_api: str
+    upstream_ids: str | None
+    upstream_key: str | None
+    upstreams_file: str | None
+    upstream_timeout: float | str
+    default_max_tokens: int | str
+    upstream_connect_timeout: float | str
+    upstream_total_timeout: float | str | None
+    upstream_connections: int | str | None
+    upstream_retries: int | str
+    api_keys: str | Iterable[str] | None
+    shutdown_grace: int | str
+    access_log: str
+
+
+class Values:
+    """What a `Settings` has."""
+
+    mode: str
+    format: str
+    profile: str
+    paths: tuple[str, ...]
+    constrain: str
+    retries: int
+    parallel: str
+    unknown_tool: str
+    malformed_arguments: str
+    stream_arguments: bool
+    reasoning: str
+    reasoning_field: str | None
+    prose: str
+    messages: str
+    system_role: str
+    special_tokens: str
+    validate_arguments: str
+    usage: str
+    tokenizer: str
+    drop_params: tuple[str, ...]
+    max_tools: int | None
+    max_tool_name_length: int | None
+    max_description_length: int | None
+    max_schema_depth: int | None
+    max_arguments_bytes: int | None
+    max_tool_calls: int | None
+    max_tool_rounds: int | None
+    max_messages: int | None
+    max_result_bytes: int | None
+    max_request_bytes: int | None
+    upload_timeout: float | None
+    max_response_bytes: int | None
+    allowlist: tuple[str, ...]
+    allowlist_mode: str
+    rate_limit: str | None
+    rate_limit_storage: str
+    rate_limit_failure: str
+    tenant_header: str
+    tenants_file: str | None
+    arguments_as_object: bool
+    rewrite_ids: bool
+    require_descriptions: bool
+    refuse_deprecated: bool
+    strict_names: bool
+    strict_schemas: bool
+    strict_ids: bool
+    strict_results: bool
+    call_index: bool
+    extension_field: str | None
+    upstream_url: str | None
+    upstream_api: str
+    upstream_ids: str | None
+    upstream_key: str | None
+    upstreams_file: str | None
+    upstream_timeout: float
+    default_max_tokens: int
+    upstream_connect_timeout: float
+    upstream_total_timeout: float | None
+    upstream_connections: int | None
+    upstream_retries: int
+    api_keys: tuple[str, ...]
+    shutdown_grace: int
+    access_log: str

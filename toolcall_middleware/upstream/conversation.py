@@ -1,0 +1,64 @@
+"""What an exchange asks of either kind of request: tool_answer.py with tools, usage_only.py without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from ..response.stream import StreamRewriter
+from ..response.whole import Reply
+from ..usage.pending_count import PendingCount
+from .actions import State
+
+
+class Conversation(Protocol):
+    """One kind of request: how it is put to the backend, and how the answers are read. It keeps no state of the wire.
+
+    native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
+    stream: what rewrites the stream, where it is STREAMING.
+    """
+
+    @property
+    def native(self) -> bool: ...
+    @property
+    def offers_tools(self) -> bool: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def stream(self) -> StreamRewriter | None: ...
+
+    def first(self) -> bytes:
+        """The body for the backend."""
+
+    def take_next(self) -> bytes | None:
+        """The body to ask the backend again with, once."""
+
+    def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
+        """A response begins: what becomes of it."""
+
+    def sniff(self, data: bytes) -> State:
+        """What a body is that begins with `data`; SNIFFING where more must be seen."""
+
+    def headers(self) -> dict[str, str]:
+        """Headers for a streamed answer; they replace the backend's."""
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the stream; what leaves. Never raises."""
+
+    def finish(self, *, cut: bool, left: bool) -> bytes:
+        """The stream is over. Raises ToolCallError where the client is to be told of an error, and nothing has left."""
+
+    def flush(self) -> bytes:
+        """What is held back of a stream that cannot go on."""
+
+    def whole(self, data: bytes) -> Reply | None:
+        """A collected response. None: ask again. Raises ToolCallError as `finish` does."""
+
+    def pending(self) -> PendingCount | None:
+        """What the end waits for."""
+
+    def counted(self) -> bytes:
+        """The rest of a stream that waited."""
+
+    def counted_in(self, reply: Reply) -> Reply:
+        """A whole answer that waited."""

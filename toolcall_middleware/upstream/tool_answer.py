@@ -1,0 +1,261 @@
+"""The answer to a request with tools: streamed or whole, rewritten, and judged whether it is the one to give.
+
+How the request is put to the backend is attempt.py's. Here its answers are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ..errors import ToolCallError
+from ..request.parse import ChatRequest
+from ..response.policy import Extension
+from ..response.release_gate import hold_for
+from ..response.stream import StreamRewriter
+from ..response.whole import Reply, as_stream, is_stream, no_completion, rewrite_whole
+from ..settings import Settings
+from ..usage.pending_count import PendingCount
+from ..wire import openai
+from ..wire.sse import DONE
+from .actions import State
+from .attempt import ToolRequest
+from .backend_memory import BackendMemory
+
+_log = logging.getLogger("toolcall_middleware")
+
+
+class ToolAnswer:
+    """One request with tools, and the answers to its attempts. A `Conversation`; see there for what is public.
+
+    extension: what is said beside calls. defer: whether a count that takes time is waited for (`pending`).
+    """
+
+    def __init__(
+        self,
+        chat: ChatRequest,
+        settings: Settings,
+        memory: BackendMemory,
+        extension: Extension | None,
+        *,
+        defer: bool,
+    ) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._memory = memory
+        self._extension = extension
+        self._defer = defer
+        self._request = ToolRequest(chat, settings, memory, extension)
+        # Of the response at hand:
+        self.stream: StreamRewriter | None = None
+        self._status = 200
+        self._is_stream = False  # by its content type
+        self._calls = 0  # in the whole answer
+        self._warnings: tuple[str, ...] = ()  # of the whole answer
+        self._is_due = False  # its end waits for a count
+
+    # -- the request ---------------------------------------------------------------------------------------------
+
+    def first(self) -> bytes:
+        """The body for the backend."""
+        return self._request.first()
+
+    def take_next(self) -> bytes | None:
+        """The body to ask the backend again with, once."""
+        request = self._request
+        body, request.next_body = request.next_body, None
+        return body
+
+    @property
+    def native(self) -> bool:
+        """Whether the tools go to the backend."""
+        return self._request.native
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the answer may hold calls."""
+        return self._request.offers
+
+    # -- the response --------------------------------------------------------------------------------------------
+
+    def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
+        """A response begins: what becomes of it."""
+        self.stream = None
+        self._status = status
+        self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        if status >= 400:
+            return State.COLLECTING
+        if not 200 <= status < 300 or status in {204, 205}:
+            return State.PASSING
+        return State.SNIFFING if self._chat.stream else State.COLLECTING
+
+    def sniff(self, data: bytes) -> State:
+        """What a body is that begins with `data`."""
+        streams = is_stream(data, told=self._is_stream)
+        if streams is None:
+            return State.SNIFFING
+        if not streams:
+            return State.COLLECTING
+        self.stream = self._new_rewriter()
+        return State.STREAMING
+
+    def _new_rewriter(self) -> StreamRewriter:
+        chat, settings = self._chat, self._settings
+        return StreamRewriter(
+            self._request.make_choice,
+            self._request.usage,
+            include_usage=chat.include_usage,
+            choices=chat.n,
+            hold=hold_for(chat, settings),
+            legacy=chat.legacy,
+            as_object=settings.arguments_as_object,
+            reasoning_field=settings.reasoning_field,
+            max_bytes=settings.max_response_bytes,
+        )
+
+    def headers(self) -> dict[str, str]:
+        """Headers for a streamed answer; they replace the backend's."""
+        chat, request = self._chat, self._request
+        estimated = chat.stream and chat.include_usage and request.usage.will_estimate
+        ours = {"x-toolcall": f"{request.note}{'; usage=estimated' if estimated else ''}"}
+        return ours if self._is_stream else {**ours, "content-type": "text/event-stream"}
+
+    @property
+    def calls(self) -> int:
+        """How many calls the answer has so far."""
+        return self._calls if self.stream is None else self.stream.calls
+
+    # -- a stream ------------------------------------------------------------------------------------------------
+
+    @property
+    def _stream(self) -> StreamRewriter:
+        assert self.stream is not None  # noqa: S101 - the state is STREAMING
+        return self.stream
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the stream; what leaves."""
+        return self._stream.feed(data)
+
+    def finish(self, *, cut: bool, left: bool) -> bytes:
+        """The stream is over. What leaves, unless it is asked again (`take_next`) or waits for a count (`pending`).
+
+        cut: it broke off. left: something has left for the client. Raises ToolCallError where nothing has, and the
+        client is to be told of an error.
+        """
+        stream, request = self._stream, self._request
+        cut = cut and not stream.received_done
+        out = stream.finish(cut=cut)
+        left = left or bool(out)
+        error = stream.failed
+        if error is not None and not left and request.retries(error):
+            return b""
+        if error is None and not stream.begun:
+            error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
+        elif error is None and (cut or not stream.complete):
+            error = ToolCallError("upstream_error", "The backend's stream broke off before the answer was complete.")
+        if error is not None:
+            if not left:
+                raise error
+            return out + error.sse() + DONE
+        outcome = stream.outcome
+        if not request.is_settled(outcome, left=left):
+            return b""
+        _warn(outcome.warnings)
+        if self._defer and stream.is_due:
+            self._is_due = True
+            return out
+        return out + stream.end()
+
+    def flush(self) -> bytes:
+        """What is held back of a stream that has begun and cannot go on: an error follows."""
+        return self._stream.finish(cut=True)
+
+    # -- a whole answer ------------------------------------------------------------------------------------------
+
+    def whole(self, data: bytes) -> Reply | None:
+        """A collected response. None: ask again, with `take_next`. Raises ToolCallError as `finish` does."""
+        chat, request, settings = self._chat, self._request, self._settings
+        if self._status >= 400:
+            if request.repairs(self._status, data):
+                return None
+            return self._json(openai.read_error(data, self._status).body())
+        if chat.stream:
+            return self._as_stream(data)
+        try:
+            answer = rewrite_whole(
+                data,
+                request.make_choice,
+                request.usage,
+                legacy=chat.legacy,
+                indexed=settings.call_index,
+                as_object=settings.arguments_as_object,
+                reasoning_field=settings.reasoning_field,
+                defer=self._defer,
+            )
+        except ToolCallError as error:
+            if request.retries(error):
+                return None
+            raise
+        if answer is None:
+            raise no_completion(data)
+        outcome = answer.outcome
+        if not request.is_settled(outcome, left=False):
+            return None
+        _warn(outcome.warnings)
+        self._calls = outcome.calls
+        self._warnings = outcome.warnings
+        if self._defer and request.usage.is_due:
+            self._is_due = True
+            return self._json(answer.body)
+        return self._counted_json(answer.body)
+
+    def _as_stream(self, data: bytes) -> Reply | None:
+        """A whole answer to a request for a stream goes the way of a stream."""
+        events = as_stream(data)
+        if events is None:
+            raise no_completion(data)
+        self.stream = self._new_rewriter()
+        out = self.feed(events)
+        out += self.finish(cut=False, left=bool(out))
+        if self._request.next_body is not None:
+            return None
+        return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
+
+    def _counted_json(self, body: bytes) -> Reply:
+        """A whole answer whose usage is in it, with our own remarks."""
+        usage = self._request.usage
+        if self._extension is not None:
+            remarks = self._extension.of(self._warnings) if self._calls else {}
+            if injection := usage.injection():
+                name = self._extension.field
+                remarks = {name: {**remarks.get(name, {}), **injection}}
+            body = openai.with_fields(body, remarks) if remarks else body
+        estimated = "; usage=estimated" if usage.is_estimated else ""
+        return self._json(body, f"; calls={self._calls}{estimated}")
+
+    def _json(self, body: bytes, note: str = "") -> Reply:
+        headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}
+        return Reply(self._status, body, headers)
+
+    # -- what has to wait for a count ----------------------------------------------------------------------------
+
+    def pending(self) -> PendingCount | None:
+        """What the answer's end waits for."""
+        return PendingCount(self._request.usage, self._request.model, self._memory) if self._is_due else None
+
+    def counted(self) -> bytes:
+        """The rest of a stream that waited."""
+        self._is_due = False
+        return self._stream.end()
+
+    def counted_in(self, reply: Reply) -> Reply:
+        """The same for an answer that `whole` gave."""
+        if self._chat.stream:
+            return Reply(reply.status, reply.body + self.counted(), reply.headers)
+        self._is_due = False
+        return self._counted_json(openai.with_fields(reply.body, {"usage": self._request.usage.total()}))
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        _log.warning("%s", warning)
