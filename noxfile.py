@@ -37,6 +37,13 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation site, in docs/_build/html. A warning is an error."""
+    session.install("-e", ".[docs]")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
 @nox.session(venv_backend="none")
 def ci(session: nox.Session) -> None:
     """All that CI checks, in a copy of the tree."""

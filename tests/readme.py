@@ -1,26 +1,23 @@
-"""The README's generated parts. `python -m tests.readme` writes them anew; test_readme.py checks that they are true."""
+"""The README's table and the pages of docs/reference, from the code. `python -m tests.readme` writes them anew;
+test_readme.py checks that they are true.
+"""
 
 from __future__ import annotations
 
-import ast
-import contextlib
+import argparse
 import inspect
-import io
-import json
-import os
 import re
-import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.driven import Driven
-from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware, create_proxy, errors
-from toolcall_middleware.cli import commands as cli
+import toolcall_middleware
+from toolcall_middleware import errors
+from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.formats import registry
+from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
-from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -60,26 +57,47 @@ ERRORS = {
 }
 
 
+TEN = (
+    "mode",
+    "format",
+    "profile",
+    "constrain",
+    "messages",
+    "validate_arguments",
+    "stream_arguments",
+    "allowlist",
+    "rate_limit",
+    "api_keys",
+)
+"""The settings of the README."""
+
+
+def ten() -> str:
+    """The README's table: what most people ever set."""
+    return _table(_SETTING, [_row(name) for name in TEN])
+
+
 def settings() -> str:
-    """A table for each room, in the order of the code."""
-    parts = []
-    idle = unused_options()
+    """All settings, a table for each room, in the order of the code; and what the profiles set."""
+    parts = [
+        "# Settings",
+        (
+            "A variable `TOOLCALL_<NAME>`, a keyword of `ToolCallMiddleware(app, name=value)` or of `Settings`, or"
+            " `serve --set name=value`. An unknown name or a bad value is an error at start that says what is allowed."
+        ),
+    ]
     for room, title in ROOMS.items():
-        rows = [
-            (f"`{name}`", f"`{_default(name)}`", option.allowed, option.help + (" *Not yet.*" if name in idle else ""))
-            for name, option in OPTIONS.items()
-            if option.room == room
-        ]
-        parts.append(f"**{title}**\n\n{_table(('setting', 'default', 'values', 'what it does'), rows)}")
+        rows = [_row(name) for name, option in OPTIONS.items() if option.room == room]
+        parts += [f"## {title}", _table(_SETTING, rows)]
+    parts += ["## Profiles", "A profile sets several settings at once; what is set by hand wins.", profiles()]
     return "\n\n".join(parts)
 
 
 def profiles() -> str:
     """What each profile sets."""
-    idle = unused_options()
     rows = []
     for profile, values in PROFILES.items():
-        pairs = [f"`{name}={show(value)}`" + (" (not yet)" if name in idle else "") for name, value in values.items()]
+        pairs = [f"`{name}={show(value)}`" for name, value in values.items()]
         rows.append((f"`{profile}`", ", ".join(pairs) or "nothing: whatever real clients send is accepted"))
     return _table(("profile", "sets"), rows)
 
@@ -93,7 +111,12 @@ def formats() -> str:
         what = getattr(fmt, "about", None) or (inspect.getdoc(fmt) or "").partition("\n")[0]
         sample = fmt.render_calls([call]).strip().replace("\n", " ")
         rows.append((f"`{name}`", what, f"`` {sample} ``"))
-    return _table(("format", "what it is", "a call in it (in one line here)"), rows)
+    about = (
+        "`auto` reads whichever of them the model writes. Its prompt is in the model family's own format where the"
+        " model's name tells the family, else in `json`, which models follow best that were not trained on another."
+        " Another package can add a format by an entry point in the group `toolcall_middleware.formats`."
+    )
+    return "\n\n".join(["# Formats", about, _table(("format", "what it is", "a call in it (in one line here)"), rows)])
 
 
 def built_in() -> list[str]:
@@ -103,126 +126,121 @@ def built_in() -> list[str]:
 
 def error_codes() -> str:
     """Every code with its status, from the code's own table."""
-    strings = _strings(skip={"errors.py"})
-    rows = [
-        (f"`{code}`", str(status), ERRORS[code] + ("" if code in strings else " *(not yet)*"))
-        for code, status in errors._STATUS.items()  # the one table there is
+    rows = [(f"`{code}`", str(status), ERRORS[code]) for code, status in errors._STATUS.items()]  # the one table
+    about = (
+        'Errors have OpenAI\'s form, `{"error": {"message", "type", "param", "code"}}`, where `param` is a path such as'
+        " `tools[1].function.parameters`. The backend's own errors keep their status and text and get the same form."
+        ' Once a stream has begun, an error is one event `data: {"error": …}` and then `[DONE]`. Answers with status'
+        " 422 carry `x-should-retry: false`: the OpenAI SDKs then do not repeat the request."
+    )
+    return "\n\n".join(["# Errors", about, _table(("code", "status", "when"), rows)])
+
+
+def command_line() -> str:
+    """Each command with its arguments, examples and exit codes, whichever Python prints the help."""
+    parser = cli.build_parser()
+    parts = ["# Command line", "`toolcall-middleware COMMAND --help` prints the same."]
+    for command in cli.commands().values():
+        one = argparse.ArgumentParser(add_help=False)
+        command.configure(one)
+        rows = []
+        for action in one._actions:
+            if action.help == argparse.SUPPRESS:
+                continue
+            what = action.help or (f"one of {', '.join(action.choices)}" if action.choices else "")
+            given = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+            name = " ".join(filter(None, (", ".join(action.option_strings), str(given))))
+            rows.append((f"`{name}`", what % {"default": action.default}))
+        codes = command.epilog().partition("exit codes: ")[2].replace("\n  ", " ")
+        text = (command.description or f"{command.help[0].upper()}{command.help[1:]}.").strip()
+        examples = "\n".join(command.examples)
+        parts += [f"## {command.name}", text, _table(("argument", "what it does"), rows)]
+        parts += [f"```sh\n{examples}\n```", f"Exit codes: {codes}."]
+    assert parser.prog == "toolcall-middleware"
+    return "\n\n".join(parts)
+
+
+def providers() -> str:
+    """What of OpenAI's API each other API behind the proxy can do."""
+    parts = [
+        "# Other APIs behind the proxy",
+        (
+            "`upstream_api=anthropic` and `upstream_api=google`: what of OpenAI's API reaches them."
+            " `toolcall-middleware formats --providers` prints the same."
+        ),
     ]
-    return _table(("code", "status", "when"), rows)
+    for name, provider in sorted(PROVIDERS.items()):
+        rows = [(feature, row.support.value, row.note) for feature, row in provider.capabilities.items()]
+        parts += [f"## {name}", _table(("feature", "support", "note"), rows)]
+    return "\n\n".join(parts)
 
 
-def limits() -> str:
-    """What is named in the contract but does not work, found by trying it."""
-    lines = []
-    modes = [name for name in ("native", "auto") if refuses("mode", name)]
-    if modes:
-        lines.append(
-            f"Refused at start: {_and(f'`mode={name}`' for name in modes)}. Every request is served by prompt."
-        )
-    idle = unused_options()
-    asks = {value: _constrained(value) for value in OPTIONS["constrain"].allowed.split(", ")}
-    nothing = [value for value, fields in asks.items() if not fields and value not in {"off", "auto"}]
-    if nothing:
-        lines.append(f"Accepted but without effect: {_and(f'`constrain={value}`' for value in nothing)}.")
-    apis = [name for name in ("anthropic", "google") if proxy_refuses("upstream_api", name)]
-    if apis:
-        lines.append(f"The proxy speaks to OpenAI-compatible upstreams only, not yet to {_and(apis, 'or')}.")
-    missing = [name for name in ("check", "replay") if name not in commands()]
-    if missing:
-        lines.append(f"There is no command {_and((f'`{name}`' for name in missing), 'or')} yet.")
-    refused = [name for name in idle if refuses(name)]
-    if refused:
-        lines.append(f"Not there yet, and refused at start: {_and(f'`{name}`' for name in refused)}.")
-    if idle := [name for name in idle if name not in refused]:
-        lines.append(f"Accepted, but these settings **do nothing yet**: {_and(f'`{name}`' for name in idle)}.")
-    return "\n".join(textwrap.fill(line, 120, initial_indent="- ", subsequent_indent="  ") for line in lines)
+def python_api() -> str:
+    """The public names with their docstrings."""
+    parts = ["# Python API", "All of it is in the package `toolcall_middleware`."]
+    for name in sorted(toolcall_middleware.__all__):
+        value = getattr(toolcall_middleware, name)
+        kind = "class " if inspect.isclass(value) else ""
+        parts += [f"## {name}", f"```python\n{kind}{name}{_signature(value)}\n```", inspect.getdoc(value) or ""]
+        for key, method in vars(value).items() if inspect.isclass(value) else ():
+            if not key.startswith("_") and callable(getattr(value, key)) and method.__doc__:
+                bound = getattr(value, key)
+                parts += [f"### `{name}.{key}{_signature(bound)}`", inspect.getdoc(bound) or ""]
+    return "\n\n".join(parts)
 
 
-def _and(words: Iterable[str], last: str = "and") -> str:
-    *most, end = words
-    return f"{', '.join(most)} {last} {end}" if most else end
+def _signature(value: Any) -> str:
+    """How it is called, as the source writes it. Exceptions that add nothing have none worth showing."""
+    if inspect.isclass(value):
+        if "__init__" not in vars(value):
+            return ""
+        value = value.__init__
+    shown = re.sub(r"^\(self(, )?", "(", str(inspect.signature(value))).replace("'", "")
+    return shown.removesuffix(" -> None")
 
 
 def commands() -> set[str]:
-    """The command line's commands, from its help."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        cli.main(["--help"])
-    return set(re.findall(r"^    (\w+) ", out.getvalue(), re.MULTILINE))
+    """The command line's commands."""
+    return set(cli.commands())
 
 
-def proxy_refuses(name: str, value: str) -> bool:
-    """Whether the proxy refuses to start with this setting."""
-    before = dict(os.environ)
-    try:
-        os.environ.update({"TOOLCALL_UPSTREAM_URL": "http://127.0.0.1:9/v1", f"TOOLCALL_{name.upper()}": value})
-        create_proxy()
-    except SettingsError:
-        return True
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-    return False
-
-
-def _constrained(value: str) -> set[str]:
-    """The fields that a call which must come adds to the request, under this value of `constrain`."""
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool], "tool_choice": "required"}
-    sent = Driven(Settings(constrain=value, format="json"), BackendMemory()).on_request(json.dumps(body).encode())
-    return set(json.loads(sent or b"{}")) - {"model", "messages"}
-
-
-def refuses(name: str, *values: str) -> bool:
-    """Whether the middleware refuses to start with this value, or with any other than the default."""
-    option = OPTIONS[name]
-    for text in values or ("true", *option.allowed.split(", "), "tiktoken:x", "60/minute", "x"):
-        try:
-            value = option.read(text)
-        except (ValueError, TypeError):
-            continue
-        if value == option.default:
-            continue
-        try:
-            ToolCallMiddleware(_no_app, **{name: value})
-        except SettingsError:
-            return True
-        return False
-    raise ValueError(f"no value of {name} is known but its default")
-
-
-async def _no_app(_scope: Any, _receive: Any, _send: Any) -> None:
-    raise AssertionError("nobody calls it")
-
-
-def unused_options() -> list[str]:
-    """Options whose name occurs nowhere in the package but where options are read."""
-    used = _strings(skip={"settings/options.py", "settings/settings.py", "request/overrides.py"})
-    return [name for name in OPTIONS if name not in used]
-
-
-PARTS: dict[str, Callable[[], str]] = {
+REFERENCE: dict[str, Callable[[], str]] = {
     "settings": settings,
-    "profiles": profiles,
     "formats": formats,
     "errors": error_codes,
-    "limits": limits,
+    "cli": command_line,
+    "providers": providers,
+    "api": python_api,
 }
+"""The generated pages, by name."""
+_NOTE = "<!-- written by `python -m tests.readme` -->\n\n"
+
+
+def page(name: str) -> str:
+    """A generated page's whole text."""
+    return f"{_NOTE}{REFERENCE[name]().rstrip()}\n"
+
+
+def page_path(name: str) -> Path:
+    """Where it stands."""
+    return ROOT / "docs" / "reference" / f"{name}.md"
 
 
 def rendered(text: str) -> str:
-    """The README's text with all generated parts made anew."""
-    for name, make in PARTS.items():
-        pattern = rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- /{name} -->)"
-        body = make()
-        # Inside a list no blank line may come between.
-        inner = f"{body}\n" if name == "limits" and body else f"\n{body}\n\n" if body else ""
-        found = re.findall(pattern, text, re.DOTALL)
-        if len(found) != 1:
-            raise ValueError(f"the README has {len(found)} parts named {name}")
-        before, after = found[0]
-        start = text.index(before) + len(before)
-        text = text[:start] + inner + text[text.index(after, start) :]
-    return text
+    """The README's text with its table made anew."""
+    pattern = r"(<!-- settings: [^\n]*-->\n).*?(<!-- /settings -->)"
+    found, number = re.subn(pattern, lambda match: f"{match[1]}\n{ten()}\n\n{match[2]}", text, flags=re.DOTALL)
+    if number != 1:
+        raise ValueError(f"the README has {number} parts named settings")
+    return found
+
+
+_SETTING = ("setting", "default", "values", "what it does")
+
+
+def _row(name: str) -> tuple[str, ...]:
+    option = OPTIONS[name]
+    return f"`{name}`", f"`{_default(name)}`", option.allowed, option.help
 
 
 _MIB = 1 << 20
@@ -240,21 +258,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
-def _strings(*, skip: set[str]) -> set[str]:
-    """All attribute names that are read and all string constants in the package, docstrings and `skip` left out."""
-    found: set[str] = set()
-    package = ROOT / "toolcall_middleware"
-    for path in sorted(package.rglob("*.py")):
-        if path.relative_to(package).as_posix() in skip:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.Attribute(attr=name, ctx=ast.Load()):
-                    found.add(name)
-                case ast.Constant(value=str(text)):
-                    found.add(text)
-    return found
-
-
 if __name__ == "__main__":
     README.write_text(rendered(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for each in REFERENCE:
+        page_path(each).parent.mkdir(parents=True, exist_ok=True)
+        page_path(each).write_text(page(each), encoding="utf-8")

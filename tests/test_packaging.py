@@ -18,7 +18,11 @@ import toolcall_middleware
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-TOP_LEVEL = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "toolcall_middleware", "tests", "examples"}
+TOP_LEVEL = {
+    "pyproject.toml", "noxfile.py", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE",
+    "toolcall_middleware", "tests", "examples", "docs",
+}  # fmt: skip
+HIDDEN = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}
 # Where some machine keeps its work. Put together, so that this file does not hold them.
 MACHINE_PATHS = {"/" + "work/", "/" + "Users/", f"{ROOT.parent}/", f"{Path.home()}/."} - {"/" + "/"}
 # Recorded requests and texts: what stands there is what somebody else's machine looked like.
@@ -108,7 +112,7 @@ def test_the_middleware_costs_no_import_that_only_the_proxy_or_the_command_line_
 
 def test_each_import_of_the_package_is_a_declared_dependency() -> None:
     entries = list(PROJECT["dependencies"])
-    for extra in ("fast", "hf", "limits", "local", "pretty", "redis", "tiktoken"):
+    for extra in ("completion", "fast", "hf", "limits", "local", "pretty", "redis", "tiktoken"):
         entries += PROJECT["optional-dependencies"][extra]
     declared = {re.split(r"[<>=\[ ]", entry)[0].replace("-", "_") for entry in entries}
     imported: dict[str, Path] = {}
@@ -124,7 +128,7 @@ def test_each_import_of_the_package_is_a_declared_dependency() -> None:
 def test_the_top_level_holds_only_what_belongs_there() -> None:
     names = {name.split("/")[0] for name in tracked()}
     assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
-    assert {name for name in names if name.startswith(".")} <= {".ci", ".gitignore"}
+    assert {name for name in names if name.startswith(".")} <= HIDDEN
 
 
 def test_no_tracked_file_names_a_path_of_somebodys_machine() -> None:
@@ -153,3 +157,11 @@ def test_the_license_is_the_whole_apache_license() -> None:
     assert "Version 2.0, January 2004" in text
     assert "END OF TERMS AND CONDITIONS" in text
     assert len(text) > 10_000
+
+
+def test_the_workflows_run_what_ci_runs_on_each_python_that_is_named() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert "run: bash .ci/run" in text
+    (listed,) = re.findall(r"^        python: \[(.*)\]$", text, re.MULTILINE)
+    classifiers = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", one)]
+    assert re.findall(r'"([\d.]+)"', listed) == classifiers

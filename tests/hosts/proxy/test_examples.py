@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from toolcall_middleware import Settings
-from toolcall_middleware.cli import commands as cli
+from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
@@ -68,9 +68,9 @@ def commands() -> list[list[str]]:
 @pytest.mark.parametrize("command", commands(), ids=["systemd", "container"])
 def test_what_is_run_is_a_command_that_exists(command: list[str]) -> None:
     assert command[0].rpartition("/")[2] == "toolcall-middleware"
-    args, rest = cli._parser().parse_known_args(command[1:])
+    args, rest = cli.build_parser().parse_known_args(command[1:])
     assert rest == []
-    assert (args.upstreams, args.port, args.timeout_graceful) == ("/etc/toolcall/upstreams.toml", 8080, 60)
+    assert (args.upstreams, args.port, args.shutdown_grace) == ("/etc/toolcall/upstreams.toml", 8080, 60)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -109,3 +109,30 @@ def test_the_variables_are_settings_or_keys_that_the_upstreams_want() -> None:
     settings = Settings.from_env({name: value for name, value in given.items() if name.startswith("TOOLCALL_")})
     assert (len(settings.api_keys), settings.access_log) == (2, "json")
     assert {name for name in given if not name.startswith("TOOLCALL_")} == set(VARIABLES)
+
+
+def test_the_manifest_fits_the_schemas_of_kubernetes() -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    yaml = pytest.importorskip("yaml")
+    documents = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text("utf-8")))
+    assert [document["kind"] for document in documents] == ["Deployment", "Service", "PodDisruptionBudget"]
+    for document in documents:
+        validate.validate(document, "1.34", strict=True)
+
+
+def test_the_manifest_runs_a_command_that_exists_and_leaves_it_time() -> None:
+    text = (FOLDER / "kubernetes.yaml").read_text("utf-8")
+    (line,) = re.findall(r"^ +args: \[(.*)\]$", text, re.MULTILINE)
+    words = [word.strip().strip('"') for word in line.split(",")]
+    args, rest = cli.build_parser().parse_known_args(words[1:])
+    assert (words[0], rest, args.upstreams) == ("toolcall-middleware", [], "/etc/toolcall/upstreams.toml")
+    (grace,) = re.findall(r"terminationGracePeriodSeconds: (\d+)", text)
+    (before,) = re.findall(r'command: \[sleep, "(\d+)"\]', text)
+    assert int(grace) > args.shutdown_grace + int(before)
+
+
+def test_the_container_has_the_extras_that_its_tenants_need_and_is_not_root() -> None:
+    text = (FOLDER / "Dockerfile").read_text("utf-8")
+    assert "rate_limit" in (FOLDER / "tenants.toml").read_text("utf-8")
+    assert "'.[redis]'" in text
+    assert re.search(r"^USER [1-9]\d*", text, re.MULTILINE)
