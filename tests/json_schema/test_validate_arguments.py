@@ -1,4 +1,4 @@
-"""Arguments against the tool's schema: the same verdict with and without jsonschema-rs, and bounded in time."""
+"""Arguments against the tool's schema: the verdict is jsonschema's, and bounded in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.json_schema import validate_arguments
 from toolcall_middleware.json_schema.validate_arguments import ArgumentChecker, checker_for
 from toolcall_middleware.model import Tool, ToolSet
 
@@ -32,12 +31,8 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["jsonschema", "jsonschema-rs"])
-def checker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ArgumentChecker:
-    if request.param == "jsonschema":
-        monkeypatch.setattr(validate_arguments, "_quick", lambda _schema: None)
-    else:
-        pytest.importorskip("jsonschema_rs")
+@pytest.fixture
+def checker() -> ArgumentChecker:
     return ArgumentChecker(ToolSet.of([Tool("f", parameters=SCHEMA)]))
 
 
@@ -91,8 +86,7 @@ def test_the_verdict_is_jsonschemas(arguments: dict[str, Any]) -> None:
     assert (checker.faults("f", json.dumps(arguments)) == []) == expected
 
 
-def test_an_evil_pattern_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validate_arguments, "_quick", lambda _schema: None)
+def test_an_evil_pattern_is_given_up() -> None:
     evil = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*\1$"}}}
     faults = ArgumentChecker(ToolSet.of([Tool("f", parameters=evil)])).faults(
         "f", json.dumps({"a": "ab " * 4000 + "!"})
@@ -147,8 +141,7 @@ def x(schema: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=["pattern", "names", "additional", "unevaluated", "nested", "deep", "enum", "items", "properties"],
 )
-def test_no_check_holds_the_event_loop(checker: ArgumentChecker, schema: dict[str, Any], arguments: Any) -> None:
-    del checker  # chosen for its kind
+def test_no_check_holds_the_event_loop(schema: dict[str, Any], arguments: Any) -> None:
     made = ArgumentChecker(ToolSet.of([Tool("f", parameters=schema)]))
     made.faults("f", "{}")  # compiles
     text = json.dumps(arguments)
@@ -173,8 +166,7 @@ def test_no_check_holds_the_event_loop(checker: ArgumentChecker, schema: dict[st
         ("é", "é", "e"),
     ],
 )
-def test_values_are_equal_as_json_is(checker: ArgumentChecker, value: Any, fits: Any, other: Any) -> None:
-    del checker  # chosen for its kind
+def test_values_are_equal_as_json_is(value: Any, fits: Any, other: Any) -> None:
     for rule in ({"const": value}, {"enum": ["-", value]}):
         made = ArgumentChecker(ToolSet.of([Tool("f", parameters=x(rule))]))
         assert made.faults("f", json.dumps({"x": fits})) == []
@@ -193,8 +185,7 @@ def test_values_are_equal_as_json_is(checker: ArgumentChecker, value: Any, fits:
         ({"$defs": {"A": ONE}, "$ref": "#/$defs/A", "unevaluatedProperties": False}, {"b": 1}, False),
     ],
 )
-def test_properties_that_are_not_named(checker: ArgumentChecker, schema: Any, arguments: Any, valid: bool) -> None:
-    del checker  # chosen for its kind
+def test_properties_that_are_not_named(schema: Any, arguments: Any, valid: bool) -> None:
     made = ArgumentChecker(ToolSet.of([Tool("f", parameters={"type": "object", **schema})]))
     assert (made.faults("f", json.dumps(arguments)) == []) == valid
 

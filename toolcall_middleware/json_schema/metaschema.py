@@ -14,25 +14,27 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urljoin
 
-from .pointer import MAX_ADDRESS
+from .drafts import draft_of
 
 _LISTS_OF_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _ANCHORS = frozenset({"$anchor", "$dynamicAnchor"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 
 
+_CLASSES = {
+    4: "Draft4Validator",
+    6: "Draft6Validator",
+    7: "Draft7Validator",
+    2019: "Draft201909Validator",
+    2020: "Draft202012Validator",
+}
+
+
 def dialect_of(schema: dict[str, Any]) -> Any:
     """The validator class of jsonschema for `$schema`; an unknown one is read as the newest draft, never fetched."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
+    import jsonschema
 
-    named = schema.get("$schema")
-    if not isinstance(named, str) or len(named) > MAX_ADDRESS:
-        return Draft202012Validator
-    try:
-        return validator_for({"$schema": named}, default=Draft202012Validator)
-    except ValueError:  # not even an address, such as http://[
-        return Draft202012Validator
+    return getattr(jsonschema, _CLASSES[draft_of(schema).number])
 
 
 def keyword_fault(dialect: Any, keyword: str, value: Any) -> str | None:

@@ -8,15 +8,14 @@ in any URI) or the plain name that `$anchor` gives. Addresses are those that sch
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from ..errors import shown
+from .cost_cache import CostCache
 from .drafts import Draft, Holds, draft_of
-from .walk import Child, walk
+from .walk import Child, children, walk
 
 MAX_ADDRESS = 2048
 """Characters of an address in a schema."""
@@ -166,36 +165,15 @@ class _Document:
     @property
     def index(self) -> _Index:
         """Made when a reference asks for more than a place in its own resource, which few documents need."""
-        return _INDEXES.get(self)
+        found = _INDEXES.get(id(self.root))
+        if found is None:
+            found = self, _index(self)
+            _INDEXES.put(id(self.root), found, found[1].size)
+        return found[1]
 
 
-class _Indexes:
-    """The indexes of the documents used last, by identity: a tool list is read once and used by many requests."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._used = 0
-        self._kept: OrderedDict[int, tuple[_Document, _Index]] = OrderedDict()  # the document keeps its id taken
-        self._lock = threading.Lock()  # one process may run several event loops
-
-    def get(self, document: _Document) -> _Index:
-        key = id(document.root)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][1]
-        index = _index(document)
-        with self._lock:
-            if index.size <= self._size and key not in self._kept:
-                self._kept[key] = document, index
-                self._used += index.size
-            while self._used > self._size:
-                _, (_, dropped) = self._kept.popitem(last=False)
-                self._used -= dropped.size
-        return index
-
-
-_INDEXES = _Indexes(_MAX_INDEXED)
+_INDEXES: CostCache[int, tuple[_Document, _Index]] = CostCache(_MAX_INDEXED)
+"""By the identity of the root, which the document keeps: a tool list is read once and used by many requests."""
 
 
 def _index(document: _Document) -> _Index:
@@ -238,6 +216,32 @@ def pointer_to(tokens: Iterable[str]) -> str:
     """The `$ref` that leads from the root over these keys and indices."""
     escaped = (token.replace("~", "~0").replace("/", "~1").replace("%", "%25") for token in tokens)
     return "#/" + "/".join(escaped)
+
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def targets_of(root: Any) -> dict[tuple[int, str], Any]:
+    """Where every reference of a document leads that a check of values can meet, by its schema's identity and keyword.
+
+    A dynamic reference is read like any other: what it adds concerns several resources that extend each other.
+    """
+    scope = Scope.of(root)
+    found: dict[tuple[int, str], Any] = {}
+    stack: list[tuple[Any, Scope]] = [(root, scope)]
+    seen: set[int] = set()
+    while stack:
+        schema, scope = stack.pop()
+        if not isinstance(schema, dict) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        for keyword in _REFERENCES:
+            target = scope.find(schema.get(keyword))
+            if target is not None:
+                found[id(schema), keyword] = target.schema
+                stack.append((target.schema, target.scope))
+        stack.extend((child.schema, scope.enter(child.schema)) for child in children(schema))
+    return found
 
 
 def resolve(root: Any, reference: Any) -> Any:

@@ -12,7 +12,7 @@ from .drafts import ANY_DRAFT, SAME_VALUE, Holds
 from .metaschema import dialect_of, keyword_fault, keywords_of
 from .pattern import pattern_fault
 from .pointer import OutOfDocument, Scope, Target, Unresolved, join
-from .walk import Path, held, steps
+from .walk import Path, held, steps, written
 
 MAX_VALUES = 20_000
 """JSON values in the schemas of one request, at about 3 us each. Real tool lists of 100 kB hold about 3,000."""
@@ -22,6 +22,8 @@ MAX_PATTERN = 4096
 """Characters of one regular expression."""
 MAX_PATTERNS = 16_384
 """Characters of all different regular expressions of one request: they are compiled, at about 3 us a character."""
+MAX_PIECES = 20_000
+"""Pieces of all of them once their counted repeats are compiled, see `pattern.MAX_UNROLLED`."""
 
 _MORE_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 
@@ -70,10 +72,11 @@ _OF_OTHERS = frozenset(
 
 
 class SchemaFault(ValueError):
-    """What is wrong with a schema. `where` is the path inside it."""
+    """What is wrong with a schema. `where` is the path inside it, as a client writes it: `.properties.a.type`."""
 
     def __init__(self, reason: str, where: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"In context={where!r}, {reason}" if where else reason)
+        self.where = written(where)
 
 
 class SchemaChecker:
@@ -82,6 +85,7 @@ class SchemaChecker:
     def __init__(self) -> None:
         self._values = MAX_VALUES
         self._characters = MAX_PATTERNS
+        self._pieces = MAX_PIECES
         self._patterns: set[str] = set()
 
     def check(self, schema: dict[str, Any]) -> int:
@@ -91,6 +95,7 @@ class SchemaChecker:
         that speak about the same value add none. References are not followed for this.
         """
         self._measure(schema)
+        _check_draft(schema)
         _check_root(schema)
         return _Walk(schema, self).run()
 
@@ -116,7 +121,11 @@ class SchemaChecker:
         if self._characters < 0:
             return f"cannot be checked: the request's patterns have more than {MAX_PATTERNS} characters"
         self._patterns.add(pattern)
-        return pattern_fault(pattern)
+        reason, pieces = pattern_fault(pattern)
+        self._pieces -= pieces
+        if reason is None and self._pieces < 0:
+            return f"cannot be checked: counted repeats in the request's patterns make more than {MAX_PIECES} pieces"
+        return reason
 
 
 class _Walk:
@@ -128,7 +137,7 @@ class _Walk:
         self._keywords = {keyword: ANY_DRAFT.get(keyword, Holds(0)) for keyword in keywords_of(self._dialect)}
         self._references: list[tuple[dict[str, Any], str, Scope, Path, int]] = []
         self._edges: dict[int, list[int]] = {}
-        self._seen: set[int] = set()
+        self._seen: dict[int, Path] = {}
         self._work: list[tuple[Any, Scope, Path, int]] = [(root, Scope.of(root), None, 1)]
 
     def run(self) -> int:
@@ -154,7 +163,7 @@ class _Walk:
             raise SchemaFault(f"{shown(node)} is not of type 'object', 'boolean'", _steps(path))
         if id(node) in self._seen:
             return
-        self._seen.add(id(node))
+        self._seen[id(node)] = path
         self._check_address(node, scope, path)
         scope = scope.enter(node)
         if "$ref" in node:
@@ -221,10 +230,18 @@ class _Walk:
                     open_nodes.discard(node)
                     done.add(node)
                 elif target in open_nodes:
-                    raise SchemaFault("cannot be checked: a reference leads back to itself")
+                    raise SchemaFault(
+                        "cannot be checked: a reference leads back to itself", _steps(self._seen.get(node))
+                    )
                 elif target not in done and target in self._edges:
                     open_nodes.add(target)
                     stack.append((target, iter(self._edges[target])))
+
+
+def _check_draft(schema: dict[str, Any]) -> None:
+    named = schema.get("$schema")
+    if isinstance(named, str) and named.rstrip("#").endswith("json-schema.org/draft-03/schema"):
+        raise SchemaFault("draft 3 of JSON Schema is not read: write the schema for draft 4 or later", ("$schema",))
 
 
 def _check_root(schema: dict[str, Any]) -> None:
@@ -233,7 +250,9 @@ def _check_root(schema: dict[str, Any]) -> None:
         if not _OF_OTHERS.isdisjoint(schema) and _OF_OBJECTS.isdisjoint(schema):
             raise SchemaFault("schema must be a JSON Schema of 'type: \"object\"', and has no 'type'")
     elif kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        raise SchemaFault(f"schema must be a JSON Schema of 'type: \"object\"', got 'type: {shown(kind)}'")
+        fault = SchemaFault(f"schema must be a JSON Schema of 'type: \"object\"', got 'type: {shown(kind)}'")
+        fault.where = ".type"
+        raise fault
 
 
 def _steps(path: Path) -> tuple[str | int, ...]:

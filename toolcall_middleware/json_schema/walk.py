@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from .drafts import ANY_DRAFT, Holds
@@ -38,7 +38,12 @@ def steps(path: Path) -> tuple[str | int, ...]:
 
 def dotted(path: Path) -> str:
     """`path` as a client writes it, such as `.properties.a.anyOf[0]`; empty for the root."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps(path))
+    return written(steps(path))
+
+
+def written(path: Iterable[str | int]) -> str:
+    """The same for a path that is no chain."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 def children(schema: Mapping[str, Any], keywords: Mapping[str, Holds] = ANY_DRAFT) -> Iterator[Child]:

@@ -184,7 +184,7 @@ class _Reader:
             levels = self._schemas.check(parameters)
         except SchemaFault as fault:
             message = f"Invalid schema for function {shown(name)}: {fault}."
-            raise ToolCallError("invalid_tool_schema", message, param=param) from None
+            raise ToolCallError("invalid_tool_schema", message, param=param + fault.where) from None
         self._limit("max_schema_depth", levels, name, "the schema", param)
         return parameters
 
