@@ -65,11 +65,15 @@ class Keywords(TypedDict, total=False):
     upstreams_file: str | None
     upstream_timeout: float | str
     default_max_tokens: int | str
+    upstream_first_byte_timeout: float | str | None
     upstream_connect_timeout: float | str
     upstream_total_timeout: float | str | None
     upstream_connections: int | str | None
     upstream_retries: int | str
     api_keys: str | Iterable[str] | None
+    forward_paths: str | Iterable[str] | None
+    allowed_hosts: str | Iterable[str] | None
+    cors_origins: str | Iterable[str] | None
     shutdown_grace: int | str
     access_log: str
 
@@ -133,10 +137,14 @@ class Values:
     upstreams_file: str | None
     upstream_timeout: float
     default_max_tokens: int
+    upstream_first_byte_timeout: float | None
     upstream_connect_timeout: float
     upstream_total_timeout: float | None
     upstream_connections: int | None
     upstream_retries: int
     api_keys: tuple[str, ...]
+    forward_paths: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
+    cors_origins: tuple[str, ...]
     shutdown_grace: int
     access_log: str

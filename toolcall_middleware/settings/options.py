@@ -66,6 +66,16 @@ ON: Final[Levels] = ((False,), (True,))
 _KIB = 1024
 _MIB = 1024 * _KIB
 
+FORWARDED = (
+    "/chat/completions", "/completions", "/messages", "/messages/count_tokens", "/responses", "/responses/*",
+    "/embeddings", "/models", "/models/*", "/moderations", "/audio/*", "/images/*",
+    "/rerank", "/v2/rerank", "/score", "/pooling", "/classify", "/completion", "/infill", "/generate",
+    "/generate_stream", "/invocations", "/tokenize", "/detokenize", "/apply-template", "/tokenizer_info",
+    "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/tags", "/api/version",
+    "/health", "/healthz", "/health_generate", "/ping", "/version", "/info", "/get_model_info",
+)  # fmt: skip
+"""What inference servers offer to clients. Paths of administration (keys, files, weights, metrics) are not in it."""
+
 _ROWS = (
     # A request that turns everything off would slip past the checks of the answer.
     Option("mode", "prompt", choice("prompt", "native", "auto", "off"),
@@ -169,6 +179,8 @@ _ROWS = (
     Option("upstream_timeout", 300.0, readers.SECONDS, "proxy", OPERATOR, "Longest wait for a next byte."),
     Option("default_max_tokens", 8192, integer(1, optional=False), "proxy", OPERATOR,
            "Length of an answer where the client gives none and the upstream's API wants one (Anthropic's)."),
+    Option("upstream_first_byte_timeout", 60.0, readers.OPTIONAL_SECONDS, "proxy", OPERATOR,
+           "Longest wait for the beginning of a streamed answer while another upstream can be asked."),
     Option("upstream_connect_timeout", 10.0, readers.SECONDS, "proxy", OPERATOR, "Longest wait for a connection."),
     Option("upstream_total_timeout", None, readers.OPTIONAL_SECONDS,
            "proxy", OPERATOR, "Longest a whole answer may take."),
@@ -178,6 +190,13 @@ _ROWS = (
            "New tries where no connection was had, or after a 429 or 503 that says to come back soon."),
     Option("api_keys", (), readers.KEYS, "proxy", OPERATOR,
            "Keys, one of which clients of the proxy must show; a name tells whose it is.", secret=True),
+    Option("forward_paths", FORWARDED, readers.FORWARD_PATHS, "proxy", OPERATOR,
+           "Paths that are forwarded, with or without `/v1` before them; what `paths` intercepts always is. `*`: all."),
+    Option("allowed_hosts", (), readers.HOSTS, "proxy", OPERATOR,
+           "Names under which the proxy may be asked. None: those of this machine, where it listens on loopback, "
+           "holds a key and wants none."),
+    Option("cors_origins", (), readers.ORIGINS, "guard", OPERATOR,
+           "Origins of web pages that may ask; they get CORS headers, and the proxy answers their preflights."),
     Option("shutdown_grace", 30, integer(0, optional=False), "proxy", OPERATOR,
            "Seconds that running answers may go on after a signal to stop."),
     Option("access_log", "text", choice("text", "json", "off"), "proxy", OPERATOR,

@@ -118,6 +118,33 @@ def _paths(value: Any) -> tuple[str, ...]:
     return paths
 
 
+def _forward_paths(value: Any) -> tuple[str, ...]:
+    paths = _names(value)
+    if not all(path == "*" or (path.startswith("/") and "*" not in path.removesuffix("/*")) for path in paths):
+        raise ValueError
+    return paths
+
+
+_HOST = re.compile(r"(?:\*\.)?[a-z0-9._-]+|\[[0-9a-f:.]+\]|\*")
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    hosts = tuple(name.lower() for name in _names(value))
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        raise ValueError
+    return hosts
+
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s,?#@*]+|\*")
+
+
+def _origins(value: Any) -> tuple[str, ...]:
+    origins = tuple(name.lower().rstrip("/") for name in _names(value))
+    if not all(_ORIGIN.fullmatch(origin) for origin in origins):
+        raise ValueError
+    return origins
+
+
 def _tokenizer(value: Any) -> str:
     text = _word(value)
     kind, colon, name = text.partition(":")
@@ -211,6 +238,13 @@ def _reasoning_field(value: Any) -> str | None:
 
 FORMAT = Reader("str", "auto or a format's name", _word)
 PATHS = Reader("tuple[str, ...]", "path suffixes, comma separated, each with a leading /", _paths)
+FORWARD_PATHS = Reader(
+    "tuple[str, ...]",
+    "paths, comma separated, each with a leading /, `/*` at the end for all below; or *, or none",
+    _forward_paths,
+)
+HOSTS = Reader("tuple[str, ...]", "host names without ports, `*.` before one for all below it, *, or none", _hosts)
+ORIGINS = Reader("tuple[str, ...]", "origins such as https://app.example, *, or none", _origins)
 REASONING_FIELD = Reader("str | None", "none, reasoning or reasoning_content", _reasoning_field)
 TOKENIZER = Reader("str", "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME", _tokenizer)
 NAMES = Reader("tuple[str, ...]", "names, comma separated, or none", _names)

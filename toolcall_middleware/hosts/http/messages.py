@@ -6,6 +6,7 @@ from starlette.types import ASGIApp, Message, Scope, Send
 
 from .errors import send_error
 from .headers import ENTITY_HEADERS, Headers, scope_for_body, with_length, without
+from .paths import ends_with, normal_path
 
 __all__ = ["App", "Scope", "Send", "answer_error", "is_chat", "request_scope", "response_head", "with_length"]
 
@@ -14,11 +15,11 @@ answer_error = send_error
 
 
 def is_chat(scope: Scope, paths: tuple[str, ...]) -> bool:
-    """Whether a request is a POST to one of `paths`, which are suffixes. A slash more is the same, as to many apps."""
+    """Whether a request is a POST to one of `paths`, which are suffixes. Another spelling of the path is the same."""
     if scope["method"] != "POST":
         return False
     path: str = scope["path"]
-    return path.endswith(paths) or (path.endswith("/") and path.rstrip("/").endswith(paths))
+    return path.endswith(paths) or ends_with(normal_path(path), paths)
 
 
 def request_scope(scope: Scope, length: int) -> Scope:

@@ -22,6 +22,7 @@ from ..http.messages import App, Scope, Send, answer_error, is_chat, with_length
 from ..http.upload import collect, in_the_clear
 from .responder import Responder
 from .token_counting import WholeUsage
+from .unread import is_guarded, pass_without_tools
 from .warmup import warm
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class ToolCallMiddleware:
             self.app = app
             self.settings = settings
             self._memory = BackendMemory()
+            self._guarded = settings.mode != "off" and is_guarded(settings)
             self._tenancy: Tenancy | None = None
             self._rates: RateLimiter | None = None
             if settings.rate_limit is not None or settings.tenants_file is not None:
@@ -76,6 +78,7 @@ class ToolCallMiddleware:
     app: App
     settings: Settings
     _memory: BackendMemory
+    _guarded: bool
     _tenancy: Tenancy | None
     _rates: RateLimiter | None
 
@@ -92,7 +95,10 @@ class ToolCallMiddleware:
         if scope["type"] != "http" or settings.mode == "off" or not is_chat(scope, settings.paths):
             if scope["type"] == "lifespan" and settings.mode != "off":
                 warm(settings)
-            await self.app(scope, receive, send)
+            if self._guarded and scope["type"] != "lifespan":
+                await pass_without_tools(self.app, scope, receive, send, settings)
+            else:
+                await self.app(scope, receive, send)
             if scope["type"] == "lifespan" and self._rates is not None:
                 await self._rates.aclose()
             return

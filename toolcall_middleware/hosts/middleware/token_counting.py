@@ -18,6 +18,7 @@ from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
 from ..http.bodies import giving
 from ..http.headers import OF_ITS_BYTES, scope_for_body, without
+from ..http.paths import normal_path
 
 _SECONDS = 2.0
 """For all questions about one answer: its end waits for them."""
@@ -94,9 +95,9 @@ class _Answer:
 def _scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
     """The client's scope with another path: beside `/v1`, where inference servers have what is no API of OpenAI's."""
     path = scope["path"]
-    given = (path, path.rstrip("/"))
-    path, suffix = next((one, suffix) for suffix in paths for one in given if one.endswith(suffix))
-    path = path.removesuffix(suffix).removesuffix("/v1") + question.path
+    given = (path, path.rstrip("/"), normal_path(path))
+    path, suffix = next((one, suffix) for one in given for suffix in paths if one.endswith(suffix.rstrip("/")))
+    path = path.removesuffix(suffix.rstrip("/")).removesuffix("/v1") + question.path
     scope = scope_for_body(scope, len(question.body), identity=True)
     return {
         **scope,

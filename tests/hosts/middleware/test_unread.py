@@ -1,0 +1,137 @@
+"""While a guard is on, no path, API, encoding or spelling carries tools past it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from toolcall_middleware.hosts.middleware.unread import is_guarded
+from toolcall_middleware.settings import Settings
+
+from ..asgi_client import HELLO, JSON_TYPE, TOOL, Client, Headers, ask, middleware
+from ..http.test_paths import SPELLINGS
+
+GUARDS: list[dict[str, Any]] = [
+    {"allowlist": "other", "allowlist_mode": "enforce"},
+    {"rate_limit": "1/day"},
+    {"max_tools": 0},
+    {"profile": "gateway"},
+]
+
+
+class Noted:
+    """An app that answers everything; what it was asked is in `bodies`."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        self.bodies.append(body)
+        await send({"type": "http.response.start", "status": 200, "headers": [JSON_TYPE]})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+
+FUNCTION = TOOL["function"]
+CARRIERS: dict[str, tuple[str, bytes]] = {
+    "responses": ("/v1/responses", json.dumps({"model": "m", "input": "x", "tools": [FUNCTION]}).encode()),
+    "messages": ("/v1/messages", json.dumps({"model": "m", "messages": HELLO, "tools": [FUNCTION]}).encode()),
+    "ollama": ("/api/chat", ask()),
+    "ollama, spelled in another case": ("/api/chat", ask(tools=(), Tools=[TOOL])),
+    "sagemaker": ("/invocations", ask()),
+    "completions": ("/v1/completions", ask()),
+    "google": ("/v1beta/models/m:generateContent", json.dumps({"functionDeclarations": [FUNCTION]}).encode()),
+    "batches": ("/v1/batch", json.dumps([{"body": json.loads(ask())}]).encode()),
+    "escaped": ("/api/chat", ask().replace(b'"tools"', b'"\\u0074ools"').replace(b"function", b"f\\u0075nction")),
+    "first of two": ("/api/chat", ask().replace(b'"model"', b'"tools": [{"a": 1}], "model"')[:-1] + b', "tools": []}'),
+    "utf-16": ("/api/chat", ask().decode().encode("utf-16")),
+    "a form": ("/api/chat", b"model=m&tools=%5B%5D"),
+    "an escaped form": ("/api/chat", b"model=m&%74%6f%6fls=%5B1%5D"),
+    "a hosted tool": ("/v1/responses", json.dumps({"input": "x", "x": [{"type": "mcp_tool"}]}).encode()),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+@pytest.mark.parametrize("kind", CARRIERS)
+async def test_tools_do_not_pass_a_guard_by_another_api(kind: str, guard: dict[str, Any]) -> None:
+    path, body = CARRIERS[kind]
+    app = Noted()
+    made = await Client(body, path=path).run(middleware(app, **guard))
+    assert made.status == 403
+    assert made.json["error"]["code"] == "tool_not_allowed"
+    assert not app.bodies
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "QUERY", "post"])
+async def test_tools_do_not_pass_a_guard_by_another_method(method: str) -> None:
+    app = Noted()
+    made = await Client(ask(), method=method).run(middleware(app, **GUARDS[0]))
+    assert made.status == 403
+    assert not app.bodies
+
+
+@pytest.mark.parametrize("path", SPELLINGS)
+async def test_tools_do_not_pass_a_guard_by_another_spelling_of_the_path(path: str) -> None:
+    app = Noted()
+    made = await Client(ask(), path=path).run(middleware(app, **GUARDS[0]))
+    assert made.json["error"]["code"] == "tool_not_allowed"
+    assert not app.bodies
+
+
+async def test_tools_do_not_pass_a_guard_in_gzip_or_a_strange_charset() -> None:
+    app = Noted()
+    body = gzip.compress(ask())
+    coded: Headers = [JSON_TYPE, (b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(body))]
+    assert (await Client(body, path="/api/chat", headers=coded).run(middleware(app, **GUARDS[0]))).status == 403
+    utf7 = ask().replace(b"tool", b"+AHQ-ool").replace(b"function", b"+AGY-unction")
+    headers: Headers = [(b"content-type", b"application/json; charset=UTF-7")]
+    assert (await Client(utf7, path="/api/chat", headers=headers).run(middleware(app, **GUARDS[0]))).status == 403
+    assert not app.bodies
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", json.dumps({"model": "m", "input": "a tool has a \u00e9 function"}).encode()),
+        ("/v1/responses", json.dumps({"model": "m", "input": "x", "tools": []}).encode()),
+        ("/v1/completions", b'{"prompt": "x"}'),
+        ("/v1/audio/transcriptions", b"--x\r\ncontent-type: audio/wav\r\n\r\ntool\0\0\r\n--x--"),
+        ("/tokenize", b""),
+    ],
+)
+async def test_what_holds_no_tools_passes_a_guard_to_the_byte(path: str, body: bytes) -> None:
+    app = Noted()
+    made = await Client(body, path=path).run(middleware(app, **GUARDS[0]))
+    assert made.status == 200
+    assert app.bodies == [body]
+
+
+async def test_without_a_guard_other_apis_pass_unread() -> None:
+    app = Noted()
+    assert not is_guarded(Settings())
+    made = await Client(ask(), path="/api/chat").run(middleware(app))
+    assert made.status == 200
+    assert app.bodies == [ask()]
+
+
+async def test_a_websocket_does_not_pass_a_guard() -> None:
+    app = Noted()
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    await middleware(app, **GUARDS[0])({"type": "websocket", "path": "/v1/realtime", "headers": []}, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]

@@ -1,0 +1,68 @@
+"""What a path means, however it is spelled. A guard decides on this, because servers resolve paths in their own ways.
+
+nginx merges slashes and resolves dot segments, servlet containers cut `;params`, some routers ignore case and a slash
+at the end, and a proxy in between may unescape once more. The most that any of them would do is done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from starlette.types import Scope
+
+from .headers import raw_path
+
+# Escapes within escapes: each round is one more server that unescapes.
+_ROUNDS = 8
+_IGNORED = re.compile(r"[\x00-\x20\x7f-\xa0\ufeff]+")
+
+
+def normal_path(path: str) -> str:
+    """`path` as the most lenient server reads it: unescaped, in lower case, without `;params`, empty or dot segments.
+
+    Begins with a slash and does not end with one, but for the root. Two paths that some server takes for one have the
+    same normal path; the reverse need not hold.
+    """
+    for _ in range(_ROUNDS):
+        plain = unquote(path)
+        if plain == path:
+            break
+        path = plain
+    segments: list[str] = []
+    for segment in re.split(r"[/\\]", path.partition("#")[0].partition("?")[0]):
+        name = _IGNORED.sub("", segment.partition(";")[0])
+        if name == "..":
+            del segments[-1:]
+        elif name not in {"", "."}:
+            segments.append(name.casefold())
+    return "/" + "/".join(segments)
+
+
+def normal_path_of(scope: Scope) -> str:
+    """The normal path of a request, without the prefix under which the app is mounted."""
+    return normal_path(raw_path(scope).decode("latin-1"))
+
+
+def ends_with(path: str, suffixes: Iterable[str]) -> bool:
+    """Whether a normal path ends with one of `suffixes`, which are whole segments in any spelling."""
+    return any(path.endswith(normal_path(suffix)) for suffix in suffixes)
+
+
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a normal path is one of `patterns`, with or without `/v1` before it.
+
+    A pattern that ends in `/*` stands for everything below it, `*` for everything.
+    """
+    shorter = path.removeprefix("/v1")
+    candidates = {path, shorter} if shorter.startswith("/") else {path}
+    return any(_matches(candidate, pattern) for pattern in patterns for candidate in candidates)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    if pattern in {"*", "/*"}:
+        return True
+    if pattern.endswith("/*"):
+        return path.startswith(normal_path(pattern[:-2]) + "/")
+    return path == normal_path(pattern)

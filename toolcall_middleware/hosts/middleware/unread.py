@@ -1,0 +1,111 @@
+"""Requests that nobody here reads, while a guard is on: they pass when their body is proven to hold no tools.
+
+Another API (`/v1/responses`, `/api/chat`, `/invocations`), another method or another encoding would else carry past
+the guard what it is there to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...errors import ToolCallError, shown
+from ...settings import Settings
+from ..http.bodies import replay
+from ..http.messages import answer_error
+from ..http.paths import normal_path_of
+from ..http.upload import collect, in_the_clear
+
+_LIMITS = (
+    "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
+    "max_tool_calls", "max_tool_rounds",
+)  # fmt: skip
+# Every API calls what carries tools so: `tools`, `functions`, `toolConfig`, `function_declarations`, `tool_calls`.
+_WORDS = re.compile(rb"tool|function|mcp_server", re.IGNORECASE)
+_NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
+# A word may be spelled so that its letters do not stand there: by an escape, or by an encoding of two bytes a letter.
+_HIDDEN = re.compile(rb"\\u|\x00|%[46]|^\xfe\xff|^\xff\xfe")
+_PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
+# Their APIs have no tools, and their bodies are recordings and pictures.
+_MEDIA = ("/audio/", "/images/")
+_LARGE = 64 * 1024
+
+
+def is_guarded(settings: Settings) -> bool:
+    """Whether the operator set what tools must not get past: a list, a rate, tenants or limits."""
+    return (
+        settings.allowlist_mode == "enforce"
+        or settings.rate_limit is not None
+        or settings.tenants_file is not None
+        or any(settings.source(name) != "default" and getattr(settings, name) is not None for name in _LIMITS)
+    )
+
+
+async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send: Send, settings: Settings) -> None:
+    """Run `app` for a request that is not read, unless it may hold tools: then it is a 403 `tool_not_allowed`."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": "a guard is on, and this is not read here"})
+        return
+    try:
+        body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
+        if body:
+            body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
+            found = await (asyncio.to_thread(tools_in, scope, body) if len(body) > _LARGE else _now(scope, body))
+            if found:
+                raise ToolCallError("tool_not_allowed", _refusal(scope, found))
+    except ToolCallError as error:
+        await answer_error(send, error)
+        return
+    await app(scope, replay(messages, receive), send)
+
+
+async def _now(scope: Scope, body: bytes) -> str:
+    return tools_in(scope, body)
+
+
+def _refusal(scope: Scope, found: str) -> str:
+    where = f"{scope['method']} {scope['path']}"[:100]
+    return f"Tools are guarded here, and {where} is not read: {found}. Use POST /v1/chat/completions."
+
+
+def tools_in(scope: Scope, body: bytes) -> str:
+    """Why the body may hold tools; empty where it is proven that it holds none."""
+    path = normal_path_of(scope)
+    if any(kind in path for kind in _MEDIA):
+        return ""
+    charset = _charset(scope)
+    if charset not in _PLAIN_CHARSETS:
+        return f"its charset {shown(charset)} hides what it holds"
+    if not _WORDS.search(body) and not _HIDDEN.search(body):
+        return ""
+    try:
+        # Every member is seen, also one that another of the same name follows.
+        json.loads(body, object_pairs_hook=_check)
+    except _FoundError as error:
+        return f"it holds the field {shown(error.args[0])}"
+    except (ValueError, RecursionError):
+        return "its body is no JSON and may hold some"
+    return ""
+
+
+class _FoundError(Exception):
+    """A member whose name speaks of tools."""
+
+
+def _check(pairs: list[tuple[str, Any]]) -> None:
+    for name, value in pairs:
+        if _NAME.search(name) and value is not None and value != []:
+            raise _FoundError(name)
+        if name == "type" and isinstance(value, str) and _NAME.search(value):
+            raise _FoundError(f"type: {value}")
+
+
+def _charset(scope: Scope) -> str:
+    kinds = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-type"]
+    found = re.search(rb"charset\s*=\s*\"?([^\s;\",]*)", b",".join(kinds), re.IGNORECASE)
+    return found[1].decode("latin-1").lower() if found else ""
