@@ -118,6 +118,26 @@ def _paths(value: Any) -> tuple[str, ...]:
     return paths
 
 
+_FACES = ("chat", "messages", "responses")
+
+
+def _faces(value: Any) -> tuple[str, ...]:
+    faces = tuple(dict.fromkeys(name.lower() for name in _names(value)))
+    if faces != ("auto",) and (not faces or not set(faces) <= set(_FACES)):
+        raise ValueError
+    return faces
+
+
+def _aliases(value: Any) -> tuple[str, ...]:
+    """`PATTERN=NAME`: one `*` at most in each, as in the upstreams file; in the name only where the pattern has it."""
+    rules = _names(value)
+    for rule in rules:
+        pattern, equals, name = (part.strip() for part in rule.partition("="))
+        if not equals or not pattern or not name or pattern.count("*") > 1 or name.count("*") > pattern.count("*"):
+            raise ValueError
+    return rules
+
+
 def _tokenizer(value: Any) -> str:
     text = _word(value)
     kind, colon, name = text.partition(":")
@@ -212,6 +232,8 @@ def _reasoning_field(value: Any) -> str | None:
 FORMAT = Reader("str", "auto or a format's name", _word)
 PATHS = Reader("tuple[str, ...]", "path suffixes, comma separated, each with a leading /", _paths)
 REASONING_FIELD = Reader("str | None", "none, reasoning or reasoning_content", _reasoning_field)
+FACES = Reader("tuple[str, ...]", "auto, or chat, messages, responses, comma separated", _faces)
+ALIASES = Reader("tuple[str, ...]", "PATTERN=NAME, comma separated, a * at most in each, or none", _aliases)
 TOKENIZER = Reader("str", "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME", _tokenizer)
 NAMES = Reader("tuple[str, ...]", "names, comma separated, or none", _names)
 OPTIONAL_SECONDS = Reader("float | None", "seconds, more than 0, or none", _optional_seconds)
