@@ -66,12 +66,14 @@ class Exchange:
     """The state of one request. See the module for what comes in and goes out.
 
     defer: whether the host takes `Count`; without, all is counted at once, and nothing is asked of the backend.
+    always: also a request without tools is ours, because its answer is to be read (`apis.face`).
     """
 
-    def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False) -> None:
+    def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False, always: bool = False) -> None:
         self._settings = settings
         self._memory = memory
         self._defer = defer
+        self._always = always
         self._talk: Conversation | None = None
         self._stream: StreamRewriter | None = None  # that STREAMING feeds
         self._begun = False  # the client's answer has begun
@@ -132,7 +134,7 @@ class Exchange:
     # -- the request ---------------------------------------------------------------------------------------------
 
     def _on_request(self, event: Request) -> Sequence[Action]:
-        chat = read_request(event.body, self._settings)
+        chat = read_request(event.body, self._settings, always=self._always)
         if chat is None:
             self.state = State.ENDED
             return [Pass()]

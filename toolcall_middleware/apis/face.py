@@ -53,6 +53,10 @@ class Face(Protocol):
         """
         ...
 
+    def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:
+        """The request as it can be asked once more after this refusal of the backend's; None where there is no way."""
+        ...
+
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
         """A collected chat answer of any status (completion, or error in OpenAI's envelope), for the client."""
         ...
@@ -65,6 +69,10 @@ class Face(Protocol):
         """Headers that are added to a streamed answer."""
         ...
 
+    def begin(self) -> bytes:
+        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
+        ...
+
     def feed(self, data: bytes, /) -> bytes:
         """The next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
         ...
@@ -74,6 +82,10 @@ class Face(Protocol):
 
         A stream that lacks its end gets the API's error event.
         """
+        ...
+
+    def fail(self, error: ToolCallError, /) -> bytes:
+        """The last event of a stream that has begun and cannot go on."""
         ...
 
     def keepalive(self) -> bytes:

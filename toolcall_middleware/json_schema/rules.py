@@ -23,8 +23,8 @@ _SECONDS = 0.02
 _PATTERN_SECONDS = 0.01
 _PATTERN_TRIES = 3
 _MAX_SEARCHED = 1 << 15
-"""Characters that a pattern is run on. `regex` looks at its clock between two searches through the rest of a text, at about
-1 us a character each (`[a-z]{2,}[0-9]` on letters): a text of 5 MB held the thread for 4.7 s."""
+"""Characters that a pattern is run on. `regex` looks at its clock between two searches through the rest of a text, at
+about 1 us a character each (`[a-z]{2,}[0-9]` on letters): a text of 5 MB held the thread for 4.7 s."""
 MAX_FAULTS = 3
 _MAX_TEXT = 300
 

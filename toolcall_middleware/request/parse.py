@@ -95,13 +95,14 @@ def wants(body: bytes, settings: Settings) -> bool:
     return _concern(body, settings) is not False
 
 
-def read_request(body: bytes, settings: Settings) -> ChatRequest | UsageOnly | None:
+def read_request(body: bytes, settings: Settings, *, always: bool = False) -> ChatRequest | UsageOnly | None:
     """Read and check a chat-completions body.
 
-    None means that it is none of our business, or no chat request at all: it passes untouched.
+    None means that it is none of our business, or no chat request at all: it passes untouched. always: it is ours,
+    also without tools, unless the mode is off.
     Raises ToolCallError and nothing else, whatever the bytes.
     """
-    concern = _concern(body, settings)
+    concern = _concern(body, settings) if not always else settings.mode != "off"
     if settings.allowlist_mode == "enforce" or settings.rate_limit is not None:
         _check_spelling(body)
     if not isinstance(concern, bool):

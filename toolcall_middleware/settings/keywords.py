@@ -13,6 +13,7 @@ class Keywords(TypedDict, total=False):
     format: str
     profile: str
     paths: str | Iterable[str] | None
+    faces: str | Iterable[str] | None
     constrain: str
     retries: int | str
     parallel: str
@@ -64,6 +65,7 @@ class Keywords(TypedDict, total=False):
     upstream_key: str | None
     upstreams_file: str | None
     upstream_timeout: float | str
+    model_aliases: str | Iterable[str] | None
     default_max_tokens: int | str
     upstream_first_byte_timeout: float | str | None
     upstream_connect_timeout: float | str
@@ -85,6 +87,7 @@ class Values:
     format: str
     profile: str
     paths: tuple[str, ...]
+    faces: tuple[str, ...]
     constrain: str
     retries: int
     parallel: str
@@ -136,6 +139,7 @@ class Values:
     upstream_key: str | None
     upstreams_file: str | None
     upstream_timeout: float
+    model_aliases: tuple[str, ...]
     default_max_tokens: int
     upstream_first_byte_timeout: float | None
     upstream_connect_timeout: float

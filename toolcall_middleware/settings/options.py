@@ -86,6 +86,9 @@ _ROWS = (
            "A preset of other settings."),
     Option("paths", ("/chat/completions",), readers.PATHS,
            "prompt", OPERATOR, "Which paths are intercepted (POST only)."),
+    Option("faces", ("auto",), readers.FACES, "prompt", OPERATOR,
+           "APIs that clients may speak. `auto`: all in the proxy; in an app `chat`, and the others where a request "
+           "shows that it means them."),
     Option("constrain", "auto",
            choice("auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"),
            "prompt", FREE,
@@ -177,6 +180,8 @@ _ROWS = (
            "Sent to the upstream instead of the client's.", secret=True),
     Option("upstreams_file", None, readers.PATH, "proxy", OPERATOR, "TOML with several upstreams."),
     Option("upstream_timeout", 300.0, readers.SECONDS, "proxy", OPERATOR, "Longest wait for a next byte."),
+    Option("model_aliases", (), readers.ALIASES, "proxy", OPERATOR,
+           "`PATTERN=NAME`: models under other names, first match wins; clients see their own name again."),
     Option("default_max_tokens", 8192, integer(1, optional=False), "proxy", OPERATOR,
            "Length of an answer where the client gives none and the upstream's API wants one (Anthropic's)."),
     Option("upstream_first_byte_timeout", 60.0, readers.OPTIONAL_SECONDS, "proxy", OPERATOR,

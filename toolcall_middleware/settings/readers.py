@@ -145,6 +145,26 @@ def _origins(value: Any) -> tuple[str, ...]:
     return origins
 
 
+_FACES = ("chat", "messages", "responses")
+
+
+def _faces(value: Any) -> tuple[str, ...]:
+    faces = tuple(dict.fromkeys(name.lower() for name in _names(value)))
+    if faces != ("auto",) and (not faces or not set(faces) <= set(_FACES)):
+        raise ValueError
+    return faces
+
+
+def _aliases(value: Any) -> tuple[str, ...]:
+    """`PATTERN=NAME`: one `*` at most in each, as in the upstreams file; in the name only where the pattern has it."""
+    rules = _names(value)
+    for rule in rules:
+        pattern, equals, name = (part.strip() for part in rule.partition("="))
+        if not equals or not pattern or not name or pattern.count("*") > 1 or name.count("*") > pattern.count("*"):
+            raise ValueError
+    return rules
+
+
 def _tokenizer(value: Any) -> str:
     text = _word(value)
     kind, colon, name = text.partition(":")
@@ -246,6 +266,8 @@ FORWARD_PATHS = Reader(
 HOSTS = Reader("tuple[str, ...]", "host names without ports, `*.` before one for all below it, *, or none", _hosts)
 ORIGINS = Reader("tuple[str, ...]", "origins such as https://app.example, *, or none", _origins)
 REASONING_FIELD = Reader("str | None", "none, reasoning or reasoning_content", _reasoning_field)
+FACES = Reader("tuple[str, ...]", "auto, or chat, messages, responses, comma separated", _faces)
+ALIASES = Reader("tuple[str, ...]", "PATTERN=NAME, comma separated, a * at most in each, or none", _aliases)
 TOKENIZER = Reader("str", "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME", _tokenizer)
 NAMES = Reader("tuple[str, ...]", "names, comma separated, or none", _names)
 OPTIONAL_SECONDS = Reader("float | None", "seconds, more than 0, or none", _optional_seconds)

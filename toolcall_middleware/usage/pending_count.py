@@ -10,6 +10,7 @@ from ..settings import Settings
 from .meter import UsageMeter
 from .tokenizers.base import APPROXIMATE
 from .tokenizers.load import load
+from .tokenizers.prompt_parts import Count
 from .upstream_tokenizer import TOKENIZE, Asking, Refusals, ask_all
 
 
@@ -29,6 +30,12 @@ class PendingCount:
         """The rest, here: takes time."""
         self.meter.count()
 
+    @property
+    def prompt(self) -> Count:
+        """The length of the prompt, once it was counted."""
+        counted = self.meter.attempts[-1].prompt
+        return Count(0, exact=False) if counted is None else counted
+
 
 def meter_for(settings: Settings, model: str, memory: Refusals, *, wanted: bool = True) -> UsageMeter:
     """A meter as the settings say. wanted: whether anybody gets its numbers. Raises SettingsError as `load` does."""
@@ -40,6 +47,15 @@ def meter_for(settings: Settings, model: str, memory: Refusals, *, wanted: bool 
         asked=upstream and not memory.refuses(model, TOKENIZE),
         extension=settings.extension_field,
     )
+
+
+def prompt_count(settings: Settings, model: str, memory: Refusals, body: bytes) -> PendingCount:
+    """The count of the prompt in `body` alone, by the tokenizer in force, also where answers are not counted."""
+    upstream = settings.tokenizer == "upstream"
+    tokenizer = APPROXIMATE if upstream else load(settings.tokenizer)
+    meter = UsageMeter(tokenizer=tokenizer, asked=upstream and not memory.refuses(model, TOKENIZE))
+    meter.sent(body)
+    return PendingCount(meter, model, memory)
 
 
 def completes_whole_answers(settings: Settings) -> bool:

@@ -38,6 +38,10 @@ class ResponsesFace:
         request, self._asked = read_request(body)
         return request
 
+    def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:  # noqa: ARG002 - as a face
+        """None: clients of this API send only what they were told to."""
+        return None
+
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:  # noqa: ARG002 - likewise
         """A collected chat answer as a response, or its error in the form and with the status that clients expect."""
         if status >= 400:
@@ -66,6 +70,10 @@ class ResponsesFace:
         """None: those of the chat answer serve."""
         return ()
 
+    def begin(self) -> bytes:
+        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
+        return self._events.begin()
+
     def feed(self, data: bytes, /) -> bytes:
         """The next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
         return self._events.feed(data)
@@ -73,6 +81,10 @@ class ResponsesFace:
     def finish(self, *, cut: bool) -> bytes:
         """The chat stream is over: the events that are missing. A stream without its end gets `response.failed`."""
         return self._events.finish(cut=cut)
+
+    def fail(self, error: ToolCallError, /) -> bytes:
+        """`response.failed`, the last event of a stream that cannot go on; empty where it is over already."""
+        return self._events.fail(error)
 
     def keepalive(self) -> bytes:
         """`response.in_progress` once more: an event that every client reads, and none minds."""

@@ -45,6 +45,18 @@ class EventStream:
             self._event(event)
         return self._taken()
 
+    def begin(self) -> bytes:
+        """The first events, once."""
+        if not self._writer.begun:
+            self._writer.begin()
+        return self._taken()
+
+    def fail(self, error: ToolCallError) -> bytes:
+        """The answer cannot go on; empty where it is over already."""
+        if not self._writer.ended:
+            self._writer.fail(error)
+        return self._taken()
+
     def finish(self, *, cut: bool) -> bytes:
         """The chat stream is over: what is missing. cut: it broke off."""
         for event in self._reader.finish():

@@ -7,25 +7,32 @@ context variables and cancellation reach it as without us.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...apis.face import ChatRequest, Face
+from ...apis.messages.client_face import MessagesFace
 from ...errors import ToolCallError
 from ...exchange import Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...request.overrides import without_overrides
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
-from ...usage.pending_count import completes_whole_answers
+from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...usage.tokenizers.load import load
-from ..http.bodies import Receive, replay
-from ..http.messages import App, Scope, Send, answer_error, is_chat, with_length
+from ..http.bodies import Message, Receive, replay
+from ..http.messages import App, Scope, Send, answer_error, with_length
 from ..http.upload import collect, in_the_clear
+from .face_answer import FaceAnswer
+from .face_models import ModelsAnswer
+from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face
 from .responder import Responder
-from .token_counting import WholeUsage
+from .token_counting import WholeUsage, wait_for
 from .unread import is_guarded, pass_without_tools
 from .warmup import warm
 
 if TYPE_CHECKING:
+    from ...settings.tenants_file import Tenant
     from .rate_limit import RateLimiter
     from .tenants import Tenancy
 
@@ -66,6 +73,7 @@ class ToolCallMiddleware:
             self.settings = settings
             self._memory = BackendMemory()
             self._guarded = settings.mode != "off" and is_guarded(settings)
+            self._face_settings = FaceSettings()
             self._tenancy: Tenancy | None = None
             self._rates: RateLimiter | None = None
             if settings.rate_limit is not None or settings.tenants_file is not None:
@@ -79,6 +87,7 @@ class ToolCallMiddleware:
     settings: Settings
     _memory: BackendMemory
     _guarded: bool
+    _face_settings: FaceSettings
     _tenancy: Tenancy | None
     _rates: RateLimiter | None
 
@@ -92,25 +101,25 @@ class ToolCallMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         settings = self.settings
-        if scope["type"] != "http" or settings.mode == "off" or not is_chat(scope, settings.paths):
+        door = door_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
+        if door is None:
             if scope["type"] == "lifespan" and settings.mode != "off":
                 warm(settings)
-            if self._guarded and scope["type"] != "lifespan":
-                await pass_without_tools(self.app, scope, receive, send, settings)
-            else:
-                await self.app(scope, receive, send)
+            await self._pass(scope, receive, send)
             if scope["type"] == "lifespan" and self._rates is not None:
                 await self._rates.aclose()
             return
-        tenant = None
-        if self._tenancy is not None:
-            try:
-                tenant = self._tenancy.find(scope)
-            except ToolCallError as refusal:
-                await answer_error(send, refusal)
-                return
-            settings = tenant.settings
+        if door is Door.MODELS:
+            models = ModelsAnswer(scope, send)
+            await self.app(models.scope, receive, models.send)
+            return
+        face = None if door is Door.CHAT else new_face(door)
+        answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
+        asking = _Asking(scope, receive, send if answer is None else answer.send, settings)
         try:
+            if self._tenancy is not None:
+                asking.tenant = self._tenancy.find(scope)
+                asking.settings = settings = asking.tenant.settings
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
             )
@@ -118,15 +127,80 @@ class ToolCallMiddleware:
             if body is not None:
                 body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
-            await answer_error(send, refusal)
+            await answer_error(asking.send, refusal)
             return
-        if body is None:  # the client went away in the middle: the app is told as it would have been
-            await self.app(scope, replay(messages, receive), send)
+        if body is None or (door is Door.MAYBE_RESPONSES and not means_responses(body)):
+            # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
+            if face is None or body is not None:
+                await self._pass(untouched[1], replay(untouched[0], receive), send)
             return
-        exchange = Exchange(settings, self._memory, defer=True)
+        if face is None or answer is None:
+            await self._chat(asking, body, scope, messages, untouched)
+            return
+        await self._face(asking, face, answer, body, scope, counting=door is Door.COUNT)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request that is not read goes to the app; while a guard is on, only when it holds no tools."""
+        if self._guarded and scope["type"] != "lifespan":
+            await pass_without_tools(self.app, scope, receive, send, self.settings)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _face(
+        self, asking: _Asking, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
+    ) -> None:
+        """A request of another API than chat completions, which becomes one. Its body has been read."""
+        headers = {name.lower(): value for name, value in scope.get("headers", ())}
+        try:
+            if counting and isinstance(face, MessagesFace):
+                asked = face.count_request(body, headers)
+            else:
+                asked = face.request(body, headers)
+        except ToolCallError as refusal:
+            await asking.refuse(refusal)
+            return
+        asking.settings = settings = self._face_settings.of(asking.settings, face.api, asked)
+        answer.asked = asked
+        if counting and isinstance(face, MessagesFace):
+            await self._count(asking, face, answer, asked.body, scope)
+            return
+        async with answer.waiting(scope):
+            again: ChatRequest | None = asked
+            while again is not None:
+                inner, messages = chat_request(scope, again.body, settings.paths)
+                await self._chat(asking, again.body, inner, messages, (messages, inner), always=True)
+                again, answer.again = answer.again, None
+
+    async def _count(self, asking: _Asking, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
+        """How long the prompt would be that the backend is asked with."""
+        settings = asking.settings
+        action = Exchange(settings, self._memory, always=True).receive(Request(body))[0]
+        if isinstance(action, Fail):
+            await asking.refuse(action.error)
+            return
+        prompt = action.body if isinstance(action, Ask) else body
+        pending = prompt_count(settings, model_of(prompt), self._memory, prompt)
+        inner, _ = chat_request(scope, prompt, settings.paths)
+        await wait_for(pending, self.app, inner, settings.paths)
+        counted = pending.prompt
+        await answer.reply(face.counted(counted.tokens), "" if counted.exact else "usage=estimated")
+
+    async def _chat(
+        self,
+        asking: _Asking,
+        body: bytes,
+        scope: Scope,
+        messages: list[Message],
+        untouched: tuple[list[Message], Scope],
+        *,
+        always: bool = False,
+    ) -> None:
+        """A chat completion. untouched: its messages as they came. always: its answer is read in any case."""
+        settings, receive, send, tenant = asking.settings, asking.receive, asking.send, asking.tenant
+        exchange = Exchange(settings, self._memory, defer=True, always=always)
         action = exchange.receive(Request(body))[0]
         if isinstance(action, Fail):
-            await _refuse(scope, send, action.error)
+            await asking.refuse(action.error)
             return
         if not isinstance(action, Ask):
             plain = without_overrides(body)
@@ -145,12 +219,23 @@ class ToolCallMiddleware:
             try:
                 budget = await self._limiter().admit(tenant.key, settings.rate_limit)
             except ToolCallError as refusal:
-                await _refuse(scope, send, refusal)
+                await asking.refuse(refusal)
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
         await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
 
 
-async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
-    scope[REFUSED] = error.code
-    await answer_error(send, error)
+@dataclass(slots=True)
+class _Asking:
+    """Who asks, by which settings, and where the answer goes. scope: as the host gave it."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    settings: Settings
+    tenant: Tenant | None = None
+
+    async def refuse(self, error: ToolCallError) -> None:
+        """Answer with an error before the app is asked."""
+        self.scope[REFUSED] = error.code
+        await answer_error(self.send, error)

@@ -58,6 +58,8 @@ class Tenancy:
             self._look(self._path)
         name = scope.get(TENANT_KEY)
         values = {value for key, value in scope.get("headers", ()) if key.lower() == self._header}
+        if not values and self._header == b"authorization":
+            values = {b"Bearer " + value for key, value in scope.get("headers", ()) if key.lower() == b"x-api-key"}
         if len(values) > 1:
             message = f"The header {self._header.decode()} says who asks, and stands there with different values."
             raise ToolCallError("invalid_request", message)

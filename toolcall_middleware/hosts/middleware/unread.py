@@ -55,17 +55,14 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
         if body:
             body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
-            found = await (asyncio.to_thread(tools_in, scope, body) if len(body) > _LARGE else _now(scope, body))
+            found = await asyncio.to_thread(tools_in, scope, body) if len(body) > _LARGE else tools_in(scope, body)
             if found:
-                raise ToolCallError("tool_not_allowed", _refusal(scope, found))
+                await answer_error(send, ToolCallError("tool_not_allowed", _refusal(scope, found)))
+                return
     except ToolCallError as error:
         await answer_error(send, error)
         return
     await app(scope, replay(messages, receive), send)
-
-
-async def _now(scope: Scope, body: bytes) -> str:
-    return tools_in(scope, body)
 
 
 def _refusal(scope: Scope, found: str) -> str:

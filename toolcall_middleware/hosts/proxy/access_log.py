@@ -31,8 +31,11 @@ _PEEK = 8 << 20
 _TAIL = 4096
 _USAGE = re.compile(rb'(?<!\\)"usage": ?\{')
 _COUNTS = {
-    name: re.compile(rb'(?<!\\)"%s": ?([0-9]{1,15})\b' % name.encode())
-    for name in ("prompt_tokens", "completion_tokens")
+    name: re.compile(rb'(?<!\\)"(?:%s)": ?([0-9]{1,15})\b' % words)
+    for name, words in (
+        ("prompt_tokens", rb"prompt_tokens|input_tokens"),
+        ("completion_tokens", rb"completion_tokens|output_tokens"),
+    )
 }
 _CALLS = re.compile(rb"; calls=([0-9]+)")
 

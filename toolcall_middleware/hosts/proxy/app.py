@@ -29,17 +29,21 @@ def create_proxy() -> ASGIApp:
     forward_authorization = not settings.api_keys
     app: Upstream | Router
     reload = None
-    if settings.upstreams_file is not None:
+    only: UpstreamConfig | None = None
+    if settings.upstreams_file is None:
+        only = _only(with_mode(settings, settings.upstream_api))
+    if only is None or settings.model_aliases:
         app = Router(
-            partial(read_upstreams, settings.upstreams_file, settings),
+            partial(read_upstreams, settings.upstreams_file or "", settings) if only is None else lambda: [only],
             forward_authorization=forward_authorization,
             max_request_bytes=settings.max_request_bytes,
             max_response_bytes=settings.max_response_bytes,
             upload_timeout=settings.upload_timeout,
+            aliases=settings.model_aliases,
         )
-        reload = app.reload
+        reload = app.reload if only is None else None
     else:
-        app = Upstream(_only(with_mode(settings, settings.upstream_api)), forward_authorization=forward_authorization)
+        app = Upstream(only, forward_authorization=forward_authorization)
     gate = Gate(app, settings.api_keys)
     if settings.access_log != "off":
         write_to_stdout()

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
-from ..http.errors import send_error, send_json
+from ..http.errors import send_json
 from ..http.headers import raw_path
 from ..http.request_record import record_of
+from ..middleware.face_errors import refuse
 from ..middleware.tenants import TENANT_KEY
 
 # `NAME=KEY`. A key that ends in base64's own `=` is one without a name.
@@ -21,8 +22,9 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63})=(?=.*[^=])(.+)")
 class Gate:
     """`GET /healthz` is 200 `{"status": "ok"}`; a client that shows none of `keys` gets 401; the rest goes to `app`.
 
-    A key is shown as `Authorization: Bearer KEY`. Without `keys` everybody passes. Where a key was given as
-    `NAME=KEY`, `app` finds the name in its scope as `toolcall.tenant`.
+    A key is shown as `Authorization: Bearer KEY`, or else as `x-api-key: KEY`. Without `keys` everybody passes. Where a
+    key was given as `NAME=KEY`, `app` finds the name in its scope as `toolcall.tenant`. `HEAD /api/hello`, by which
+    Claude Code learns whether somebody is there, is 200. Errors have the form of the API that the path is of.
 
     After `drain`, `/healthz` is 503 `{"status": "draining"}`, and so is every new request, as an error.
     """
@@ -46,9 +48,12 @@ class Gate:
             else:
                 await send_json(send, 200, b'{"status":"ok"}')
             return
+        if scope["method"] == "HEAD" and raw_path(scope) == b"/api/hello":
+            await send_json(send, 200, b"")
+            return
         if self._drains:
             message = "This proxy is about to end and takes no new requests."
-            await send_error(send, ToolCallError("upstream_error", message, status=503, headers=_LEAVE))
+            await refuse(scope, send, ToolCallError("upstream_error", message, status=503, headers=_LEAVE))
             return
         tenant = None
         if self._keys:
@@ -56,7 +61,7 @@ class Gate:
             if not may_pass:
                 message = "This proxy wants one of its own keys as `Authorization: Bearer KEY`."
                 refusal = ToolCallError("invalid_api_key", message, headers={"www-authenticate": "Bearer"})
-                await send_error(send, refusal)
+                await refuse(scope, send, refusal)
                 return
         if tenant is not None:
             record_of(scope).tenant = tenant
@@ -66,6 +71,8 @@ class Gate:
     def _shown(self, scope: Scope) -> tuple[bool, str | None]:
         """(whether a key was shown, whose it is)."""
         shown = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        if not shown:
+            shown = [b"Bearer " + value for name, value in scope["headers"] if name.lower() == b"x-api-key"]
         if len(shown) != 1:
             return False, None
         scheme, _, key = shown[0].partition(b" ")

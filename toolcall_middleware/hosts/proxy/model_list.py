@@ -25,7 +25,9 @@ _FAILED = 5.0
 # Lists by what the client showed, where that goes on to the upstream.
 _MOST_KEPT = 64
 _MAX_BYTES = 8 << 20
-_NOT_ASKED = frozenset({b"content-length", b"content-type", b"transfer-encoding", b"accept-encoding", b"if-none-match"})
+_NOT_ASKED = frozenset(
+    b"content-length content-type transfer-encoding accept-encoding if-none-match anthropic-version".split()
+)
 
 
 class UnlistedError(Exception):

@@ -17,13 +17,16 @@ from starlette.types import Message, Receive, Scope, Send
 from ...errors import FormatError, SettingsError, ToolCallError
 from ...wire.openai import encode
 from ..http.bodies import giving
-from ..http.errors import send_error, send_json
+from ..http.errors import send_json
 from ..http.headers import scope_for_body
 from ..http.request_record import record_of
 from ..http.upload import collect, in_the_clear
 from ..middleware.asgi import REFUSED
+from ..middleware.face_errors import refuse
+from ..middleware.face_models import ModelsAnswer
+from ..middleware.faces import shows_version
 from .model_list import Listing
-from .upstream.config import UpstreamConfig
+from .upstream.config import Rename, UpstreamConfig
 from .upstream.model_alias import AliasedAnswer, model_of, with_model
 from .upstream.retries import BUSY, retry_after
 from .upstream.upstream import Upstream, in_turn
@@ -42,7 +45,8 @@ class Router:
     """An ASGI app over the upstreams that `read` gives, now and at each `reload`.
 
     A POST body is read whole, at most `max_request_bytes`, except multipart forms. What names no model goes to the
-    first upstream. `forward_authorization`: see Forwarder. Raises what `read` raises.
+    first upstream. `aliases` are rules `PATTERN=NAME` by which a client's model is another one to all of them.
+    `forward_authorization`: see Forwarder. Raises what `read` raises.
     """
 
     def __init__(
@@ -53,8 +57,10 @@ class Router:
         max_request_bytes: int | None,
         max_response_bytes: int | None,
         upload_timeout: float | None = None,
+        aliases: Sequence[str] = (),
     ) -> None:
         self._read = read
+        self._aliases = [Rename(*rule.split("=", 1)) for rule in aliases]
         self._forward_authorization = forward_authorization
         self._max_request_bytes = max_request_bytes
         self._max_response_bytes = max_response_bytes
@@ -136,22 +142,29 @@ class Router:
         record_of(scope).others = False
         await self._upstreams[0](scope, receive, send)
 
+    def _named(self, model: str) -> str:
+        """What we call a client's model."""
+        return next((name for rule in self._aliases if (name := rule.to_upstream(model)) is not None), model)
+
     # -- models --------------------------------------------------------------------------------------------------
 
     async def _models(self, name: str, scope: Scope, send: Send) -> None:
         """The list of models, or one of them."""
+        if shows_version(scope):
+            send = ModelsAnswer(scope, send).send
         if not name:
             entries, _ = await self._listing.models(self._upstreams, scope)
             await send_json(send, 200, encode({"object": "list", "data": entries}))
             return
-        upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(name)]
+        own = self._named(name)
+        upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(own)]
         entries, complete = await self._listing.models(upstreams, scope)
-        entry = next((entry for entry in entries if entry["id"] == name), None)
+        entry = next(({**entry, "id": name} for entry in entries if entry["id"] == own), None)
         if entry is None and upstreams and not complete:
             # An upstream that does not tell its models may still have it.
             entry = {"id": name, "object": "model", "created": 0, "owned_by": upstreams[0].config.name}
         if entry is None:
-            await send_error(send, _unknown(name))
+            await refuse(scope, send, _unknown(name))
         else:
             await send_json(send, 200, encode(entry))
 
@@ -164,7 +177,7 @@ class Router:
             if body is not None:
                 body, _, scope = in_the_clear(body, messages, scope, limit)
         except ToolCallError as refusal:
-            await send_error(send, refusal)
+            await refuse(scope, send, refusal)
             return
         if body is None:  # the client went away
             return
@@ -173,25 +186,30 @@ class Router:
         if model is None:
             await self._pass(scope_for_body(scope, len(body)), giving(body, receive), send)
             return
-        upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(model)]
+        named = self._named(model)
+        upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(named)]
         if not upstreams:
-            await send_error(send, _unknown(model))
+            await refuse(scope, send, _unknown(model))
             return
         upstreams = in_turn(upstreams, self._random)
         for upstream in upstreams:
             record.others = upstream is not upstreams[-1]
-            if await self._attempt(upstream, model, body, scope, receive, send):
+            if await self._attempt(upstream, (model, named), body, scope, receive, send):
                 return
             name = upstream.config.name
             logger.warning("The upstream %s refused or was not reached: the next one is asked (%s).", name, record.id)
 
     async def _attempt(
-        self, upstream: Upstream, model: str, body: bytes, scope: Scope, receive: Receive, send: Send
+        self, upstream: Upstream, names: tuple[str, str], body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> bool:
-        """Ask one upstream; False when its answer is none for the client and another one is left."""
+        """Ask one upstream; False when its answer is none for the client and another one is left.
+
+        names: the client's of the model, and ours, which is another one where it has an alias.
+        """
         record = record_of(scope)
         record.unreached = False
-        own = upstream.config.model_for(model)
+        model, named = names
+        own = upstream.config.model_for(named)
         aliased = own != model
         if aliased:
             body = with_model(body, own)

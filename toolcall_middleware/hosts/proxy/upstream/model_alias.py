@@ -12,6 +12,10 @@ from ...http.headers import OF_ITS_BYTES, without
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+_HOLDERS = ("message", "response")
+"""Where events of Messages (`message_start`) and of Responses (`response.created`) have what names the model."""
+
+
 class _Named(msgspec.Struct):
     model: msgspec.Raw | None = None
 
@@ -122,10 +126,16 @@ class AliasedAnswer:
 
     def _in_object(self, data: bytes) -> bytes:
         fields = openai.read_object(data)
-        if fields is None or "model" not in fields:
+        if fields is None:
             return data
-        fields["model"] = self._model
-        return openai.encode(fields)
+        if "model" in fields:
+            fields["model"] = self._model
+            return openai.encode(fields)
+        for name in _HOLDERS if "type" in fields else ():
+            inner = openai.read_object(fields.get(name))
+            if inner is not None and "model" in inner:
+                return openai.encode({**fields, name: {**inner, "model": self._model}})
+        return data
 
     async def _on_part(self, message: Message) -> None:
         assert self._start is not None  # noqa: S101 - an app starts its answer first

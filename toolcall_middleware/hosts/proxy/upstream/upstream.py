@@ -20,6 +20,10 @@ _REST = 5.0
 _LONGEST_REST = 60.0
 
 
+ALL_FACES = ("chat", "messages", "responses")
+"""What `faces=auto` means in a proxy."""
+
+
 class Upstream:
     """An app: the middleware before an upstream. Its connections close when it is retired and nobody asks it.
 
@@ -38,6 +42,8 @@ class Upstream:
             forward_authorization=forward_authorization,
             headers={name.decode(): value.decode() for name, value in config.headers},
         )
+        if settings.faces == ("auto",):
+            settings = settings.replace(faces=ALL_FACES)
         whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
         self._app = ErrorEnvelope(whole, paths=settings.paths, key=settings.upstream_key)
         self._users = 0

@@ -1,0 +1,202 @@
+"""A chat answer on its way to a client that speaks another API: what is sent in, leaves as that client's face has it.
+
+Whole answers and errors are collected, within a limit, streams leave piece by piece. Nothing waits here but for the
+client, so that its backpressure and its leaving reach the backend as without us. A client that waits for a stream gets
+events that say so: its answer is begun before the backend's where that takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Sequence
+
+from starlette.types import Message, Scope, Send
+
+from ...apis.face import ChatRequest, Face, FaceReply
+from ...errors import ToolCallError
+from ...response.whole import as_stream
+from ...wire import openai
+from ..http.headers import ENTITY_HEADERS, Headers, without
+from ..http.request_record import record_of
+
+_NOTE = b"x-toolcall"
+_STREAM = b"text/event-stream"
+_QUIET = 5.0  # seconds without an event, after which one says that the answer is being made
+_STRANGE = re.compile(r"[^A-Za-z0-9_.:-]")
+_LIMIT = 64 << 20
+_MOST_NAMED = 20
+
+
+class FaceAnswer:
+    """The `send` of one request on a face. asked: the request, once it was read.
+
+    `again`: the request as it is to be asked once more, because the backend refused it as it was; nothing has left.
+    """
+
+    def __init__(self, send: Send, face: Face, limit: int | None) -> None:
+        self._send = send
+        self._face = face
+        self._limit = _LIMIT if limit is None else limit
+        self._lock = asyncio.Lock()
+        self._start: Message | None = None
+        self._streams = False  # the chat answer at hand is a stream
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._begun = False  # the client's answer has begun
+        self._over = False
+        self._quiet = True  # nothing has left since the last look
+        self.asked: ChatRequest | None = None
+        self.again: ChatRequest | None = None
+
+    # -- what the chat answer is -----------------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        kind = message["type"]
+        if kind not in {"http.response.start", "http.response.body"}:
+            return  # of extensions, which speak of the chat answer's own bytes
+        async with self._lock:
+            if self._over:
+                return
+            if kind == "http.response.start":
+                await self._on_start(message)
+            else:
+                await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+
+    async def _on_start(self, message: Message) -> None:
+        self._start, self._parts, self._size = message, [], 0
+        headers = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
+        wanted = self.asked is not None and self.asked.stream
+        self._streams = wanted and message["status"] < 300 and headers.get(b"content-type", b"").startswith(_STREAM)
+        if self._streams:
+            await self._begin(message)
+
+    async def _on_body(self, data: bytes, *, more: bool) -> None:
+        if self._streams:
+            out = self._face.feed(data)
+            if not more:
+                out += self._face.finish(cut=False)
+            if out or not more:
+                await self._body(out, more=more)
+            return
+        self._size += len(data)
+        if self._size > self._limit:
+            await self._fail(ToolCallError("upstream_error", f"The answer exceeds {self._limit} bytes."))
+            return
+        self._parts.append(data)
+        if not more:
+            await self._whole(b"".join(self._parts))
+
+    async def _whole(self, data: bytes) -> None:
+        start = self._start or {"type": "http.response.start", "status": 502, "headers": []}
+        status = start["status"]
+        if status >= 400:
+            self.again = self._face.relaxed(status, data)
+            if self.again is not None:
+                self._start = None
+                return
+        if self._begun:
+            if status >= 400:
+                await self._body(self._face.fail(openai.read_error(data, status)), more=False)
+            else:
+                await self._body(self._face.feed(as_stream(data) or data) + self._face.finish(cut=False), more=False)
+            return
+        headers = {name.lower(): value for name, value in start.get("headers", ())}
+        await self._reply(self._face.whole(status, headers, data))
+
+    # -- what leaves -----------------------------------------------------------------------------------------------
+
+    async def fail(self, error: ToolCallError) -> None:
+        """Answer with an error of our own."""
+        async with self._lock:
+            await self._fail(error)
+
+    async def _fail(self, error: ToolCallError) -> None:
+        if self._over:
+            return
+        if self._begun:
+            await self._body(self._face.fail(error), more=False)
+        else:
+            self._start = None
+            await self._reply(self._face.error(error))
+
+    async def reply(self, reply: FaceReply, note: str = "") -> None:
+        """Answer with what the face has written itself. note: of the header `x-toolcall`."""
+        start = {"type": "http.response.start", "status": 200, "headers": [(_NOTE, note.encode())] if note else []}
+        async with self._lock:
+            self._start = start
+            await self._reply(reply)
+
+    async def _reply(self, reply: FaceReply) -> None:
+        start = self._start or {"type": "http.response.start", "headers": []}
+        headers = self._headers(start, [*reply.headers, (b"content-length", b"%d" % len(reply.body))])
+        if not any(name.lower() == b"content-type" for name, _ in headers):
+            headers.append((b"content-type", b"application/json"))
+        self._begun = self._over = True
+        await self._send({**start, "status": reply.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": reply.body, "more_body": False})
+
+    async def _begin(self, start: Message) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._quiet = False
+        await self._send({**start, "headers": self._headers(start, self._face.stream_headers())})
+
+    async def _body(self, out: bytes, *, more: bool) -> None:
+        self._quiet = False
+        self._over = not more
+        await self._send({"type": "http.response.body", "body": out, "more_body": more})
+
+    def _headers(self, start: Message, own: Sequence[tuple[bytes, bytes]]) -> Headers:
+        """The chat answer's headers as the face's answer has them."""
+        given = start.get("headers", ())
+        notes = [value for name, value in given if name.lower() == _NOTE]
+        dropped = self.asked.dropped_tools if self.asked is not None else ()
+        names = ",".join(_STRANGE.sub("_", name[:64]) for name in dropped[:_MOST_NAMED])
+        note = b"; ".join([b"api=" + self._face.api.encode(), *notes])
+        if names:
+            note += b"; dropped_tools=" + names.encode()
+        replaced = ENTITY_HEADERS | {name.lower() for name, _ in own} | {_NOTE}
+        return [*without(given, replaced), *own, (_NOTE, note)]
+
+    # -- a client that waits ---------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def waiting(self, scope: Scope) -> AsyncIterator[None]:
+        """While the answer is made, a client that waits for events gets some; what it is owed if that breaks off."""
+        keeping = asyncio.ensure_future(self._keep(scope)) if self.asked is not None and self.asked.stream else None
+        try:
+            yield
+        except Exception:
+            if self._begun and not self._over:
+                # The server may not tell the client that this is no end.
+                with contextlib.suppress(OSError):
+                    await self._body(self._face.finish(cut=True), more=False)
+            raise
+        finally:
+            if keeping is not None:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _keep(self, scope: Scope) -> None:
+        with contextlib.suppress(OSError):  # the client has gone, which others learn by themselves
+            while not self._over:
+                self._quiet = True
+                await asyncio.sleep(_QUIET)
+                async with self._lock:
+                    if self._quiet and not self._over:
+                        await self._tell(scope)
+
+    async def _tell(self, scope: Scope) -> None:
+        if self._begun:
+            if self._streams or self._start is None:
+                if out := self._face.begin() or self._face.keepalive():
+                    await self._body(out, more=True)
+            return
+        # Once the answer has begun, no other upstream can give it. A refusal that is being read is no answer.
+        if not record_of(scope).others and self._start is None:
+            await self._begin({"type": "http.response.start", "status": 200, "headers": [(b"content-type", _STREAM)]})
+            await self._body(self._face.begin(), more=True)

@@ -1,0 +1,19 @@
+"""Errors of a host before the middleware, in the form of the API that the request's path is of."""
+
+from __future__ import annotations
+
+from starlette.types import Scope, Send
+
+from ...errors import ToolCallError
+from ..http.errors import send_error
+from .face_answer import FaceAnswer
+from .faces import Door, door_by_path, new_face
+
+
+async def refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
+    """Answer a request with `error`: in the client's own API, or else in OpenAI's envelope."""
+    door = door_by_path(scope)
+    if door is None:
+        await send_error(send, error)
+    else:
+        await FaceAnswer(send, new_face(Door.MESSAGES if door is Door.MODELS else door), None).fail(error)

@@ -1,0 +1,154 @@
+"""Which API a request speaks, told by its path before the backend is asked; and the chat completion's scope for it."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.types import Message, Scope
+
+from ...apis.face import ChatRequest, Face
+from ...apis.messages.client_face import MessagesFace
+from ...apis.responses import ResponsesFace
+from ...settings import Settings
+from ...wire.openai import read_object
+from ..http.bodies import request_message
+from ..http.headers import without
+from ..http.messages import is_chat, request_scope
+from ..http.paths import normal_path, normal_path_of
+
+_SLASHES = re.compile(r"/{2,}")
+_MESSAGES = "/v1/messages"
+_COUNT = "/v1/messages/count_tokens"
+_RESPONSES = "/v1/responses"
+_MODEL = re.compile(r"/v1/models(?:/(.+))?")
+_CHAT = "/chat/completions"
+_VERSION = b"anthropic-version"
+_NOT_SENT = frozenset(
+    b"accept anthropic-beta anthropic-dangerous-direct-browser-access anthropic-version content-encoding content-type"
+    b" expect".split()
+)
+"""What is about the client's API, or its body: the backend is asked for a chat completion."""
+_MOST_LAYERS = 256
+
+
+class Door(enum.Enum):
+    """What is asked for, in whose words."""
+
+    CHAT = "chat"
+    MESSAGES = "messages"
+    COUNT = "count_tokens"
+    RESPONSES = "responses"
+    MAYBE_RESPONSES = "responses, if the body says so"
+    MODELS = "models"
+
+
+_DOORS = {_MESSAGES: Door.MESSAGES, _COUNT: Door.COUNT, _RESPONSES: Door.RESPONSES}
+
+
+def door_of(scope: Scope, settings: Settings) -> Door | None:
+    """Which of our doors a request is at; None where it is none of our business."""
+    faces = settings.faces
+    auto = faces == ("auto",)
+    if is_chat(scope, settings.paths):
+        return Door.CHAT if auto or "chat" in faces else None
+    door = door_by_path(scope)
+    match door:
+        case Door.MESSAGES | Door.COUNT:
+            ours = "messages" in faces or (auto and shows_version(scope))
+        case Door.MODELS:
+            ours = "messages" in faces or auto
+        case Door.RESPONSES:
+            ours = auto or "responses" in faces
+            door = Door.MAYBE_RESPONSES if auto else door
+        case _:
+            ours = False
+    return door if ours else None
+
+
+def door_by_path(scope: Scope) -> Door | None:
+    """The door that a request's method and path mean, other than that of chat completions."""
+    method = scope["method"]
+    if method == "GET":
+        return Door.MODELS if shows_version(scope) and model_asked(scope) is not None else None
+    if method != "POST":
+        return None
+    path = normal_path_of(scope)
+    return next((door for ending, door in _DOORS.items() if path.endswith(ending)), None)
+
+
+def shows_version(scope: Scope) -> bool:
+    """Whether a request says which version of Anthropic's API it speaks."""
+    return any(name.lower() == _VERSION for name, _ in scope.get("headers", ()))
+
+
+def model_asked(scope: Scope) -> str | None:
+    """The model that `…/v1/models/NAME` names; empty where it is the list; None on other paths."""
+    path = _SLASHES.sub("/", scope["path"])
+    at = path.rfind("/v1/models")
+    found = _MODEL.fullmatch(path[at:].rstrip("/")) if at >= 0 else None
+    return None if found is None else found[1] or ""
+
+
+def means_responses(body: bytes) -> bool:
+    """Whether a body is a request of OpenAI's Responses: an object with `model` and `input`."""
+    fields = read_object(body)
+    return fields is not None and {"model", "input"} <= fields.keys()
+
+
+def new_face(door: Door) -> Face:
+    """What reads a request at this door, and writes its answer."""
+    return ResponsesFace() if door in {Door.RESPONSES, Door.MAYBE_RESPONSES} else MessagesFace()
+
+
+def chat_request(scope: Scope, body: bytes, paths: tuple[str, ...]) -> tuple[Scope, list[Message]]:
+    """The scope and the messages of the chat completion with `body` that a face's request becomes."""
+    path = _sibling(scope["path"], paths)
+    root = scope.get("root_path", "")
+    raw = quote(path).encode()
+    headers = without(scope.get("headers", ()), _NOT_SENT)
+    headers.append((b"content-type", b"application/json"))
+    names = {name.lower() for name, _ in headers}
+    if b"authorization" not in names:
+        # Where a chat completion's key is looked for.
+        headers += [(b"authorization", b"Bearer " + v) for n, v in headers if n.lower() == b"x-api-key"][:1]
+    scope = {**scope, "path": path, "raw_path": raw, "root_path": root, "query_string": b"", "headers": headers}
+    return request_scope(scope, len(body)), [request_message(body)]
+
+
+def _sibling(path: str, paths: tuple[str, ...]) -> str:
+    """Where the same server has chat completions: beside this path."""
+    path = _normal(path)
+    if not path.endswith(tuple(_DOORS)):
+        path = normal_path(path)  # spelled otherwise, as the most lenient server would read it
+    ending = next(one for one in _DOORS if path.endswith(one))
+    before = path.removesuffix(ending)
+    sibling = f"{before}/v1{_CHAT}"
+    return sibling if sibling.endswith(paths) else before + paths[0]
+
+
+def _normal(path: str) -> str:
+    return _SLASHES.sub("/", path).rstrip("/")
+
+
+class FaceSettings:
+    """The settings of requests on each face, made once: those that a face needs, weaker than what was set by hand."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, str], tuple[Settings, Mapping[str, Any], Settings]] = {}
+
+    def of(self, settings: Settings, api: str, asked: ChatRequest) -> Settings:
+        """`settings` for a request on this face."""
+        key = id(settings), api
+        known = self._made.get(key)
+        if known is not None and known[0] is settings and known[1] == asked.settings:
+            return known[2]
+        values = {name: value for name, value in asked.settings.items() if not settings.by_hand(name)}
+        made = settings.layer(values, api)
+        if len(self._made) >= _MOST_LAYERS:
+            self._made.clear()
+        self._made[key] = settings, asked.settings, made
+        return made
