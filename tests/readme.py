@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.driven import Driven
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware, create_proxy, errors
-from toolcall_middleware.cli import commands as cli
+from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
@@ -144,10 +144,8 @@ def _and(words: Iterable[str], last: str = "and") -> str:
 
 
 def commands() -> set[str]:
-    """The command line's commands, from its help."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        cli.main(["--help"])
-    return set(re.findall(r"^    (\w+) ", out.getvalue(), re.MULTILINE))
+    """The command line's commands."""
+    return set(cli.commands())
 
 
 def proxy_refuses(name: str, value: str) -> bool:

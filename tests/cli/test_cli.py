@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,11 +22,16 @@ import uvicorn
 
 import toolcall_middleware
 from toolcall_middleware.apis.capabilities import FEATURES
-from toolcall_middleware.cli import commands as cli
+from toolcall_middleware.cli import dispatch as cli
+from toolcall_middleware.cli import serve as serve_command
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import OPTIONS
 
+from ..fakes import serve
+from .check.engines import VllmHermes
+
 PATIENCE = 20.0
+UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1")
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +63,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_serve_runs_the_factory_with_what_was_asked(
     started: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = "serve --upstream http://127.0.0.1:8000/v1 --port 9000 --workers 2 --log-level debug --timeout-graceful 5"
+    command = "serve --upstream http://127.0.0.1:9/v1 --port 9000 --workers 2 --log-level debug --shutdown-grace 5"
     assert cli.main(command.split()) == 0
     log = started.pop("log_config")
     assert log["loggers"]["toolcall_middleware"]["level"] == "DEBUG"
@@ -75,21 +81,61 @@ def test_serve_runs_the_factory_with_what_was_asked(
         "access_log": False,
         "timeout_graceful_shutdown": 5,
     }
-    assert capsys.readouterr().err == (
-        f"toolcall-middleware {toolcall_middleware.__version__}: http://127.0.0.1:9000/v1 -> "
-        "http://127.0.0.1:8000/v1, mode=prompt format=auto\n"
+    hello, upstream, line = capsys.readouterr().err.splitlines()
+    assert hello == (
+        f"toolcall-middleware {toolcall_middleware.__version__}: http://127.0.0.1:9000/v1 (mode=prompt format=auto)"
     )
+    assert upstream == "upstream: http://127.0.0.1:9/v1: cannot say what it is (Connection refused)"
+    assert line.startswith("try: curl http://127.0.0.1:9000/v1/chat/completions -d '{")
+
+
+def test_serve_says_which_server_and_model_stand_behind_it_and_what_to_try(
+    started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve(VllmHermes({"hermes"})) as url:
+        assert cli.main(["serve", "--upstream", f"{url}/v1", "--set", "api_keys=k"]) == 0
+    _, upstream, line = capsys.readouterr().err.splitlines()
+    assert upstream == f"upstream: {url}/v1: OpenAI-compatible, Qwen/Qwen2.5-0.5B-Instruct"
+    words = shlex.split(line.removeprefix("try: "))
+    assert words[2:4] == ["-H", "authorization: Bearer $KEY"]
+    body = json.loads(words[-1])
+    assert body["model"] == "Qwen/Qwen2.5-0.5B-Instruct"
+    assert body["tools"][0]["function"]["name"] == "get_weather"
+
+
+def test_the_old_name_of_the_grace_still_works(started: dict[str, Any]) -> None:
+    assert cli.main(["serve", *UPSTREAM, "--timeout-graceful", "7"]) == 0
+    assert started["timeout_graceful_shutdown"] == 7
+    assert os.environ["TOOLCALL_SHUTDOWN_GRACE"] == "7"
+
+
+def test_a_key_comes_from_the_variable_that_is_named(
+    started: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", *UPSTREAM, "--key-env", "MY_KEY"]) == 2
+    assert capsys.readouterr().err == "toolcall-middleware: --key-env MY_KEY: the variable is not set.\n"
+    monkeypatch.setenv("MY_KEY", "hunter2")
+    assert cli.main(["serve", *UPSTREAM, "--key-env", "MY_KEY"]) == 0
+    assert os.environ["TOOLCALL_UPSTREAM_KEY"] == "hunter2"
+    assert "hunter2" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("started")
+def test_no_color_is_obeyed_by_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert serve_command._logging("info")["formatters"]["default"]["use_colors"] is None
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert serve_command._logging("info")["formatters"]["default"]["use_colors"] is False
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_a_free_port_is_told_by_its_number(
     host: str, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["serve", "--upstream", "http://127.0.0.1:8000/v1", "--port", "0", "--host", host]) == 0
+    assert cli.main(["serve", *UPSTREAM, "--port", "0", "--host", host]) == 0
     port = started["port"]
     assert 1024 <= port <= 65535
     shown = f"[{host}]" if ":" in host else host
-    assert f"http://{shown}:{port}/v1 -> " in capsys.readouterr().err
+    assert f"http://{shown}:{port}/v1 (mode=" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("started")
@@ -101,11 +147,11 @@ def test_an_address_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.usefixtures("started")
 def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> None:
-    options = "--upstream http://up.example/v1 --mode off --format hermes --set retries=3 --set api_keys=a,b"
+    options = "--upstream http://127.0.0.1:9/v1 --mode off --format hermes --set retries=3 --set api_keys=a,b"
     assert cli.main(["serve", *options.split()]) == 0
     given = {name: value for name, value in os.environ.items() if name.startswith("TOOLCALL_")}
     assert given == {
-        "TOOLCALL_UPSTREAM_URL": "http://up.example/v1",
+        "TOOLCALL_UPSTREAM_URL": "http://127.0.0.1:9/v1",
         "TOOLCALL_MODE": "off",
         "TOOLCALL_FORMAT": "hermes",
         "TOOLCALL_RETRIES": "3",
@@ -115,18 +161,19 @@ def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> No
 
 @pytest.mark.usefixtures("started")
 def test_options_win_over_variables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://me:hunter2@variable.example/v1")
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://me:hunter2@127.0.0.1:9/v1")
     monkeypatch.setenv("TOOLCALL_FORMAT", "hermes")
     assert cli.main(["serve", "--format", "json"]) == 0
-    line = capsys.readouterr().err
-    assert "-> http://***@variable.example/v1, mode=prompt format=json" in line
-    assert "hunter2" not in line
+    written = capsys.readouterr().err
+    assert "(mode=prompt format=json)\nupstream: http://***@127.0.0.1:9/v1: " in written
+    assert "hunter2" not in written
 
 
 @pytest.mark.usefixtures("started")
 def test_another_api_needs_no_address_and_has_its_own_mode(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "--set", "upstream_api=anthropic"]) == 0
-    assert "-> https://api.anthropic.com, mode=native format=auto" in capsys.readouterr().err
+    assert cli.main(["serve", "--upstream-api", "anthropic"]) == 0
+    written = capsys.readouterr().err
+    assert "(mode=native format=auto)\nupstream: https://api.anthropic.com: Anthropic's Messages API\n" in written
     assert cli.main(["serve", "--set", "upstream_api=anthropic", "--mode", "prompt"]) == 0
     assert "mode=prompt" in capsys.readouterr().err
 
@@ -147,7 +194,7 @@ def test_an_open_door_is_warned_of(
     host: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, warned: bool
 ) -> None:
     monkeypatch.setenv("TOOLCALL_API_KEYS", keys)
-    assert cli.main(["serve", "--upstream", "http://up.example/v1", "--host", host]) == 0
+    assert cli.main(["serve", *UPSTREAM, "--host", host]) == 0
     written = capsys.readouterr().err
     assert ("warning: everybody who reaches" in written) is warned
     assert ("http://[::" in written) is (":" in host)
@@ -204,10 +251,10 @@ def test_config_refuses_a_format_that_is_none_and_names_its_variable(
 
 
 def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(_: list[str]) -> int:
+    def interrupted(**_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("toolcall_middleware.cli.demo.run", interrupted)
+    monkeypatch.setattr("toolcall_middleware.cli.demo.play.run", interrupted)
     assert cli.main(["demo"]) == 130
     assert capsys.readouterr().err == "\ntoolcall-middleware: stopped.\n"
 
@@ -215,14 +262,13 @@ def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nothing"],
         ["serve", "--port", "65536"],
         ["serve", "--port", "http"],
         ["serve", "--workers", "0"],
         ["serve", "--log-level", "loud"],
         ["config", "--yaml"],
-        ["formats", "hermes"],
+        ["formats", "--yaml"],
     ],
 )
 def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,9 +289,43 @@ def test_config_lists_every_setting_with_its_source(
     assert cli.main(["config"]) == 0
     rows = [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == list(OPTIONS)
-    assert ["mode", "prompt", "default"] in rows
-    assert ["max_schema_depth", "5", "profile gateway"] in rows
-    assert ["upstream_key", "(hidden)", "environment TOOLCALL_UPSTREAM_KEY"] in rows
+    assert ["mode", "prompt", "default", OPTIONS["mode"].help] in rows
+    assert ["max_schema_depth", "5", "profile gateway", OPTIONS["max_schema_depth"].help] in rows
+    assert ["upstream_key", "(hidden)", "environment TOOLCALL_UPSTREAM_KEY", OPTIONS["upstream_key"].help] in rows
+
+
+def told(written: str) -> dict[str, dict[str, str]]:
+    """Values and sources."""
+    return {name: {key: row[key] for key in ("value", "source")} for name, row in json.loads(written).items()}
+
+
+def test_config_takes_settings_and_shows_some_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "mode", "max_schema_depth", "--set", "profile=gateway", "--set", "mode=auto"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mode = auto (keyword)"
+    assert f"    Allowed: {OPTIONS['mode'].allowed}." in lines
+    assert "max_schema_depth = 5 (profile gateway)" in lines
+    assert cli.main(["config", "modus"]) == 2
+    assert capsys.readouterr().err == "toolcall-middleware: modus is not a setting; did you mean mode?\n"
+
+
+def test_config_tells_what_each_upstream_of_a_file_has_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "upstreams.toml"
+    file.write_text(
+        '[[upstream]]\nname = "a"\nmodels = ["qwen*"]\nurl = "http://127.0.0.1:9/v1"\nformat = "hermes"\n'
+        '[[upstream]]\nname = "b"\nmodels = ["*"]\nurl = "http://127.0.0.1:9/v1"\n'
+    )
+    assert cli.main(["config", "--upstreams", str(file)]) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    assert first.startswith("[a] qwen*\n")
+    assert re.search(r"^format +hermes +\S", first, re.MULTILINE)
+    assert second.startswith("[b] *\n")
+    assert "\nformat " not in second
+    assert cli.main(["config", "--upstreams", str(file), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert (rows["a"]["format"]["value"], rows["b"]["format"]["value"]) == ("hermes", "auto")
 
 
 def test_config_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,8 +333,10 @@ def test_config_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert cli.main(["config", "--json"]) == 0
     written = capsys.readouterr().out
     assert "hunter" not in written
-    rows = json.loads(written)
+    rows = told(written)
     assert list(rows) == list(OPTIONS)
+    assert json.loads(written)["mode"]["allowed"] == OPTIONS["mode"].allowed
+    assert json.loads(written)["mode"]["description"] == OPTIONS["mode"].help
     assert rows["api_keys"] == {"value": "(hidden)", "source": "environment TOOLCALL_API_KEYS"}
     assert rows["max_tools"] == {"value": "128", "source": "default"}
 
@@ -281,7 +363,7 @@ def test_config_tells_where_each_value_came_from(
         '{"model": "m", "toolcall": {"max_tool_calls": 3}, "request_options": {"validate_tool_arguments": true}}'
     )
     assert cli.main(["config", "--json", "--tenant", "team", "--request", str(body)]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = told(capsys.readouterr().out)
     assert rows["mode"] == {"value": "prompt", "source": "default"}
     assert rows["max_schema_depth"] == {"value": "5", "source": "profile gateway"}
     assert rows["retries"] == {"value": "2", "source": "environment TOOLCALL_RETRIES"}
@@ -291,7 +373,7 @@ def test_config_tells_where_each_value_came_from(
     assert rows["validate_arguments"] == {"value": "error", "source": "request"}
     assert rows["stream_arguments"] == {"value": "false", "source": "implied by validate_arguments=error"}
     assert cli.main(["config", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = told(capsys.readouterr().out)
     assert rows["max_tools"]["value"] == "20"
     assert rows["rate_limit"] == {"value": "none", "source": "default"}
 
@@ -362,16 +444,90 @@ def test_formats_also_says_what_the_providers_can_do(capsys: pytest.CaptureFixtu
     assert rows["anthropic"].keys() == set(FEATURES)
 
 
-def test_the_demo_gets_its_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    got: list[list[str]] = []
+def test_the_demo_is_told_what_to_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[dict[str, object]] = []
 
-    def run(arguments: list[str]) -> int:
-        got.append(arguments)
+    def run(**options: object) -> int:
+        got.append(options)
         return 7
 
-    monkeypatch.setattr("toolcall_middleware.cli.demo.run", run)
-    assert cli.main(["demo", "--plain", "--only", "scripted", "-h"]) == 7
-    assert got == [["--plain", "--only", "scripted", "-h"]]
+    monkeypatch.setattr("toolcall_middleware.cli.demo.play.run", run)
+    assert cli.main(["demo", "--plain", "--only", "scripted"]) == 7
+    assert cli.main(["demo"]) == 7
+    assert got == [{"only": "scripted", "plain": True}, {"only": None, "plain": False}]
+
+
+def test_formats_of_some_names_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["formats", "hermes"]) == 0
+    assert capsys.readouterr().out.startswith("hermes (built in)\n    <tool_call>")
+    assert cli.main(["formats", "hermess"]) == 2
+    assert "did you mean hermes?" in capsys.readouterr().err
+    assert cli.main(["formats", "hermes", "--providers"]) == 2
+
+
+# --- the line itself: help, mistakes, completion
+
+
+def test_no_arguments_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    written = capsys.readouterr().out
+    assert written.startswith("usage: toolcall-middleware ")
+    for name in cli.commands():
+        assert re.search(rf"^    {name}\b", written, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", cli.commands())
+def test_each_help_has_examples_that_can_be_parsed_and_exit_codes(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([name, "--help"])
+    assert left.value.code == 0
+    written = capsys.readouterr().out
+    assert "\nexit codes: 0: " in written
+    assert "2: " in written
+    command = cli.commands()[name]
+    assert command.examples
+    for example in command.examples:
+        assert f"\n  {example}\n" in written
+        words = shlex.split(example.partition("# ")[0].rpartition(" | ")[2].partition(" > ")[0])
+        assert words[:2] == ["toolcall-middleware", name]
+        ours, _ = cli._split(words[1:])
+        assert cli.build_parser().parse_args(ours).command is command
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("srve", "srve is not a command; did you mean serve?"),
+        ("config --tenants x", "did you mean --tenant?"),
+        ("serve --upstreem http://x", "--upstreem http://x: unknown; did you mean --upstream?"),
+        ("serve --log-level inof", "inof is not a choice; did you mean info?"),
+        ("qqq", "qqq is not a command; known: serve, "),
+    ],
+)
+def test_a_slip_is_told_with_what_was_meant(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(line.split())
+    assert left.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_every_command_and_option(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert cli.main(["completion", shell]) == 0
+    written = capsys.readouterr().out
+    for word in (*cli.commands(), "--upstream", "--key-env"):
+        assert word in written
+
+
+def test_completion_without_its_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert cli.main(["completion", "bash"]) == 2
+    assert "pip install shtab" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -386,8 +542,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_neither_help_nor_the_middleware_load_what_only_the_proxy_needs() -> None:
     code = (
-        "import sys, toolcall_middleware, toolcall_middleware.cli.commands as cli\n"
-        "cli._parser()\n"
+        "import sys, toolcall_middleware, toolcall_middleware.cli.dispatch as cli\n"
+        "cli.build_parser().format_help()\n"
         "print(*sorted({'httpx', 'uvicorn', 'anyio', 'jsonschema', 'rich'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -459,7 +615,7 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
             out, err = proxy.communicate(timeout=PATIENCE)
         upstream.shutdown()
     assert written[0].startswith("toolcall-middleware ")
-    assert f"http://127.0.0.1:{port}/v1 -> {base}, mode=prompt format=auto" in written[0]
+    assert written[0].endswith(f": http://127.0.0.1:{port}/v1 (mode=prompt format=auto)\n")
     assert "Traceback" not in "".join(written) + err
     # The stream ended last.
     assert re.search(r" method=GET path=/v1/x upstream=127.0.0.1:\d+ status=200 .* bytes=23 end=complete\n$", out)

@@ -1,5 +1,5 @@
-"""The command line. Each command imports what it needs by itself, so that `--help` is quick."""
+"""The command line: one module a command. Each imports what it needs by itself, so that `--help` is quick."""
 
-from .commands import main
+from .dispatch import main
 
 __all__ = ["main"]

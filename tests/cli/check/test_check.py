@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.cli.check import CheckError, Options, examine, table
+from toolcall_middleware.cli.check import table
 from toolcall_middleware.cli.check.asking import Meter
 from toolcall_middleware.cli.check.findings import Report, Verdict
+from toolcall_middleware.cli.check.run import CheckError, Options, examine
 from toolcall_middleware.settings import Settings
 
 from .engines import (

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from toolcall_middleware import Settings
-from toolcall_middleware.cli import commands as cli
+from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
@@ -68,9 +68,9 @@ def commands() -> list[list[str]]:
 @pytest.mark.parametrize("command", commands(), ids=["systemd", "container"])
 def test_what_is_run_is_a_command_that_exists(command: list[str]) -> None:
     assert command[0].rpartition("/")[2] == "toolcall-middleware"
-    args, rest = cli._parser().parse_known_args(command[1:])
+    args, rest = cli.build_parser().parse_known_args(command[1:])
     assert rest == []
-    assert (args.upstreams, args.port, args.timeout_graceful) == ("/etc/toolcall/upstreams.toml", 8080, 60)
+    assert (args.upstreams, args.port, args.shutdown_grace) == ("/etc/toolcall/upstreams.toml", 8080, 60)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

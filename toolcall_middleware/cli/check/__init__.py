@@ -2,9 +2,67 @@
 
 What it finds out: native tools, each kind of constraint and whether it really constrains, usage, stop strings, what
 history may hold, and how many calls come out right by which mode and format. It ends with the settings to use.
-`run(options)` returns the exit code; `examine(app, …)` does the asking, on any ASGI app. Nothing imports it but `cli`.
+`run.examine(app, …)` does the asking, on any ASGI app.
 """
 
-from .run import CheckError, Options, examine, run
+from __future__ import annotations
 
-__all__ = ["CheckError", "Options", "examine", "run"]
+import argparse
+
+from ...settings import Settings
+from ..command import Command, add_settings, add_upstream, given_settings, number
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_upstream(parser)
+    parser.add_argument("--model", metavar="NAME", help="the model to ask (default: the first that is listed)")
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        action="append",
+        default=[],
+        dest="formats",
+        help="try this one; repeatable",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="N",
+        type=number(1, 86400),
+        default=300,
+        help="the longest it may take (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tokens",
+        metavar="N",
+        type=number(1, 10**7),
+        default=20_000,
+        help="the most that the model may write (default: %(default)s)",
+    )
+    add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    settings = Settings.from_env(**given_settings(args))
+
+    from .run import Options, run
+
+    options = Options(model=args.model, formats=args.formats, seconds=args.seconds, tokens=args.tokens)
+    return run(options, settings, as_json=args.json)
+
+
+COMMAND = Command(
+    name="check",
+    help="ask a backend what it can do, and print the settings that fit",
+    configure=_configure,
+    run=_run,
+    description="Asks a backend some dozens of small questions, one at a time, and prints what it can do, how many"
+    " calls come out right by which mode and format, and the settings to use.",
+    examples=(
+        "toolcall-middleware check --upstream http://127.0.0.1:8000/v1",
+        "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format hermes --format json --json",
+        "toolcall-middleware check --upstream https://host/v1 --key-env MY_KEY --model NAME --tokens 5000",
+    ),
+    exit_codes={0: "calls come out right in some way", 1: "in none", 2: "nothing could be checked, or a mistake"},
+    order=40,
+)

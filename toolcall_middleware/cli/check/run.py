@@ -18,6 +18,7 @@ from ...formats import registry
 from ...hosts.proxy.upstream.providers import upstream_app
 from ...settings import Settings, hide_login
 from ...wire import openai
+from ..command import UsageError
 from . import advice, basics, constraints, native, table, trials
 from .asking import Asker, BudgetSpentError, Meter, TooLargeError
 from .findings import Finding, Report, Verdict
@@ -31,7 +32,7 @@ _MOST_FAILURES = 3
 Question = Callable[[Asker], Awaitable[list[Finding]]]
 
 
-class CheckError(Exception):
+class CheckError(UsageError):
     """Nothing can be checked: the backend is not there, or is none. The message is one line that says why."""
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from .checks import Check
 from .show import Screen, merged, screen
 
 
-def run(argv: Sequence[str]) -> int:
-    """Plays the demo and prints it. Returns 0 when all checks came out right, 1 when not, 2 for what cannot run."""
-    options = _options(argv)
-    shown = screen(plain=options.plain)
+def run(*, only: str | None = None, plain: bool = False) -> int:
+    """Plays the demo and prints it. Returns 0 when all checks came out right, 1 when not, 2 for what cannot run.
+
+    `only`: `scripted` or `local` (the real model). `plain`: no colours and no tables.
+    """
+    shown = screen(plain=plain)
     checks: list[Check] = []
-    if options.only != "scripted":
+    if only != "scripted":
         from . import local  # httpx and uvicorn: the scripted part does without
 
         absent = local.missing()
@@ -24,24 +25,14 @@ def run(argv: Sequence[str]) -> int:
             checks += _real(shown)
         else:
             shown.line(absent)
-            if options.only == "local":
+            if only == "local":
                 return 2
-    if options.only != "local":
+    if only != "local":
         checks += _scripted(shown)
     failed = sum(not check.ok for check in checks)
     total = len(checks)
     shown.end(f"{failed} of {total} checks failed" if failed else f"all {total} checks came out right", ok=not failed)
     return 1 if failed else 0
-
-
-def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="toolcall-middleware demo",
-        description="Plays tool calls on a real small model (where installed) and on a scripted one, and checks them.",
-    )
-    parser.add_argument("--only", choices=("scripted", "local"), help="one part: the scripted model or the real one")
-    parser.add_argument("--plain", action="store_true", help="no colours and no tables, also in a terminal")
-    return parser.parse_args(argv)
 
 
 def _real(shown: Screen) -> Iterator[Check]:

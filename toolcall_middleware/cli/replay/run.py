@@ -1,4 +1,4 @@
-"""`toolcall-middleware replay`: a captured answer, read offline as the middleware reads it.
+"""A captured answer, read offline as the middleware reads it.
 
 Takes model text, an event stream or a whole answer; says what the client would get, and where in the text each call
 began and ended. It is what a user attaches to a bug report.
@@ -13,22 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ToolCallError
-from ..formats import registry
-from ..formats.base import ParserOptions
-from ..model import ToolSet
-from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
-from ..request.parse import read_request
-from ..response.native_calls import NativeCalls
-from ..settings import Settings
-from ..wire import openai
-from ..wire.sse import EventReader
+from ...errors import ToolCallError
+from ...formats import registry
+from ...formats.base import ParserOptions
+from ...model import ToolSet
+from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ...request.parse import read_request
+from ...response.native_calls import NativeCalls
+from ...settings import Settings
+from ...wire import openai
+from ...wire.sse import EventReader
+from ..command import UsageError
 
 _SHOWN = 60
 _EMPTY = "there is no answer in it"
 
 
-class ReplayError(ValueError):
+class ReplayError(UsageError):
     """The file cannot be read as what it should be. The message says which and why."""
 
 

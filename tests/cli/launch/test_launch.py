@@ -1,0 +1,321 @@
+"""`toolcall-middleware launch` with agents that are small scripts: what they are told, and what the terminal is told.
+
+Each fake agent writes down its environment and arguments, reads its configuration as the real one would, and makes one
+real request through the proxy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolcall_middleware
+from toolcall_middleware.cli import main
+from toolcall_middleware.cli.launch.agents import AGENTS, Place
+from toolcall_middleware.cli.launch.tally import calls_in
+from toolcall_middleware.settings import OPTIONS
+
+from ...fakes import TextBackend, serve, write_calls
+
+MODEL = "Qwen/Qwen3-8B"
+ROOT = Path(toolcall_middleware.__file__).parent.parent
+TOOL = {
+    "type": "function",
+    "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
+}
+CHAT = [name for name, agent in AGENTS.items() if agent.face == "chat"]
+
+# Says what it was started with, asks for a call, and leaves with a code of its own.
+AGENT = """
+    #!{python}
+    import json, os, pathlib, sys, urllib.request
+    sys.path.insert(0, {folder!r})
+    import where
+    base, key, model = where.find()
+    body = {{"model": model, "messages": [{{"role": "user", "content": "Read it."}}], "tools": [{tool}]}}
+    headers = {{"authorization": "Bearer " + key, "content-type": "application/json"}}
+    request = urllib.request.Request(base + "/chat/completions", json.dumps(body).encode(), headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+    answer = json.load(opener.open(request, timeout=30))
+    pathlib.Path({said!r}).write_text(json.dumps(
+        {{"environment": dict(os.environ), "arguments": sys.argv[1:], "answer": answer, "model": model}}))
+    sys.exit(7)
+"""
+
+# How each real agent finds out where the model is, as a function `find`.
+WHERE = {
+    "opencode": """
+        config = json.loads(os.environ["OPENCODE_CONFIG_CONTENT"])
+        provider, _, model = config["model"].partition("/")
+        options = config["provider"][provider]["options"]
+        assert model in config["provider"][provider]["models"]
+        return options["baseURL"], options["apiKey"], model
+    """,
+    "qwen": """
+        assert sys.argv[1:3] == ["--auth-type", "openai"]
+        return os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], os.environ["OPENAI_MODEL"]
+    """,
+    "continue": """
+        (model,) = json.loads(pathlib.Path(sys.argv[sys.argv.index("--config") + 1]).read_text())["models"]
+        return model["apiBase"], model["apiKey"], model["model"]
+    """,
+    "cline": """
+        file = pathlib.Path(os.environ["CLINE_DATA_DIR"], "settings", "providers.json")
+        config = json.loads(file.read_text())
+        settings = config["providers"][sys.argv[sys.argv.index("-P") + 1]]["settings"]
+        return settings["baseUrl"], settings["apiKey"], sys.argv[sys.argv.index("-m") + 1]
+    """,
+    "env": """
+        return os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], os.environ["OPENAI_MODEL"]
+    """,
+}
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in list(os.environ):
+        if name.startswith("TOOLCALL_"):
+            monkeypatch.delenv(name)
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+
+
+def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fake agent on PATH; gives the file that it writes."""
+    said = folder / "said.json"
+    program = folder / (AGENTS[name].program if name in AGENTS else "my-agent")
+    code = textwrap.dedent(AGENT).lstrip()
+    program.write_text(code.format(python=sys.executable, folder=str(folder), tool=json.dumps(TOOL), said=str(said)))
+    program.chmod(0o755)
+    body = textwrap.indent(textwrap.dedent(WHERE[name]), "    ")
+    (folder / "where.py").write_text(f"import json, os, pathlib, sys\ndef find():\n{body}\n")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return said
+
+
+def backend(models: tuple[str, ...] = (MODEL,)) -> TextBackend:
+    return TextBackend(lambda _body: write_calls("json", ("read", {"path": "x"})), strict=True, models=models)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="scripts on PATH")
+@pytest.mark.parametrize("name", [*CHAT, "env"])
+def test_an_agent_gets_a_call_and_the_terminal_the_sum(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = install(name, tmp_path, monkeypatch)
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_KEY", "hunter2")
+    app = backend()
+    with serve(app) as url:
+        rest = ["my-agent"] if name == "env" else []
+        assert main(["launch", name, "--upstream", f"{url}/v1", "--", *rest, "-p", "hello --upstream"]) == 7
+    told = json.loads(said.read_text())
+    assert told["arguments"][-2:] == ["-p", "hello --upstream"]
+    assert told["model"] == MODEL
+    (choice,) = told["answer"]["choices"]
+    assert choice["message"]["tool_calls"][0]["function"]["name"] == "read"
+    # The upstream's key and the proxy's settings are not the agent's business.
+    assert not [variable for variable in told["environment"] if variable.startswith("TOOLCALL_")]
+    assert "hunter2" not in said.read_text()
+    assert app.last.headers["authorization"] == "Bearer hunter2"
+    written = capfd.readouterr().err
+    assert f"{name} -> http://127.0.0.1:" in written
+    assert f"model {MODEL}" in written
+    assert "1 request, 1 tool call (read 1)" in written
+    assert "hunter2" not in written
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="scripts on PATH")
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither files in the user's home nor the folder that the agent was shown."""
+    said = install("cline", tmp_path, monkeypatch)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    with serve(backend()) as url:
+        assert main(["launch", "cline", "--upstream", f"{url}/v1"]) == 7
+    assert list(home.iterdir()) == []
+    assert not Path(json.loads(said.read_text())["environment"]["CLINE_DATA_DIR"]).exists()
+
+
+def test_a_missing_agent_is_told_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, agent in AGENTS.items():
+        assert main(["launch", name, "--upstream", "http://127.0.0.1:9/v1"]) == 127
+        assert f"{name} is not installed" in (written := capsys.readouterr().err)
+        assert f"npm install -g {agent.package}" in written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "There is no upstream"),
+        (["--upstream", "http://127.0.0.1:9/v1"], "does not say which models it has (Connection refused); give --model"),
+        (["--set", "upstreams_file=x.toml"], "launch takes one upstream"),
+        (["--upstream", "http://127.0.0.1:9/v1", "--model", "m", "--format", "hermess"], "did you mean hermes?"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["launch", "env", *arguments, "--", "true"]) == 2
+    written = capsys.readouterr().err
+    assert says in written
+    assert written.count("\n") == 1
+
+
+def test_a_program_that_is_not_there_is_127(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(backend()) as url:
+        assert main(["launch", "env", "--upstream", f"{url}/v1", "--", "no-such-program-at-all"]) == 127
+    assert "no-such-program-at-all: there is no such program" in capsys.readouterr().err
+
+
+def test_only_the_agent_may_use_the_proxy() -> None:
+    program = (
+        "import os, sys, urllib.request, urllib.error\n"
+        "opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))\n"
+        "try:\n    opener.open(os.environ['OPENAI_BASE_URL'] + '/models', timeout=20)\n"
+        "except urllib.error.HTTPError as error:\n    sys.exit(error.code - 400)\n"
+    )
+    with serve(backend()) as url:
+        assert main(["launch", "env", "--upstream", f"{url}/v1", "--", sys.executable, "-c", program]) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_the_agents(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C reaches the agent by the terminal's group; the launch waits for it. SIGTERM is handed on."""
+    ready = tmp_path / "ready"
+    agent = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit(5))\n"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        "time.sleep(60)\n"
+    )
+    with serve(backend()) as url:
+        command = ["-m", "toolcall_middleware", "launch", "env", "--upstream", f"{url}/v1", "--"]
+        process = subprocess.Popen(
+            [sys.executable, *command, sys.executable, "-c", agent],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not ready.exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        _, written = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert "0 requests, 0 tool calls" in written
+    assert "Traceback" not in written
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_env_prints_the_variables_and_serves_until_ctrl_c() -> None:
+    with serve(backend()) as url:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "toolcall_middleware", "launch", "env", "--upstream", f"{url}/v1"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "serving until Ctrl-C" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    exported = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
+    assert exported["OPENAI_MODEL"] == MODEL
+    assert exported["OPENAI_BASE_URL"] == f"{exported['ANTHROPIC_BASE_URL']}/v1"
+
+
+# --- what each agent is told
+
+
+def place(folder: Path, context: int | None = 40_960) -> Place:
+    return Place("http://127.0.0.1:1234", "k", 'a "quoted" model', context, folder)
+
+
+def test_claude_code_is_told_by_variables_alone(tmp_path: Path) -> None:
+    setup = AGENTS["claude"].setup(place(tmp_path))
+    assert setup.arguments == ()
+    assert list(tmp_path.iterdir()) == []
+    told = setup.environment
+    assert told["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1234"  # it adds /v1/messages
+    assert told["ANTHROPIC_AUTH_TOKEN"] == "k"
+    assert "ANTHROPIC_API_KEY" in setup.without
+    assert {value for name, value in told.items() if name.endswith("_MODEL")} == {'a "quoted" model'}
+    assert told["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
+    assert told["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "8192"
+    assert told["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "40960"
+    unknown = AGENTS["claude"].setup(place(tmp_path, None)).environment
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in unknown
+    small = AGENTS["claude"].setup(place(tmp_path, 8000)).environment
+    assert small["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "2000"
+
+
+def test_codex_gets_a_home_of_its_own(tmp_path: Path) -> None:
+    setup = AGENTS["codex"].setup(place(tmp_path))
+    home = Path(setup.environment["CODEX_HOME"])
+    config = tomllib.loads((home / "config.toml").read_text())
+    assert home.is_relative_to(tmp_path)
+    assert (config["model"], config["model_context_window"]) == ('a "quoted" model', 40_960)
+    provider = config["model_providers"][config["model_provider"]]
+    assert (provider["base_url"], provider["wire_api"]) == ("http://127.0.0.1:1234/v1", "responses")
+    assert setup.environment[provider["env_key"]] == "k"
+
+
+@pytest.mark.skipif("faces" in OPTIONS, reason="this version serves those APIs")
+def test_an_agent_whose_api_is_not_served_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "claude").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["launch", "claude", "--upstream", "http://127.0.0.1:9/v1"]) == 2
+    assert "speaks another API" in capsys.readouterr().err
+
+
+# --- the sum
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}}]}}]}, ["f"]),
+        ({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}]}, []),
+        ({"choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": "f"}}] * 2}}]}, ["f", "f"]),
+        ({"type": "content_block_start", "content_block": {"type": "tool_use", "name": "g"}}, ["g"]),
+        ({"type": "message", "content": [{"type": "text"}, {"type": "tool_use", "name": "g"}]}, ["g"]),
+        ({"type": "response.output_item.done", "item": {"type": "function_call", "name": "h"}}, ["h"]),
+        ({"type": "response.output_item.added", "item": {"type": "function_call", "name": "h"}}, []),
+        ({"type": "response.completed", "response": {"output": [{"type": "function_call", "name": "h"}]}}, []),
+        ({"object": "response", "output": [{"type": "custom_tool_call", "name": "h"}]}, ["h"]),
+        ({"choices": "no list", "content": 3, "output": {"a": 1}}, []),
+        (["no", "object"], []),
+        (None, []),
+    ],
+)
+def test_calls_are_counted_once_on_each_face(value: Any, names: list[str]) -> None:
+    assert calls_in(value) == names

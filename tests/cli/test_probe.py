@@ -1,0 +1,99 @@
+"""What a backend says of itself, from servers that say it in their own ways."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from toolcall_middleware.cli._probe import Backend, describe, look
+
+from ..fakes import serve
+
+
+def server(answers: dict[str, Any]) -> Starlette:
+    async def answer(request: Request) -> Response:
+        given = answers.get(request.url.path)
+        if callable(given):
+            found = given(request)
+            assert isinstance(found, Response)
+            return found
+        return PlainTextResponse("no", 404) if given is None else JSONResponse(given)
+
+    return Starlette(routes=[Route("/{path:path}", answer)])
+
+
+def models(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {"object": "list", "data": list(rows)}
+
+
+def test_vllm_tells_its_context() -> None:
+    row = {"id": "Qwen/Qwen3-8B", "owned_by": "vllm", "max_model_len": 40960}
+    with serve(server({"/v1/models": models(row)})) as url:
+        found = look(f"{url}/v1", None)
+        assert (found.server, found.models, found.context_of("Qwen/Qwen3-8B")) == ("vLLM", ["Qwen/Qwen3-8B"], 40960)
+        assert describe(f"{url}/v1", "openai", found) == f"{url}/v1: vLLM, Qwen/Qwen3-8B (40,960 tokens)"
+
+
+def test_llama_cpp_tells_it_elsewhere() -> None:
+    answers = {
+        "/v1/models": models({"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx_train": 8192}}),
+        "/props": {"default_generation_settings": {"n_ctx": 4096}},
+    }
+    with serve(server(answers)) as url:
+        found = look(f"{url}/v1", None)
+    assert (found.server, found.context_of("m")) == ("llama.cpp", 4096)
+
+
+def test_a_key_is_shown_and_many_models_are_counted() -> None:
+    def listed(request: Request) -> Response:
+        if request.headers.get("authorization") != "Bearer k":
+            return JSONResponse({}, 401)
+        return JSONResponse(models(*({"id": f"m{number}"} for number in range(5))))
+
+    with serve(server({"/v1/models": listed})) as url:
+        assert look(f"{url}/v1", None).fault == "status 401"
+        found = look(f"{url}/v1", "k")
+    assert describe("http://x/v1", "openai", found) == "http://x/v1: OpenAI-compatible, m0, m1, m2 and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (lambda _: PlainTextResponse("hello"), "its answer is not JSON"),
+        (lambda _: JSONResponse([1, {"id": 3}]), "it lists no models"),
+        (lambda _: JSONResponse({"data": [{"id": 3}, "x", {"id": "a\x1b[2J"}]}), "it lists no models"),
+        (lambda _: PlainTextResponse("x" * (5 << 20)), "its answer has no end"),
+        (lambda _: PlainTextResponse("[" * 100_000), "its answer is not JSON"),
+    ],
+)
+def test_what_is_no_list_of_models_is_told(answer: Any, fault: str) -> None:
+    with serve(server({"/v1/models": answer})) as url:
+        assert look(f"{url}/v1", None, seconds=20).fault == fault
+
+
+def test_nobody_there_is_told_in_the_systems_words() -> None:
+    assert look("http://127.0.0.1:9/v1", None).fault == "Connection refused"
+
+
+def test_a_silent_backend_does_not_hold_the_start() -> None:
+    def slow(_request: Request) -> Response:
+        time.sleep(2)
+        return JSONResponse(models())
+
+    with serve(server({"/v1/models": slow})) as url:
+        begin = time.monotonic()
+        found = look(f"{url}/v1", None, seconds=0.3)
+        assert time.monotonic() - begin < 1.9
+        assert found.models == []
+        assert found.fault is not None
+
+
+def test_other_apis_are_named() -> None:
+    assert describe("https://api.anthropic.com", "anthropic", None).endswith(": Anthropic's Messages API")
+    assert describe(None, "openai", Backend()) == "None"

@@ -1,0 +1,123 @@
+"""What a backend says of itself: which server it is, its models, how much text it takes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+
+from ..hosts.proxy.upstream.connection import proxy_of_environment, reason
+
+_SECONDS = 5.0
+"""For all questions together: the start of a proxy waits for them."""
+_MOST_BYTES = 4 << 20
+_MOST_SHOWN = 3
+# What each server writes as the owner of its models.
+_OWNERS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "library": "Ollama"}
+
+
+@dataclass(slots=True)
+class Backend:
+    """What was found out; what the backend does not say is None or empty."""
+
+    server: str | None = None
+    models: list[str] = field(default_factory=list)
+    context: dict[str, int] = field(default_factory=dict)
+    """Tokens that a model takes, by its name."""
+    fault: str | None = None
+    """Why it could not be asked."""
+
+    def context_of(self, model: str) -> int | None:
+        """Tokens that prompt and answer may have together."""
+        return self.context.get(model)
+
+
+def look(url: str, key: str | None, *, seconds: float = _SECONDS) -> Backend:
+    """Asks the backend at `url` (`/v1` included) for its models, and llama.cpp for its context.
+
+    Never raises, and takes at most `seconds`: a backend that is not up yet is no reason not to start.
+    """
+    found = Backend(fault=f"no answer within {seconds:g} s")
+    # In a thread, because looking up a name has no time limit of its own.
+    asking = threading.Thread(target=_look, args=(url.rstrip("/"), key, seconds, found), daemon=True)
+    asking.start()
+    asking.join(seconds + 0.5)
+    return found
+
+
+def _look(url: str, key: str | None, seconds: float, found: Backend) -> None:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    proxy = proxy_of_environment(httpx.URL(url))
+    with httpx.Client(headers=headers, timeout=seconds, proxy=proxy, trust_env=False) as client:
+        try:
+            _read_models(_get(client, f"{url}/models"), found)
+            if found.server == "llama.cpp" or (found.server is None and found.models and not found.context):
+                _read_props(client, url.removesuffix("/v1"), found)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            found.fault = reason(error)
+        except ValueError as error:
+            found.fault = str(error)
+
+
+def _get(client: httpx.Client, url: str) -> Any:
+    with client.stream("GET", url) as answer:
+        body = b""
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > _MOST_BYTES:
+                raise ValueError("its answer has no end")
+    if answer.status_code != 200:
+        raise ValueError(f"status {answer.status_code}")
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError("its answer is not JSON") from None
+
+
+def _read_models(listed: Any, found: Backend) -> None:
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        name = row.get("id") if isinstance(row, dict) else None
+        if not isinstance(name, str) or not name.isprintable():
+            continue
+        found.models.append(name)
+        found.server = found.server or _OWNERS.get(str(row.get("owned_by")))
+        # vLLM and SGLang; several gateways call it context_length.
+        length = row.get("max_model_len") or row.get("context_length")
+        if isinstance(length, int) and length > 0:
+            found.context[name] = length
+    found.fault = None if found.models else "it lists no models"
+
+
+def _read_props(client: httpx.Client, root: str, found: Backend) -> None:
+    """llama.cpp's `/props`, which other servers do not have."""
+    try:
+        props = _get(client, f"{root}/props")
+    except (httpx.HTTPError, ValueError):
+        return
+    settings = props.get("default_generation_settings") if isinstance(props, dict) else None
+    length = settings.get("n_ctx") if isinstance(settings, dict) else None
+    if isinstance(length, int) and length > 0:
+        found.server = found.server or "llama.cpp"
+        for model in found.models:
+            found.context.setdefault(model, length)
+
+
+def describe(url: str | None, api: str, backend: Backend | None) -> str:
+    """One line on an upstream: its address, what it is, its models."""
+    if api != "openai":
+        name = {"anthropic": "Anthropic's Messages API", "google": "Google's generateContent"}.get(api, api)
+        return f"{url}: {name}" if url else name
+    if backend is None or url is None:
+        return str(url)
+    if not backend.models:
+        return f"{url}: cannot say what it is ({backend.fault})"
+    shown = []
+    for model in backend.models[:_MOST_SHOWN]:
+        context = backend.context_of(model)
+        shown.append(f"{model} ({context:,} tokens)" if context else model)
+    more = len(backend.models) - len(shown)
+    return f"{url}: {backend.server or 'OpenAI-compatible'}, {', '.join(shown)}{f' and {more} more' if more else ''}"

@@ -1,0 +1,122 @@
+"""What a command is, and the arguments that several commands share.
+
+A module of this folder with a `COMMAND` is a command: dispatch.py finds it. It imports what it needs in `run`, so that
+`--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..settings import ENV_PREFIX, OPTIONS, Settings
+
+PROG = "toolcall-middleware"
+WIDTH = 100
+"""Columns of the help where it is not measured: examples are not wrapped."""
+
+
+class UsageError(Exception):
+    """What the user can put right, in one line: the command ends with exit code 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of the command line."""
+
+    name: str
+    help: str
+    """Its line in the list of commands."""
+    configure: Callable[[argparse.ArgumentParser], None]
+    """Adds its arguments."""
+    run: Callable[[argparse.Namespace], int]
+    """Does it and returns the exit code. What stands behind `--` is `args.rest`."""
+    description: str = ""
+    examples: tuple[str, ...] = ()
+    """Whole lines, as a user would type them; `# …` behind one says what it is for."""
+    exit_codes: Mapping[int, str] = field(default_factory=dict)
+    """What 0 and 1 mean, where it is not "done"; 2 and 130 are the same for all."""
+    order: int = 50
+    """Where it stands in the list."""
+    takes_rest: bool = False
+    """Whether `-- ARGS` is for somebody else, and handed on unread."""
+
+    def epilog(self) -> str:
+        """Examples and exit codes, for the end of the help."""
+        codes = {0: "done", 2: "a mistake in arguments or settings", 130: "Ctrl-C", **self.exit_codes}
+        lines = ["examples:", *(f"  {line}" for line in self.examples), ""] if self.examples else []
+        listed = "; ".join(f"{code}: {meaning}" for code, meaning in sorted(codes.items()))
+        return "\n".join([*lines, *textwrap.wrap(f"exit codes: {listed}", WIDTH, subsequent_indent="  ")])
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """The type of an argument that is an integer within bounds."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+        return value
+
+    return number
+
+
+def add_upstream(parser: argparse.ArgumentParser) -> None:
+    """Which backend: its address, its API, and the variable that holds its key."""
+    parser.add_argument("--upstream", metavar="URL", help="the upstream's base address, /v1 included")
+    parser.add_argument("--upstream-api", metavar="API", help=f"{OPTIONS['upstream_api'].allowed} (default: openai)")
+    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the upstream's key")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Any setting by name."""
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="any setting; repeatable")
+
+
+def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
+    """How calls are asked for. `mode`: the command's default."""
+    parser.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
+    parser.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: {mode})")
+
+
+def given_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the arguments of `add_upstream`, `add_settings` and `add_style` give; `--set` wins.
+
+    Raises UsageError for a `--set` without a value and for a `--key-env` that is not set.
+    """
+    options = {
+        "upstream_url": "upstream",
+        "upstream_api": "upstream_api",
+        "upstreams_file": "upstreams",
+        "format": "format",
+        "mode": "mode",
+    }
+    given = {name: getattr(args, option, None) for name, option in options.items()}
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    variable = getattr(args, "key_env", None)
+    if variable is not None:
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            raise UsageError(f"--key-env {variable}: the variable is not set.")
+        values["upstream_key"] = key
+    for item in getattr(args, "set", ()):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"--set {item}: write NAME=VALUE.")
+        values[name] = value
+    return values
+
+
+def to_environment(values: Mapping[str, Any]) -> None:
+    """Hands settings to whoever builds the app from the environment: `create_proxy`, here or in worker processes."""
+    os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
+
+
+def upstream_of(settings: Settings) -> str | None:
+    """The address of the one upstream as it may be shown; None where none is set."""
+    shown = next(shown for name, shown, _ in settings.explain() if name == "upstream_url")
+    return None if settings.upstream_url is None else shown

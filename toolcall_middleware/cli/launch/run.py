@@ -1,0 +1,145 @@
+"""One launch from its arguments to the agent's exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from ... import create_proxy
+from ...errors import SettingsError
+from ...formats import registry
+from ...settings import ENV_PREFIX, OPTIONS, Settings
+from .._probe import Backend, describe, look
+from ..command import PROG, UsageError, given_settings, to_environment, upstream_of
+from . import terminal
+from .agents import AGENTS, Agent, Place, Setup, variables
+from .proxy import Notes, noting, serving
+from .tally import Tally
+
+_NOT_INSTALLED = 127
+_CANNOT_RUN = 126
+_PATIENCE = 20.0
+"""Seconds for the backend to say what it has: without a model no agent can start."""
+_MOST_ALIASES = 64
+# What has a meaning in a list of aliases.
+_PATTERN = frozenset("*?[],=")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The command. Raises UsageError, SettingsError or FormatError for what cannot be."""
+    agent = AGENTS.get(args.agent)
+    program = None
+    if agent is not None:
+        program = shutil.which(agent.program)
+        if program is None:
+            _say(f"{args.agent} is not installed ({agent.program} is not on PATH): npm install -g {agent.package}")
+            return _NOT_INSTALLED
+        if agent.face != "chat" and "faces" not in OPTIONS:
+            raise UsageError(f"{args.agent} speaks another API than chat completions, which this version does not.")
+    values = given_settings(args)
+    settings = Settings.from_env(**values)
+    if settings.upstreams_file is not None:
+        raise UsageError("launch takes one upstream: give --upstream URL.")
+    backend = _ask(settings)
+    model = _model(args.model, settings, backend)
+    key = f"launch-{secrets.token_urlsafe(24)}"
+    values |= _own_settings(settings, backend, model, key)
+    registry.of_settings(Settings.from_env(**values))
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    to_environment(values)
+    tally = Tally(create_proxy())
+    with noting() as notes, tempfile.TemporaryDirectory(prefix="toolcall-launch-") as folder, serving(tally) as root:
+        place = Place(root, key, model, backend.context_of(model), Path(folder))
+        shown = describe(upstream_of(settings), settings.upstream_api, backend if backend.models else None)
+        _say(f"{args.agent} -> {root} -> {shown}; model {model}")
+        code = _start(agent, program, place, mine, args.rest)
+    _tell(tally, notes)
+    return code
+
+
+def _say(text: str) -> None:
+    print(f"{PROG}: {text}", file=sys.stderr, flush=True)
+
+
+def _ask(settings: Settings) -> Backend:
+    """What the backend is. Raises SettingsError where it is not there at all: no agent could do anything."""
+    if settings.upstream_api != "openai":
+        return Backend()
+    if settings.upstream_url is None:
+        raise SettingsError(f"There is no upstream: give --upstream URL or set {ENV_PREFIX}UPSTREAM_URL.")
+    return look(settings.upstream_url, settings.upstream_key, seconds=_PATIENCE)
+
+
+def _model(wanted: str | None, settings: Settings, backend: Backend) -> str:
+    if wanted is not None:
+        return wanted
+    if backend.models:
+        return backend.models[0]
+    why = f" ({backend.fault})" if backend.fault else ""
+    raise UsageError(f"{upstream_of(settings) or settings.upstream_api} does not say which models it has{why}; "
+                     "give --model NAME.")  # fmt: skip
+
+
+def _own_settings(settings: Settings, backend: Backend, model: str, key: str) -> dict[str, str]:
+    """What a launch sets where nobody has: who may ask, how calls are got, and whose model answers."""
+    own = {"api_keys": key, "access_log": "off"}
+    if not settings.by_hand("mode") and settings.upstream_api == "openai":
+        own["mode"] = "auto"
+    # Agents ask small things of models of their maker's, whatever they are told; what the backend has is itself.
+    if "model_aliases" in OPTIONS and not settings.by_hand("model_aliases"):
+        plain = [name for name in backend.models[:_MOST_ALIASES] if not set(name) & _PATTERN]
+        own["model_aliases"] = ",".join([*(f"{name}={name}" for name in plain), f"*={model}"])
+    return own
+
+
+def _start(agent: Agent | None, program: str | None, place: Place, mine: Mapping[str, str], rest: list[str]) -> int:
+    if agent is None:
+        return _env(place, mine, rest)
+    setup = agent.setup(place)
+    return _run([str(program), *setup.arguments, *rest], _environment(setup, mine))
+
+
+def _environment(setup: Setup, mine: Mapping[str, str]) -> dict[str, str]:
+    """The user's own, without the proxy's settings (they hold the upstream's key), and with what leads here."""
+    kept = {name: value for name, value in mine.items() if name not in setup.without}
+    # An HTTP proxy of the user's must not stand between the agent and this machine.
+    loopback = {name: ",".join(filter(None, (mine.get(name), "127.0.0.1"))) for name in ("no_proxy", "NO_PROXY")}
+    return {**kept, **loopback, **setup.environment}
+
+
+def _env(place: Place, mine: Mapping[str, str], rest: list[str]) -> int:
+    """Runs a command with the variables, or prints them and serves until Ctrl-C."""
+    given = variables(place)
+    if rest:
+        return _run(rest, _environment(Setup(given), mine))
+    for name, value in given.items():
+        print(f"export {name}={shlex.quote(value)}", flush=True)
+    _say("serving until Ctrl-C")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    return 0
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> int:
+    try:
+        return terminal.run(command, environment)
+    except FileNotFoundError:
+        _say(f"{command[0]}: there is no such program")
+        return _NOT_INSTALLED
+    except OSError as error:
+        _say(f"{command[0]}: {error.strerror}")
+        return _CANNOT_RUN
+
+
+def _tell(tally: Tally, notes: Notes) -> None:
+    for line in (*tally.lines(), *notes.lines):
+        _say(line)

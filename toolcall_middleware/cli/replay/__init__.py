@@ -1,0 +1,35 @@
+"""`toolcall-middleware replay FILE`: a captured answer, read offline as the middleware reads it."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..command import Command
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="model text, an event stream or a whole answer; - is stdin")
+    parser.add_argument("--format", metavar="NAME", default="auto", help="how to read it (default: %(default)s)")
+    parser.add_argument("--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from .run import run
+
+    return run(args)
+
+
+COMMAND = Command(
+    name="replay",
+    help="read a captured answer offline and print what a client would get",
+    configure=_configure,
+    run=_run,
+    examples=(
+        "toolcall-middleware replay answer.sse",
+        "toolcall-middleware replay text.txt --format hermes --tools request.json",
+        "curl -sN URL/chat/completions -d @request.json | toolcall-middleware replay -",
+    ),
+    exit_codes={0: "all was read", 1: "something in it is malformed"},
+    order=70,
+)

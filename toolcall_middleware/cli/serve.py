@@ -1,0 +1,169 @@
+"""`toolcall-middleware serve`: the reverse proxy, by uvicorn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from .. import __version__
+from ..settings import ENV_PREFIX, Settings
+from .command import (
+    PROG,
+    Command,
+    add_settings,
+    add_style,
+    add_upstream,
+    given_settings,
+    number,
+    to_environment,
+    upstream_of,
+)
+
+_TRY_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_upstream(parser)
+    parser.add_argument("--upstreams", metavar="FILE", help="TOML with several upstreams; SIGHUP reads it anew")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    parser.add_argument("--port", type=number(0, 65535), default=8080, help="0: a free one (default: %(default)s)")
+    add_style(parser)
+    add_settings(parser)
+    parser.add_argument("--workers", metavar="N", type=number(1, 1024), default=1, help="processes (default: 1)")
+    parser.add_argument("--log-level", default="info", choices=("critical", "error", "warning", "info", "debug"))
+    parser.add_argument(
+        "--shutdown-grace",
+        metavar="SECONDS",
+        type=number(0, 86400),
+        help="how long running answers may go on after a signal to stop (default: 30)",
+    )
+    # Its name before it was the setting's; kept for units and container files.
+    parser.add_argument("--timeout-graceful", dest="shutdown_grace", type=number(0, 86400), help=argparse.SUPPRESS)
+
+
+def _run(args: argparse.Namespace) -> int:
+    values = given_settings(args)
+    if args.shutdown_grace is not None:
+        values.setdefault("shutdown_grace", args.shutdown_grace)
+    settings = Settings.from_env(**values)
+    if settings.upstreams_file is not None and os.name != "nt":
+        # It asks to read the file anew. Until somebody can, it would end the process, cleanly in systemd's eyes.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    import uvicorn
+
+    from ..formats import registry
+    from ..hosts.proxy.app import create_proxy
+    from ..hosts.proxy.lifetime import supervise
+    from ..hosts.proxy.upstream.connection import free_port, is_loopback
+    from ..hosts.proxy.upstream.providers import with_mode
+
+    registry.of_settings(settings)  # here, where it is still known who set it
+    to_environment(values)  # because worker processes build the app anew
+    # Once here, so that a mistake is one line and not a traceback of every worker.
+    create_proxy()
+    if settings.upstreams_file is not None:
+        supervise()
+
+    settings = with_mode(settings, settings.upstream_api)
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    port = args.port or free_port(args.host)
+    _say(_hello(settings, f"http://{host}:{port}/v1"))
+    if not is_loopback(args.host) and not settings.api_keys:
+        _say(
+            f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
+            f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1."
+        )
+    uvicorn.run(
+        "toolcall_middleware:create_proxy",
+        factory=True,
+        host=args.host,
+        port=port,
+        workers=args.workers,
+        log_level=args.log_level,
+        lifespan="on",
+        server_header=False,
+        # The peer that we see goes into x-forwarded-for; what stands there already is kept.
+        proxy_headers=False,
+        access_log=False,  # the proxy writes its own
+        log_config=_logging(args.log_level),
+        timeout_graceful_shutdown=settings.shutdown_grace,
+    )
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _hello(settings: Settings, base: str) -> str:
+    """Three lines: where it listens, what stands behind it, and what to try."""
+    from ..hosts.proxy.upstream.providers import PROVIDERS
+    from ._probe import describe, look
+
+    backend = None
+    if settings.upstreams_file is None and settings.upstream_api == "openai" and settings.upstream_url is not None:
+        backend = look(settings.upstream_url, settings.upstream_key)
+    if settings.upstreams_file is not None:
+        upstream = settings.upstreams_file
+    else:
+        known = PROVIDERS.get(settings.upstream_api)
+        url = upstream_of(settings) or (None if known is None else known.url)
+        upstream = describe(url, settings.upstream_api, backend)
+    model = backend.models[0] if backend is not None and backend.models else "MODEL"
+    body = {"model": model, "messages": [{"role": "user", "content": "What is the weather in Paris?"}]}
+    key = ' -H "authorization: Bearer $KEY"' if settings.api_keys else ""
+    return (
+        f"{PROG} {__version__}: {base} (mode={settings.mode} format={settings.format})\n"
+        f"upstream: {upstream}\n"
+        f"try: curl {base}/chat/completions{key} -d '{json.dumps({**body, 'tools': [_TRY_TOOL]})}'"
+    )
+
+
+def _logging(level: str) -> dict[str, Any]:
+    """Uvicorn's own, and ours: what happens goes to standard error, a line a request to standard output."""
+    from uvicorn.config import LOGGING_CONFIG
+
+    formatters: dict[str, dict[str, Any]] = {**LOGGING_CONFIG["formatters"], "line": {"format": "%(message)s"}}
+    if os.environ.get("NO_COLOR"):  # no-color.org: set and not empty
+        formatters["default"] = {**formatters["default"], "use_colors": False}
+    return {
+        **LOGGING_CONFIG,
+        "formatters": formatters,
+        "handlers": {
+            **LOGGING_CONFIG["handlers"],
+            "line": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stdout"},
+        },
+        "loggers": {
+            **LOGGING_CONFIG["loggers"],
+            "toolcall_middleware": {"handlers": ["default"], "level": level.upper(), "propagate": False},
+            "toolcall_middleware.access": {"handlers": ["line"], "level": "INFO", "propagate": False},
+        },
+    }
+
+
+COMMAND = Command(
+    name="serve",
+    help="run the reverse proxy in front of an upstream",
+    configure=_configure,
+    run=_run,
+    description="Runs the reverse proxy. Clients speak OpenAI's API to it, with tools; the upstream need not know any.",
+    examples=(
+        "toolcall-middleware serve --upstream http://127.0.0.1:8000/v1",
+        "toolcall-middleware serve --upstream http://127.0.0.1:11434/v1 --mode auto --port 9000",
+        "toolcall-middleware serve --upstream-api anthropic --key-env ANTHROPIC_API_KEY",
+        "toolcall-middleware serve --upstreams upstreams.toml --host 0.0.0.0 --set api_keys=alice=KEY",
+    ),
+    exit_codes={0: "stopped by a signal"},
+    order=10,
+)
