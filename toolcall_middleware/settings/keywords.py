@@ -72,6 +72,13 @@ class Keywords(TypedDict, total=False):
     api_keys: str | Iterable[str] | None
     shutdown_grace: int | str
     access_log: str
+    metrics: str
+    metrics_open: bool | str
+    trace_dir: str | None
+    trace_sample: float | str
+    trace_max_bytes: int | str
+    otel: bool | str
+    inspector: str | None
 
 
 class Values:
@@ -140,3 +147,10 @@ class Values:
     api_keys: tuple[str, ...]
     shutdown_grace: int
     access_log: str
+    metrics: str
+    metrics_open: bool
+    trace_dir: str | None
+    trace_sample: float
+    trace_max_bytes: int
+    otel: bool
+    inspector: str | None

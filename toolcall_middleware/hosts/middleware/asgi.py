@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ToolCallError
 from ...exchange import Ask, Exchange, Fail, Request
 from ...formats import registry
+from ...observe.observers import Observers, observers_of
 from ...request.overrides import without_overrides
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
@@ -19,7 +20,10 @@ from ...usage.pending_count import completes_whole_answers
 from ...usage.tokenizers.load import load
 from ..http.bodies import Receive, replay
 from ..http.messages import App, Scope, Send, answer_error, is_chat, with_length
+from ..http.request_record import Record, record_of
 from ..http.upload import collect, in_the_clear
+from ..http.watch import watched
+from .observed import exchange_for, tell
 from .responder import Responder
 from .token_counting import WholeUsage
 from .warmup import warm
@@ -66,6 +70,7 @@ class ToolCallMiddleware:
             self._memory = BackendMemory()
             self._tenancy: Tenancy | None = None
             self._rates: RateLimiter | None = None
+            self._observers = observers_of(settings)
             if settings.rate_limit is not None or settings.tenants_file is not None:
                 from .tenants import Tenancy
 
@@ -78,6 +83,7 @@ class ToolCallMiddleware:
     _memory: BackendMemory
     _tenancy: Tenancy | None
     _rates: RateLimiter | None
+    _observers: Observers | None
 
     def _limiter(self) -> RateLimiter:
         if self._rates is None:
@@ -96,6 +102,14 @@ class ToolCallMiddleware:
             if scope["type"] == "lifespan" and self._rates is not None:
                 await self._rates.aclose()
             return
+        if self._observers is not None and record_of(scope).report is None:
+            await watched(self._answer, self._observers, scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request to chat completions."""
+        settings = self.settings
         tenant = None
         if self._tenancy is not None:
             try:
@@ -117,7 +131,9 @@ class ToolCallMiddleware:
         if body is None:  # the client went away in the middle: the app is told as it would have been
             await self.app(scope, replay(messages, receive), send)
             return
-        exchange = Exchange(settings, self._memory, defer=True)
+        record = record_of(scope)
+        report = record.report
+        exchange = exchange_for(settings, self._memory, report)
         action = exchange.receive(Request(body))[0]
         if isinstance(action, Fail):
             await _refuse(scope, send, action.error)
@@ -135,6 +151,7 @@ class ToolCallMiddleware:
             else:
                 await self.app(scope, replay(messages, receive), send)
             return
+        budget = None
         if tenant is not None and settings.rate_limit is not None and exchange.offers_tools:
             try:
                 budget = await self._limiter().admit(tenant.key, settings.rate_limit)
@@ -142,9 +159,24 @@ class ToolCallMiddleware:
                 await _refuse(scope, send, refusal)
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
-        await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+        try:
+            await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+        finally:
+            _tell(exchange, record, units=budget is not None)
+
+
+def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
+    """For the access log and for observers."""
+    facts = exchange.facts
+    if facts is None:
+        return
+    record.mode, record.format, record.outcomes = facts.mode, facts.format, facts.outcomes
+    record.calls = exchange.emitted_calls if exchange.offers_tools else None
+    if record.report is not None:
+        tell(exchange, record.report)
+        record.report.rate_units = exchange.emitted_calls if units else 0
 
 
 async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
-    scope[REFUSED] = error.code
+    scope[REFUSED] = record_of(scope).error = error.code
     await answer_error(send, error)
