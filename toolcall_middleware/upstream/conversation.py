@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply
 from ..usage.pending_count import PendingCount
@@ -37,7 +38,8 @@ class Conversation(Protocol):
     """One kind of request: how it is put to the backend, and how the answers are read. It keeps no state of the wire.
 
     native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
-    stream: what rewrites the stream, where it is STREAMING. facts: what observers are told.
+    report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING. facts: what
+    observers are told.
     """
 
     @property
@@ -46,6 +48,8 @@ class Conversation(Protocol):
     def offers_tools(self) -> bool: ...
     @property
     def calls(self) -> int: ...
+    @property
+    def report(self) -> Sequence[FinishedCall]: ...
     @property
     def stream(self) -> StreamRewriter | None: ...
 
