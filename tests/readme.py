@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
-import io
 import json
 import os
 import re

@@ -286,7 +286,9 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any]) -> dict[str, Any]:
     answer = answer_of(rows)
     reading = _read(answer, tools_of(body.encode()), _format_of(summary))
     content = "".join(reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "text")
-    thought = "".join(reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "reasoning")
+    thought = "".join(
+        reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "reasoning"
+    )
     return {
         "id": f"trace-{summary.get('id') or 'unknown'}",
         "source": f"a trace of {summary.get('model') or 'unknown'}",

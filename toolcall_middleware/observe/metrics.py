@@ -115,9 +115,9 @@ class Metrics:
         if (waited := report.upstream_first_byte) is not None:
             self._first_byte.labels(api).observe(waited)
         if report.upstream is not None and report.status is not None:
-            self.upstream_is(report.upstream, up=report.error not in {"upstream_error", "upstream_timeout"})
+            self.upstream_is(report.upstream, report.error not in {"upstream_error", "upstream_timeout"})
 
-    def upstream_is(self, name: str, *, up: bool) -> None:
+    def upstream_is(self, name: str, up: bool) -> None:  # noqa: FBT001 - a pair
         """Whether an upstream answered. `name` is the operator's, so there are few."""
         self._up.labels(name).set(1 if up else 0)
 

@@ -16,7 +16,7 @@ from .recorder import Recorder
 
 @dataclass(slots=True)
 class Attempt:
-    """One request to the backend. `why`: `first`, or the code of what led to it. `first_byte`: when its answer began."""
+    """One request to the backend. `why`: `first`, or the code of what led to it. `first_byte`: of its answer."""
 
     why: str
     began: float

@@ -164,7 +164,10 @@ def test_a_missing_agent_is_told_with_how_to_install_it(
     ("arguments", "says"),
     [
         ([], "There is no upstream"),
-        (["--upstream", "http://127.0.0.1:9/v1"], "does not say which models it has (Connection refused); give --model"),
+        (
+            ["--upstream", "http://127.0.0.1:9/v1"],
+            "does not say which models it has (Connection refused); give --model",
+        ),
         (["--set", "upstreams_file=x.toml"], "launch takes one upstream"),
         (["--upstream", "http://127.0.0.1:9/v1", "--model", "m", "--format", "hermess"], "did you mean hermes?"),
     ],

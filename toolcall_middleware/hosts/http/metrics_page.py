@@ -27,7 +27,9 @@ class MetricsApp:
         if scope["type"] != "http":
             return
         if scope["method"] not in {"GET", "HEAD"}:
-            await send_json(send, 405, b'{"error":{"message":"The metrics are read with GET."}}', {"allow": "GET, HEAD"})
+            await send_json(
+                send, 405, b'{"error":{"message":"The metrics are read with GET."}}', {"allow": "GET, HEAD"}
+            )
             return
         accept = next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"accept"), "")
         body, content_type = self._metrics.render(accept)

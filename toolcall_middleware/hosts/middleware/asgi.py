@@ -178,5 +178,5 @@ def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
 
 
 async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
-    scope[REFUSED] = record_of(scope).error = error.code
+    scope[REFUSED] = record_of(scope).error = str(error.code)
     await answer_error(send, error)

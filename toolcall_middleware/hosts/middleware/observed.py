@@ -49,7 +49,7 @@ class ObservedExchange(Exchange):
                 facts = self.facts
                 report.attempts.append(Attempt("first" if facts is None else facts.why, now))
             elif type(action) is Fail:
-                report.error = action.error.code
+                report.error = str(action.error.code)
         return actions
 
     def _note_sent(self, data: bytes, now: float) -> None:

@@ -382,6 +382,6 @@ class Forwarder:
 
 def _tell(fault: ToolCallError, record: Record) -> None:
     """One line a request, however often it was tried: which one it was, and what is wrong with which upstream."""
-    record.error = fault.code
+    record.error = str(fault.code)
     name = f"upstream={record.upstream} " if record.upstream else ""
     logger.warning("%sid=%s %s", name, record.id or "-", fault.message)
