@@ -48,10 +48,11 @@ def show_trace(data: bytes, *, as_json: bool, case: str | None) -> int:
 
 def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
     summary, text = trace.summary, explained["text"]
-    lines = [
+    head = (
         f"{summary.get('id')}: {summary.get('api')} {summary.get('model')} mode={summary.get('mode')} "
         f"format={summary.get('format')} status={summary.get('status')} end={summary.get('end')}"
-    ]
+    )
+    lines = [head]
     for row in trace.rows:
         if row["kind"] == "decision":
             lines.append(f"{row['at']:9.1f} ms  {row.get('what')}: {row.get('value')} ({row.get('why')})")
