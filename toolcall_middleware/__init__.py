@@ -7,9 +7,18 @@ from .hosts.middleware.asgi import ToolCallMiddleware
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .hosts.http.metrics_page import metrics_app
     from .hosts.proxy.app import create_proxy
 
-__all__ = ["FormatError", "Settings", "SettingsError", "ToolCallError", "ToolCallMiddleware", "create_proxy"]
+__all__ = [
+    "FormatError",
+    "Settings",
+    "SettingsError",
+    "ToolCallError",
+    "ToolCallMiddleware",
+    "create_proxy",
+    "metrics_app",
+]
 __version__ = "0.1.0"
 
 
@@ -19,4 +28,8 @@ def __getattr__(name: str) -> Any:
         from .hosts.proxy.app import create_proxy
 
         return create_proxy
+    if name == "metrics_app":
+        from .hosts.http.metrics_page import metrics_app
+
+        return metrics_app
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

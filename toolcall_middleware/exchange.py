@@ -47,7 +47,7 @@ from .upstream.actions import (
     Undecodable,
 )
 from .upstream.backend_memory import BackendMemory
-from .upstream.conversation import Conversation
+from .upstream.conversation import Conversation, Facts
 from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_results import result_warnings
 from .upstream.usage_only import UsageOnlyAnswer
@@ -96,6 +96,11 @@ class Exchange:
     def offers_tools(self) -> bool:
         """Whether the answer may hold calls."""
         return self._talk is not None and self._talk.offers_tools
+
+    @property
+    def facts(self) -> Facts | None:
+        """What observers are told; None before the request, and for one that passes unread."""
+        return None if self._talk is None else self._talk.facts
 
     @property
     def emitted_calls(self) -> int:

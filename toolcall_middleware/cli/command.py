@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 from ..settings import ENV_PREFIX, OPTIONS, Settings
 
 PROG = "toolcall-middleware"
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
 WIDTH = 100
 """Columns of the help where it is not measured: examples are not wrapped."""
 
@@ -114,6 +116,15 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
 def to_environment(values: Mapping[str, Any]) -> None:
     """Hands settings to whoever builds the app from the environment: `create_proxy`, here or in worker processes."""
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
+
+
+def share_metrics() -> None:
+    """Lets the metrics of worker processes be added up, where the operator has not said in which folder."""
+    name = "PROMETHEUS_MULTIPROC_DIR"
+    if not os.environ.get(name):
+        folder = tempfile.TemporaryDirectory(prefix="toolcall-metrics-")  # removed when this process ends
+        _KEPT.append(folder)
+        os.environ[name] = folder.name
 
 
 def upstream_of(settings: Settings) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import signal
 import sys
 from typing import Any
@@ -14,11 +15,13 @@ from ..settings import ENV_PREFIX, Settings
 from .command import (
     PROG,
     Command,
+    UsageError,
     add_settings,
     add_style,
     add_upstream,
     given_settings,
     number,
+    share_metrics,
     to_environment,
     upstream_of,
 )
@@ -41,6 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     parser.add_argument("--workers", metavar="N", type=number(1, 1024), default=1, help="processes (default: 1)")
     parser.add_argument("--log-level", default="info", choices=("critical", "error", "warning", "info", "debug"))
+    parser.add_argument("--inspect", action="store_true", help="with a page of the exchanges, for this machine alone")
     parser.add_argument(
         "--shutdown-grace",
         metavar="SECONDS",
@@ -55,7 +59,13 @@ def _run(args: argparse.Namespace) -> int:
     values = given_settings(args)
     if args.shutdown_grace is not None:
         values.setdefault("shutdown_grace", args.shutdown_grace)
+    if args.inspect:
+        if args.workers > 1:
+            raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
+        values.setdefault("inspector", secrets.token_urlsafe(24))
     settings = Settings.from_env(**values)
+    if settings.metrics != "off" and args.workers > 1:
+        share_metrics()
     if settings.upstreams_file is not None and os.name != "nt":
         # It asks to read the file anew. Until somebody can, it would end the process, cleanly in systemd's eyes.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -79,6 +89,9 @@ def _run(args: argparse.Namespace) -> int:
     host = f"[{args.host}]" if ":" in args.host else args.host
     port = args.port or free_port(args.host)
     _say(_hello(settings, f"http://{host}:{port}/v1"))
+    if settings.inspector is not None:
+        local = host if is_loopback(args.host) else "127.0.0.1"
+        _say(f"inspector: http://{local}:{port}/inspect/{settings.inspector}/")
     if not is_loopback(args.host) and not settings.api_keys:
         _say(
             f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
@@ -135,6 +148,8 @@ def _logging(level: str) -> dict[str, Any]:
     from uvicorn.config import LOGGING_CONFIG
 
     formatters: dict[str, dict[str, Any]] = {**LOGGING_CONFIG["formatters"], "line": {"format": "%(message)s"}}
+    # A line that is read at night says when it was written.
+    formatters["default"] = {**formatters["default"], "fmt": "%(asctime)s %(levelprefix)s %(message)s"}
     if os.environ.get("NO_COLOR"):  # no-color.org: set and not empty
         formatters["default"] = {**formatters["default"], "use_colors": False}
     return {
@@ -162,6 +177,7 @@ COMMAND = Command(
         "toolcall-middleware serve --upstream http://127.0.0.1:8000/v1",
         "toolcall-middleware serve --upstream http://127.0.0.1:11434/v1 --mode auto --port 9000",
         "toolcall-middleware serve --upstream-api anthropic --key-env ANTHROPIC_API_KEY",
+        "toolcall-middleware serve --upstream http://127.0.0.1:8000/v1 --inspect   # and a page to look at",
         "toolcall-middleware serve --upstreams upstreams.toml --host 0.0.0.0 --set api_keys=alice=KEY",
     ),
     exit_codes={0: "stopped by a signal"},

@@ -78,6 +78,13 @@ class Keywords(TypedDict, total=False):
     cors_origins: str | Iterable[str] | None
     shutdown_grace: int | str
     access_log: str
+    metrics: str
+    metrics_open: bool | str
+    trace_dir: str | None
+    trace_sample: float | str
+    trace_max_bytes: int | str
+    otel: bool | str
+    inspector: str | None
 
 
 class Values:
@@ -152,3 +159,10 @@ class Values:
     cors_origins: tuple[str, ...]
     shutdown_grace: int
     access_log: str
+    metrics: str
+    metrics_open: bool
+    trace_dir: str | None
+    trace_sample: float
+    trace_max_bytes: int
+    otel: bool
+    inspector: str | None

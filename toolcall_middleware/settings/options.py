@@ -206,6 +206,17 @@ _ROWS = (
            "Seconds that running answers may go on after a signal to stop."),
     Option("access_log", "text", choice("text", "json", "off"), "proxy", OPERATOR,
            "One line a request on standard output."),
+    Option("metrics", "off", readers.METRICS, "see", OPERATOR,
+           "Metrics of Prometheus (extra `metrics`); the proxy has them at `/metrics`, or at the path that is given."),
+    Option("metrics_open", False, flag(), "see", OPERATOR, "The proxy's metrics want none of `api_keys`."),
+    Option("trace_dir", None, readers.PATH, "see", OPERATOR,
+           "A file for each request, with all that was said: for `replay` and `inspect`. No keys are in it."),
+    Option("trace_sample", 1.0, readers.SHARE, "see", OPERATOR, "The share of requests that get one."),
+    Option("trace_max_bytes", 16 * _MIB, integer(1024, optional=False), "see", OPERATOR, "Bytes of one such file."),
+    Option("otel", False, flag(), "see", OPERATOR,
+           "Spans of OpenTelemetry (extra `otel`) by its conventions for generative AI."),
+    Option("inspector", None, readers.TOKEN, "see", OPERATOR,
+           "A token: the proxy has a page of its exchanges at `/inspect/TOKEN/`, for this machine alone.", secret=True),
 )  # fmt: skip
 
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _ROWS}

@@ -256,6 +256,40 @@ def _reasoning_field(value: Any) -> str | None:
     return text
 
 
+_METRICS_PATH = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
+
+
+def _metrics(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = _word(value)
+    if text.lower() in {"off", "on"}:
+        return text.lower()
+    if not _METRICS_PATH.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise ValueError
+    return number
+
+
+# Long enough that nobody guesses it, and nothing that an address would have to quote.
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
+
+
+def _token(value: Any) -> str | None:
+    text = _text(value)
+    if text is not None and not _TOKEN.fullmatch(text):
+        raise ValueError
+    return text
+
+
 FORMAT = Reader("str", "auto or a format's name", _word)
 PATHS = Reader("tuple[str, ...]", "path suffixes, comma separated, each with a leading /", _paths)
 FORWARD_PATHS = Reader(
@@ -282,3 +316,6 @@ ID_FORM = Reader("str | None", "none or mistral", _id_form)
 KEY = Reader("str | None", "a key, or none", _key)
 SECONDS = Reader("float", "seconds, more than 0", _seconds)
 KEYS = Reader("tuple[str, ...]", "keys or NAME=KEY, comma separated, or none", _keys)
+METRICS = Reader("str", "off, on (at /metrics) or a path such as /internal/metrics", _metrics)
+SHARE = Reader("float", "a number from 0 to 1", _share)
+TOKEN = Reader("str | None", "16 to 128 letters, digits, - and _, or none", _token)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ToolCallError
 from ..formats import registry
@@ -32,10 +32,19 @@ _MAX_SHOWN = 500
 _MAX_READ = 4096  # bytes of a refusal
 
 
+class Decision(NamedTuple):
+    """What was decided on the way, and why, for people who read a trace. what: `format`, `mode`, `constraint`, ..."""
+
+    what: str
+    value: str
+    why: str
+
+
 class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
-    usage: what is counted, over all attempts. extension: what is said beside calls.
+    usage: what is counted, over all attempts. extension: what is said beside calls. decisions: so far. why: what led to
+    the attempt at hand.
     """
 
     def __init__(
@@ -52,6 +61,30 @@ class ToolRequest:
         self._format = registry.for_model(settings.format, chat.model)
         self._negotiation = Negotiation(chat, settings, memory)
         self._messages: list[dict[str, Any]] = []
+        self.why = "first"
+        self.decisions: list[Decision] = []
+        self._decide_format()
+
+    def _decide_format(self) -> None:
+        settings, chosen = self._settings, self.prompt_format
+        source = f"format={settings.format} ({settings.source('format')})"
+        if settings.format != "auto":
+            self.decisions.append(Decision("format", chosen, source))
+        elif registry.get("auto") is self._format:
+            why = f"{source}; the name {self.model!r} tells no family"
+            self.decisions.append(Decision("format", chosen, why))
+        else:
+            self.decisions.append(Decision("format", chosen, f"{source}; the name {self.model!r} tells the family"))
+
+    @property
+    def prompt_format(self) -> str:
+        """The name of the format that the prompt is written in: `auto` reads them all."""
+        return str(getattr(self._format, "prompt_name", self._format.name))
+
+    @property
+    def constraint(self) -> str | None:
+        """The kind of the constraint that is asked for."""
+        return self._negotiation.constraint
 
     @property
     def native(self) -> bool:
@@ -68,8 +101,7 @@ class ToolRequest:
         """How it is asked, for the response's header."""
         if self.native:
             return "mode=native; format=auto"
-        # The format that the prompt was written in: `auto` reads them all.
-        return f"mode=prompt; format={getattr(self._format, 'prompt_name', self._format.name)}"
+        return f"mode=prompt; format={self.prompt_format}"
 
     @property
     def make_choice(self) -> Callable[[], ChoiceAnswer]:
@@ -115,6 +147,11 @@ class ToolRequest:
         else:
             body = prompt.build_body(chat, self._format, settings, messages=self._messages, extra=extra)
         self.usage.sent(body, self._injected())
+        mode = "native" if self.native else "prompt"
+        self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
+        if not self.native:
+            why = f"constrain={settings.constrain}"
+            self.decisions.append(Decision("constraint", self.constraint or "none", why))
         return body
 
     def _injected(self) -> str:
@@ -135,6 +172,8 @@ class ToolRequest:
         todo = self._negotiation.after_refusal(status, data[:_MAX_READ].lower())
         if todo is Next.GIVE:
             return False
+        said = data[:_MAX_SHOWN].decode("utf-8", "replace")
+        self._ask_because("tools_refused" if todo is Next.PROMPT else "field_refused", f"{status}: {said}")
         self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
         return True
 
@@ -145,6 +184,7 @@ class ToolRequest:
         if not self._negotiation.attempts_left:
             return False
         self._negotiation.attempts_left -= 1
+        self._ask_because(error.code, error.message)
         self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
         return True
 
@@ -167,6 +207,7 @@ class ToolRequest:
         if todo is not Next.PROMPT or left:
             return False
         self.usage.next_attempt()
+        self._ask_because("tools_lost", "the tools did not reach the model, or its call got lost")
         self.next_body = self._by_prompt()
         return True
 
@@ -176,6 +217,8 @@ class ToolRequest:
         if outcome.satisfied or not choice.must_call:
             return True
         todo = self._negotiation.after_broken_promise(cut=outcome.cut)
+        if todo is not Next.GIVE:
+            self._ask_because("no_call", "tool_choice asks for a call, and none came")
         if todo is Next.PROMPT:
             self.usage.next_attempt()
             self.next_body = self._by_prompt()
@@ -193,6 +236,11 @@ class ToolRequest:
             f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {shown}",
             param="tool_choice",
         )
+
+    def _ask_because(self, why: str, detail: str) -> None:
+        """The next attempt has this reason."""
+        self.why = why
+        self.decisions.append(Decision("ask again", why, detail))
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..response.outcome import FinishedCall
@@ -12,11 +13,33 @@ from ..usage.pending_count import PendingCount
 from .actions import State
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a request so far.
+
+    mode: `prompt`, `native`, or `pass` where there are no tools. why: what led to the attempt at hand. outcomes: of
+    each finished call. estimated: whether any of the numbers is a guess.
+    """
+
+    mode: str
+    model: str = ""
+    stream: bool = False
+    format: str | None = None
+    constraint: str | None = None
+    why: str = "first"
+    outcomes: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    estimated: bool = False
+    decisions: Sequence[tuple[str, str, str]] = ()
+
+
 class Conversation(Protocol):
     """One kind of request: how it is put to the backend, and how the answers are read. It keeps no state of the wire.
 
     native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
-    report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING.
+    report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING. facts: what
+    observers are told.
     """
 
     @property
@@ -29,6 +52,9 @@ class Conversation(Protocol):
     def report(self) -> Sequence[FinishedCall]: ...
     @property
     def stream(self) -> StreamRewriter | None: ...
+
+    @property
+    def facts(self) -> Facts: ...
 
     def first(self) -> bytes:
         """The body for the backend."""

@@ -84,6 +84,11 @@ class Negotiation:
         """Whether a constraint is asked for."""
         return self._asked is not None
 
+    @property
+    def constraint(self) -> str | None:
+        """The kind of the constraint that is asked for."""
+        return None if self._asked is None else self._asked.kind
+
     def by_prompt(self, fmt: ToolFormat) -> None:
         """The backend is to take no tools from now on."""
         self.native = False

@@ -22,6 +22,7 @@ from ..wire.sse import DONE
 from .actions import State
 from .attempt import ToolRequest
 from .backend_memory import BackendMemory
+from .conversation import Facts
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -72,6 +73,25 @@ class ToolAnswer:
     def native(self) -> bool:
         """Whether the tools go to the backend."""
         return self._request.native
+
+    @property
+    def facts(self) -> Facts:
+        """What observers are told."""
+        request = self._request
+        prompt, completion, estimated = request.usage.so_far()
+        return Facts(
+            mode="native" if self.native else "prompt",
+            model=request.model,
+            stream=self._chat.stream,
+            format="auto" if self.native else request.prompt_format,
+            constraint=request.constraint,
+            why=request.why,
+            outcomes=tuple(call.outcome.value for call in self.report),
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            estimated=estimated,
+            decisions=request.decisions,
+        )
 
     @property
     def offers_tools(self) -> bool:

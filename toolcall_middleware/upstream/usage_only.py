@@ -13,6 +13,7 @@ from ..usage.tap import UsageTap
 from ..wire import openai
 from .actions import State
 from .backend_memory import BackendMemory
+from .conversation import Facts
 
 _ASKED = "stream_options"
 _MAX_READ = 4096  # bytes of a refusal
@@ -45,6 +46,20 @@ class UsageOnlyAnswer:
     def _new_tap(self) -> UsageTap:
         settings = self._settings
         return UsageTap(self._usage, settings.max_response_bytes, replace=settings.usage == "count", defer=self._defer)
+
+    @property
+    def facts(self) -> Facts:
+        """What observers are told."""
+        prompt, completion, estimated = self._usage.so_far()
+        return Facts(
+            mode="pass",
+            model=self._model,
+            stream=True,
+            why="field_refused" if self._unasked else "first",
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            estimated=estimated,
+        )
 
     def first(self) -> bytes:
         """The body for the backend."""

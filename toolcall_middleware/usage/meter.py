@@ -249,6 +249,21 @@ class UsageMeter:
             return one.thoughts[0].tokens()
         return sum(self._tokenizer.count(written.thinking()) for written in one.texts.values())
 
+    def so_far(self) -> tuple[int | None, int | None, bool]:
+        """(prompt tokens, completion tokens, whether any is a guess) as far as they are known; counts nothing."""
+        sums: list[int | None] = []
+        for name in ("prompt", "completion"):
+            known: list[int] = []
+            for one in self.attempts:
+                count: Count | None = getattr(one, name)
+                told = (one.backend or {}).get(f"{name}_tokens")
+                if count is not None:
+                    known.append(count.tokens)
+                elif isinstance(told, int):
+                    known.append(told)
+            sums.append(sum(known) if known else None)
+        return sums[0], sums[1], self.is_estimated
+
     def total(self) -> dict[str, Any] | None:
         """The numbers for the client, in OpenAI's form; with `"estimated": true` where any of it is a guess.
 

@@ -8,9 +8,12 @@ from ..command import Command
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="model text, an event stream or a whole answer; - is stdin")
+    parser.add_argument(
+        "file", metavar="FILE", help="a trace, model text, an event stream or a whole answer; - is stdin"
+    )
     parser.add_argument("--format", metavar="NAME", default="auto", help="how to read it (default: %(default)s)")
     parser.add_argument("--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent")
+    parser.add_argument("--save-case", metavar="FILE", help="of a trace: write it as a golden case of the tests")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -27,6 +30,7 @@ COMMAND = Command(
     run=_run,
     examples=(
         "toolcall-middleware replay answer.sse",
+        "toolcall-middleware replay traces/20261122T101500-req_1.jsonl   # why each piece became text or a call",
         "toolcall-middleware replay text.txt --format hermes --tools request.json",
         "curl -sN URL/chat/completions --json @request.json | toolcall-middleware replay -",
     ),

@@ -17,6 +17,7 @@ from ...errors import ToolCallError
 from ...formats import registry
 from ...formats.base import ParserOptions
 from ...model import ToolSet
+from ...observe.traces import is_trace
 from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ...request.parse import read_request
 from ...response.native_calls import NativeCalls
@@ -24,6 +25,7 @@ from ...settings import Settings
 from ...wire import openai
 from ...wire.sse import EventReader
 from ..command import UsageError
+from .trace import safe, show_trace
 
 _SHOWN = 60
 _EMPTY = "there is no answer in it"
@@ -62,6 +64,10 @@ class Read:
 def run(args: argparse.Namespace) -> int:
     """The command. 0 when all was read, 1 when something in it is malformed."""
     data = sys.stdin.buffer.read() if args.file == "-" else _bytes_of(args.file)
+    if is_trace(data):
+        return show_trace(data, as_json=args.json, case=args.save_case)
+    if args.save_case:
+        raise ReplayError("--save-case: the file is no trace")
     tools = _tools(args.tools) if args.tools else None
     captured = capture(data)
     read = [replay(choice, index, args.format, tools) for index, choice in sorted(captured.items())]
@@ -234,28 +240,23 @@ def _as_json(read: Read) -> dict[str, Any]:
     }
 
 
-def _safe(text: str) -> str:
-    """`text` without what a terminal would obey: a model may write codes that move the cursor, colour, or hide text."""
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
-
-
 def _print(read: Read, captured: Captured, *, alone: bool) -> None:
     if not alone:
         print(f"== choice {read.index}")
     if read.reasoning:
-        print(f"reasoning: {_safe(read.reasoning)}")
-    print(f"content: {_safe(read.content) or '(none)'}")
+        print(f"reasoning: {safe(read.reasoning)}")
+    print(f"content: {safe(read.content) or '(none)'}")
     for number, call in enumerate(read.calls):
         where = f" at {call['begin']}-{call['end']}" if "begin" in call else ""
-        print(_safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
+        print(safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
     for fault in read.faults:
         at = max(0, fault["at"])
         near = captured.text[at : at + _SHOWN].replace("\n", "\\n")
-        print(_safe(f"! {fault['what']} (at {at}: {near})"))
+        print(safe(f"! {fault['what']} (at {at}: {near})"))
     if read.stopped_at is not None:
         print(f"! generation would have been stopped at {read.stopped_at}")
     if read.error is not None:
-        print(f"! error: {_safe(read.error)}")
+        print(f"! error: {safe(read.error)}")
         return
     reason = str(read.finish_reason or ("tool_calls" if read.calls else "stop"))
-    print(f"finish_reason: {_safe(reason)}")
+    print(f"finish_reason: {safe(reason)}")

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 
 from starlette.types import Scope
 
+from ...observe.report import Report
+
 # A key of the scope.
 RECORD = "toolcall.request"
 
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """One request. `others`: another upstream can be asked. `unreached`: the upstream at hand was given nothing."""
+    """One request. `others`: another upstream can be asked. `unreached`: the upstream at hand was given nothing.
+
+    mode, format, calls, outcomes: how its answer was made, known at its end. error: the code that the client was told.
+    trace: the trace id of its `traceparent`. report: what observers are told; None where there are none.
+    """
 
     id: str = ""
     tenant: str | None = None
@@ -20,6 +26,13 @@ class Record:
     upstream: str | None = None
     others: bool = False
     unreached: bool = False
+    mode: str | None = None
+    format: str | None = None
+    calls: int | None = None
+    outcomes: tuple[str, ...] = ()
+    error: str | None = None
+    trace: str | None = None
+    report: Report | None = None
 
 
 def record_of(scope: Scope) -> Record:

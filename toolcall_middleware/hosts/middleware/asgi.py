@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
@@ -15,6 +16,7 @@ from ...apis.messages.client_face import MessagesFace
 from ...errors import ToolCallError
 from ...exchange import Ask, Exchange, Fail, Request
 from ...formats import registry
+from ...observe.observers import Observers, observers_of
 from ...request.overrides import without_overrides
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
@@ -22,10 +24,13 @@ from ...usage.pending_count import completes_whole_answers, model_of, prompt_cou
 from ...usage.tokenizers.load import load
 from ..http.bodies import Message, Receive, replay
 from ..http.messages import App, Scope, Send, answer_error, with_length
+from ..http.request_record import Record, record_of
 from ..http.upload import collect, in_the_clear
+from ..http.watch import watched
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face
+from .observed import exchange_for, tell
 from .responder import Responder
 from .token_counting import WholeUsage, wait_for
 from .unread import is_guarded, pass_without_tools
@@ -76,6 +81,7 @@ class ToolCallMiddleware:
             self._face_settings = FaceSettings()
             self._tenancy: Tenancy | None = None
             self._rates: RateLimiter | None = None
+            self._observers = observers_of(settings)
             if settings.rate_limit is not None or settings.tenants_file is not None:
                 from .tenants import Tenancy
 
@@ -90,6 +96,7 @@ class ToolCallMiddleware:
     _face_settings: FaceSettings
     _tenancy: Tenancy | None
     _rates: RateLimiter | None
+    _observers: Observers | None
 
     def _limiter(self) -> RateLimiter:
         if self._rates is None:
@@ -113,6 +120,15 @@ class ToolCallMiddleware:
             models = ModelsAnswer(scope, send)
             await self.app(models.scope, receive, models.send)
             return
+        answer = partial(self._answer, door)
+        if self._observers is not None and record_of(scope).report is None:
+            await watched(answer, self._observers, scope, receive, send)
+        else:
+            await answer(scope, receive, send)
+
+    async def _answer(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request at one of our doors."""
+        settings = self.settings
         face = None if door is Door.CHAT else new_face(door)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
         asking = _Asking(scope, receive, send if answer is None else answer.send, settings)
@@ -197,7 +213,8 @@ class ToolCallMiddleware:
     ) -> None:
         """A chat completion. untouched: its messages as they came. always: its answer is read in any case."""
         settings, receive, send, tenant = asking.settings, asking.receive, asking.send, asking.tenant
-        exchange = Exchange(settings, self._memory, defer=True, always=always)
+        record = record_of(scope)
+        exchange = exchange_for(settings, self._memory, record.report, always=always)
         action = exchange.receive(Request(body))[0]
         if isinstance(action, Fail):
             await asking.refuse(action.error)
@@ -215,6 +232,7 @@ class ToolCallMiddleware:
             else:
                 await self.app(scope, replay(messages, receive), send)
             return
+        budget = None
         if tenant is not None and settings.rate_limit is not None and exchange.offers_tools:
             try:
                 budget = await self._limiter().admit(tenant.key, settings.rate_limit)
@@ -222,7 +240,22 @@ class ToolCallMiddleware:
                 await asking.refuse(refusal)
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
-        await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+        try:
+            await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+        finally:
+            _tell(exchange, record, units=budget is not None)
+
+
+def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
+    """For the access log and for observers."""
+    facts = exchange.facts
+    if facts is None:
+        return
+    record.mode, record.format, record.outcomes = facts.mode, facts.format, facts.outcomes
+    record.calls = exchange.emitted_calls if exchange.offers_tools else None
+    if record.report is not None:
+        tell(exchange, record.report)
+        record.report.rate_units = exchange.emitted_calls if units else 0
 
 
 @dataclass(slots=True)
@@ -237,5 +270,5 @@ class _Asking:
 
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""
-        self.scope[REFUSED] = error.code
+        self.scope[REFUSED] = record_of(self.scope).error = str(error.code)
         await answer_error(self.send, error)

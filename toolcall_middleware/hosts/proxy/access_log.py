@@ -8,12 +8,14 @@ import re
 import secrets
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..http.answer_tail import AnswerTail
 from ..http.headers import raw_path
 from ..http.request_record import RECORD, Record
 
@@ -27,16 +29,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
 _MAX_VALUE = 256
 # The model is read for the log alone where nobody else reads it: not from what takes long (some 5 ms).
 _PEEK = 8 << 20
-# Usage stands at the end of an answer. Quotes inside of a string have a backslash, so that no text can look like it.
-_TAIL = 4096
-_USAGE = re.compile(rb'(?<!\\)"usage": ?\{')
-_COUNTS = {
-    name: re.compile(rb'(?<!\\)"(?:%s)": ?([0-9]{1,15})\b' % words)
-    for name, words in (
-        ("prompt_tokens", rb"prompt_tokens|input_tokens"),
-        ("completion_tokens", rb"completion_tokens|output_tokens"),
-    )
-}
+# Of W3C's Trace Context.
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 _CALLS = re.compile(rb"; calls=([0-9]+)")
 
 
@@ -68,7 +62,7 @@ class AccessLog:
         own = shown[0] if len(shown) == 1 and _SANE_ID.fullmatch(shown[0]) else b"req_" + secrets.token_hex(16).encode()
         headers = [pair for pair in headers if pair[0] != _ID]
         headers.append((_ID, own))
-        record = Record(id=own.decode())
+        record = Record(id=own.decode(), trace=_trace_in(headers))
         answer = _Answer(send, own)
         begin = time.perf_counter()
         ended = "error"
@@ -96,18 +90,37 @@ class AccessLog:
             "duration_ms": round((time.perf_counter() - begin) * 1000, 1),
             "first_byte_ms": first,
             "bytes": answer.size,
-            "calls": answer.calls,
-            **answer.usage(),
+            "mode": record.mode,
+            "format": record.format,
+            "calls": answer.calls if record.calls is None else record.calls,
+            "outcome": _outcomes(record.outcomes),
+            **answer.tail.usage(),
+            "error": record.error,
+            "trace": record.trace,
             "end": ended,
         }
         row = {name: value[:_MAX_VALUE] if isinstance(value, str) else value for name, value in row.items()}
         logger.info("%s", json.dumps(row) if self._style == "json" else _as_text(row))
 
 
+def _outcomes(outcomes: tuple[str, ...]) -> str | None:
+    """`clean` for one call, `clean:2,repaired:1` for more."""
+    counts = Counter(outcomes)
+    if len(outcomes) <= 1:
+        return next(iter(outcomes), None)
+    return ",".join(f"{name}:{count}" for name, count in sorted(counts.items()))
+
+
+def _trace_in(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The trace id of the client's `traceparent`, so that its own traces lead to this line."""
+    found = next((_TRACE.fullmatch(value) for name, value in headers if name == b"traceparent"), None)
+    return None if found is None else found[1].decode()
+
+
 class _Answer:
     """The client's side of `send`: what is told of the answer, in passing."""
 
-    __slots__ = ("_id", "_send", "_tail", "calls", "complete", "first", "size", "status")
+    __slots__ = ("_id", "_send", "calls", "complete", "first", "size", "status", "tail")
 
     def __init__(self, send: Send, request_id: bytes) -> None:
         self._send = send
@@ -117,15 +130,7 @@ class _Answer:
         self.first: float | None = None
         self.calls: int | None = None
         self.complete = False
-        self._tail: tuple[bytes, ...] = ()
-
-    def usage(self) -> dict[str, int | None]:
-        """The tokens that the answer says it took; None where it does not say."""
-        end = b"".join(self._tail)
-        begins = [found.end() for found in _USAGE.finditer(end)]
-        told = end[begins[-1] :] if begins else b""
-        counts = {name: pattern.search(told) for name, pattern in _COUNTS.items()}
-        return {name: None if found is None else int(found[1]) for name, found in counts.items()}
+        self.tail = AnswerTail()
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
@@ -133,7 +138,7 @@ class _Answer:
             body = message.get("body", b"")
             if body:
                 self.size += len(body)
-                self._tail = (*self._tail[-2:], body[-_TAIL:])  # it may stand in two pieces, and [DONE] in a third
+                self.tail.add(body)
                 if self.first is None:
                     self.first = time.perf_counter()
             if not message.get("more_body", False):

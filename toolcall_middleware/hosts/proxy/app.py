@@ -8,15 +8,19 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 
 from ...errors import SettingsError
+from ...observe.observers import observers_of
 from ...settings import Settings
+from ..http.metrics_page import MetricsPage
 from .access_log import AccessLog, write_to_stdout
 from .auth import Gate
+from .health import PATHS, Readiness
 from .lifetime import Lifetime
 from .router import Router
 from .upstream.config import UpstreamConfig
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams
+from .watch import Watch
 
 
 def create_proxy() -> ASGIApp:
@@ -44,10 +48,35 @@ def create_proxy() -> ASGIApp:
         reload = app.reload if only is None else None
     else:
         app = Upstream(only, forward_authorization=forward_authorization)
-    gate = Gate(app, settings.api_keys)
+    metrics_path = "/metrics" if settings.metrics == "on" else settings.metrics
+    inner: ASGIApp = app
+    if settings.metrics != "off" and not settings.metrics_open:
+        inner = MetricsPage(inner, metrics_path)
+    gate = Gate(inner, settings.api_keys)
+    store = None
+    if settings.inspector is not None:
+        from .inspector.store import Store
+
+        store = Store()
+    observers = observers_of(settings, [] if store is None else [store])
+    tell = None
+    if settings.metrics != "off":
+        from ...observe.metrics import shared_metrics
+
+        tell = shared_metrics().upstream_is
+    upstreams = partial(getattr, app, "apps") if isinstance(app, Router) else partial(tuple, [app])
+    outer: ASGIApp = Readiness(gate, upstreams, tell)
+    if settings.metrics != "off" and settings.metrics_open:
+        outer = MetricsPage(outer, metrics_path)
+    if observers is not None:
+        outer = Watch(outer, observers, {*PATHS, metrics_path.encode()})
     if settings.access_log != "off":
         write_to_stdout()
-    logged = AccessLog(gate, style=settings.access_log, peek=isinstance(app, Upstream))
+    logged: ASGIApp = AccessLog(outer, style=settings.access_log, peek=isinstance(app, Upstream))
+    if store is not None and settings.inspector is not None:
+        from .inspector.app import Inspector
+
+        logged = Inspector(logged, store, settings.inspector)
     return Lifetime(logged, drain=gate.drain, grace=settings.shutdown_grace, reload=reload)
 
 

@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ....errors import SettingsError, ToolCallError
 from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
-from ...http.request_record import record_of
+from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .connection import Connection, Target, close, proxy_of_environment, reason
 from .request_stream import ClientGoneError, RequestBody
@@ -216,7 +216,9 @@ class Forwarder:
             with anyio.CancelScope(deadline=deadline):
                 response = await self._answered(scope, body)
             if response is None:
-                raise self._late()
+                late = self._late()
+                _tell(late, record_of(scope))
+                raise late
         except ToolCallError as error:
             await send_error(send, error)
             return
@@ -242,10 +244,13 @@ class Forwarder:
                     fault = self._fault(error, started=True)
             if limit.cancelled_caught:
                 fault = self._late()
+            if fault is not None:
+                _tell(fault, record_of(scope))
             if events is not None:
                 if fault is None and events.ends_half and "transfer-encoding" not in response.headers:
                     # The end of the connection is the only end that there is: also when the upstream has died.
                     fault = self._fault(httpx.ReadError("half an event"), started=True)
+                    _tell(fault, record_of(scope))
                 ending = events.rest() if fault is None else events.broken(fault)
             elif fault is not None:
                 raise fault
@@ -272,6 +277,7 @@ class Forwarder:
                 record.unreached = isinstance(error.__cause__, _UNREACHED)
                 # Who has waited for a connection once has waited long enough.
                 if not left or not isinstance(error.__cause__, httpx.ConnectError):
+                    _tell(error, record)
                     raise
                 wait = 0.0
             else:
@@ -345,7 +351,6 @@ class Forwarder:
 
     def _late(self) -> ToolCallError:
         message = f"The upstream {self.address} took longer than {self._total_timeout:g} s for its whole answer."
-        logger.warning("%s", message)
         return ToolCallError("upstream_timeout", message)
 
     def _fault(self, error: httpx.TransportError, *, started: bool) -> ToolCallError:
@@ -370,7 +375,13 @@ class Forwarder:
             case httpx.RemoteProtocolError() if "disconnected" in str(error):
                 what = "closed the connection without an answer"
         fault = ToolCallError(code, f"The upstream {self.address} {what}.")
-        logger.warning("%s", fault.message)
         # Kept for the server's log, where the error is raised in the end.
         fault.__cause__ = error
         return fault
+
+
+def _tell(fault: ToolCallError, record: Record) -> None:
+    """One line a request, however often it was tried: which one it was, and what is wrong with which upstream."""
+    record.error = str(fault.code)
+    name = f"upstream={record.upstream} " if record.upstream else ""
+    logger.warning("%sid=%s %s", name, record.id or "-", fault.message)

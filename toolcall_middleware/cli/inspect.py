@@ -1,0 +1,70 @@
+"""`toolcall-middleware inspect TRACE...`: the inspector's page for trace files."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import webbrowser
+from pathlib import Path
+
+from ..observe.traces import TraceError, read_trace
+from .command import PROG, Command, UsageError, number
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="TRACE", nargs="+", help="a trace, or a folder of traces (the last 1000)")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    parser.add_argument("--port", type=number(0, 65535), default=0, help="0: a free one (default: %(default)s)")
+    parser.add_argument("--open", action="store_true", help="open it in the browser")
+
+
+def _run(args: argparse.Namespace) -> int:
+    import uvicorn
+    from starlette.responses import PlainTextResponse
+
+    from ..hosts.proxy.inspector.app import Inspector
+    from ..hosts.proxy.inspector.store import MAX_EXCHANGES, Store
+    from ..hosts.proxy.upstream.connection import free_port, is_loopback
+
+    if not is_loopback(args.host):
+        raise UsageError(f"--host {args.host}: the page is for this machine alone.")
+    store = Store()
+    for path in _files(args.files)[-MAX_EXCHANGES:]:
+        try:
+            store.add(read_trace(path.read_bytes()))
+        except TraceError as error:
+            raise UsageError(f"{path}: {error}") from None
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+    token = secrets.token_urlsafe(24)
+    port = args.port or free_port(args.host)
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    address = f"http://{host}:{port}/inspect/{token}/"
+    print(f"{PROG}: {len(store.entries)} exchanges at {address}", file=sys.stderr, flush=True)
+    if args.open:
+        webbrowser.open(address)
+    app = Inspector(PlainTextResponse("Not found.", 404), store, token)
+    uvicorn.run(app, host=args.host, port=port, log_level="warning", server_header=False, access_log=False)
+    return 0
+
+
+def _files(names: list[str]) -> list[Path]:
+    found: list[Path] = []
+    for name in names:
+        path = Path(name)
+        found += sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not found:
+        raise UsageError("there is no trace (*.jsonl) in it")
+    return found
+
+
+COMMAND = Command(
+    name="inspect",
+    help="show traces in the browser: prompt, the model's text in colours, deltas and decisions",
+    configure=_configure,
+    run=_run,
+    examples=("toolcall-middleware inspect traces/", "toolcall-middleware inspect traces/*.jsonl --open"),
+    exit_codes={0: "stopped by a signal"},
+    order=75,
+)

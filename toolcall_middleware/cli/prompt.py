@@ -1,0 +1,91 @@
+"""`toolcall-middleware prompt BODY.json`: what the model would be sent for a request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..settings import Settings
+from .command import Command, UsageError, add_settings, add_style, given_settings
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="BODY.json", help="a chat-completions request; - is stdin")
+    add_style(parser)
+    parser.add_argument("--model", metavar="NAME", help="as if the request named this model")
+    add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="the body for the backend, as JSON")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from ..exchange import Ask, Exchange, Fail, Pass, Request
+    from ..upstream.backend_memory import BackendMemory
+    from ..wire import openai
+
+    settings = Settings.from_env(**given_settings(args))
+    body = _body(args.file)
+    if args.model is not None:
+        fields = openai.read_value(body)
+        if not isinstance(fields, dict):
+            raise UsageError(f"{args.file}: no JSON object")
+        body = openai.encode({**fields, "model": args.model})
+    exchange = Exchange(settings, BackendMemory())
+    match exchange.receive(Request(body))[0]:
+        case Fail(error):
+            raise UsageError(f"{args.file}: {error.param or error.code}: {error.message}")
+        case Pass():
+            print("The request offers no tools: it goes on as it is.", file=sys.stderr)
+            asked = body
+        case Ask(asked):
+            pass
+        case action:
+            raise AssertionError(action)
+    if args.json:
+        print(json.dumps(json.loads(asked), indent=2, ensure_ascii=False))
+        return 0
+    from .replay.trace import safe
+
+    facts = exchange.facts
+    for what, value, why in facts.decisions if facts is not None else ():
+        print(safe(f"# {what}: {value} ({why})"))
+    for line in _shown(openai.read_value(asked)):
+        print(safe(line))
+    return 0
+
+
+def _body(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+
+
+def _shown(body: Any) -> list[str]:
+    lines: list[str] = []
+    for message in body.get("messages", []):
+        content = message.get("content")
+        if not isinstance(content, str):
+            content = json.dumps(content, indent=2, ensure_ascii=False)
+        rest = {name: value for name, value in message.items() if name not in {"role", "content"}}
+        lines += ["", f"--- {message.get('role')}", content]
+        if rest:
+            lines.append(json.dumps(rest, ensure_ascii=False))
+    fields = {name: value for name, value in body.items() if name != "messages"}
+    return [*lines, "", "--- other fields", json.dumps(fields, indent=2, ensure_ascii=False)]
+
+
+COMMAND = Command(
+    name="prompt",
+    help="print what the model would be sent for a request",
+    configure=_configure,
+    run=_run,
+    examples=(
+        "toolcall-middleware prompt body.json",
+        "toolcall-middleware prompt body.json --format hermes",
+        "toolcall-middleware prompt body.json --model Qwen/Qwen3-8B --set messages=plain",
+    ),
+    order=65,
+)

@@ -1,0 +1,80 @@
+"""A trace, explained: what came, what the model got and wrote, and why each piece became text or a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ...explain import case_of, explain
+from ...observe.traces import Trace, TraceError, read_trace
+from ..command import UsageError
+
+_SHOWN = 72
+_KINDS = {
+    "text": "left as text",
+    "reasoning": "is what the model thinks",
+    "markup": "is the markup around it",
+    "call": "became a call",
+    "dropped": "is markup or blank, and left as nothing",
+}
+
+
+def safe(text: str) -> str:
+    """`text` without what a terminal would obey: a model may write codes that move the cursor, colour, or hide text."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+def show_trace(data: bytes, *, as_json: bool, case: str | None) -> int:
+    """Print it; 1 when something in it is malformed. Raises UsageError for a file that cannot be read or written."""
+    try:
+        trace = read_trace(data)
+    except TraceError as error:
+        raise UsageError(str(error)) from None
+    explained = explain(trace.rows, trace.summary)
+    if case is not None:
+        text = json.dumps(case_of(trace.rows, trace.summary), ensure_ascii=False) + "\n"
+        try:
+            Path(case).write_text(text, "utf-8")
+        except OSError as error:
+            raise UsageError(f"{case}: {error.strerror}") from None
+    if as_json:
+        print(json.dumps({"summary": trace.summary, "explained": explained}, indent=2))
+    else:
+        for line in _lines(trace, explained):
+            print(safe(line))
+    return 1 if explained["faults"] or explained["error"] or trace.summary.get("error") else 0
+
+
+def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
+    summary, text = trace.summary, explained["text"]
+    head = (
+        f"{summary.get('id')}: {summary.get('api')} {summary.get('model')} mode={summary.get('mode')} "
+        f"format={summary.get('format')} status={summary.get('status')} end={summary.get('end')}"
+    )
+    lines = [head]
+    for row in trace.rows:
+        if row["kind"] == "decision":
+            lines.append(f"{row['at']:9.1f} ms  {row.get('what')}: {row.get('value')} ({row.get('why')})")
+        elif row["kind"] == "error":
+            lines.append(f"{row['at']:9.1f} ms  error {row.get('code')}: {row.get('message')}")
+    for span in explained["spans"]:
+        row = trace.rows[span["row"]] if 0 <= span["row"] < len(trace.rows) else {"at": 0.0}
+        why = _KINDS[span["kind"]]
+        if "call" in span:
+            why += f" of {explained['calls'][span['call']]['name']}"
+        lines.append(f"{row['at']:9.1f} ms  {span['start']}-{span['end']} {why}: {_short(text, span)}")
+    for number, call in enumerate(explained["calls"]):
+        lines.append(f"call {number}: {call['name']} {call['arguments']}")
+    lines += [f"! {fault['why']} (at {fault['start']}: {_short(text, fault)})" for fault in explained["faults"]]
+    if explained["error"]:
+        lines.append(f"! the backend said: {explained['error']}")
+    outcomes = ", ".join(summary.get("outcomes") or ()) or "none"
+    lines.append(f"outcomes: {outcomes}; finish_reason: {', '.join(summary.get('finish_reasons') or ()) or 'none'}")
+    return lines
+
+
+def _short(text: str, span: dict[str, Any]) -> str:
+    shown = text[span["start"] : span["end"]]
+    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"
+    return json.dumps(shown, ensure_ascii=False)

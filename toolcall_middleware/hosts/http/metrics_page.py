@@ -1,0 +1,56 @@
+"""The metrics as an ASGI app: to mount in an app of one's own, and the proxy's page."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...observe.metrics import Metrics, shared_metrics
+from .errors import send_json
+from .headers import raw_path
+
+
+def metrics_app() -> ASGIApp:
+    """An ASGI app that answers every GET with the metrics of this process, or of all where they are shared.
+
+    `app.mount("/metrics", metrics_app())`. Raises SettingsError where the extra `metrics` is not installed.
+    """
+    return MetricsApp(shared_metrics())
+
+
+class MetricsApp:
+    """See `metrics_app`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
+        if scope["type"] != "http":
+            return
+        if scope["method"] not in {"GET", "HEAD"}:
+            await send_json(
+                send, 405, b'{"error":{"message":"The metrics are read with GET."}}', {"allow": "GET, HEAD"}
+            )
+            return
+        accept = next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"accept"), "")
+        body, content_type = self._metrics.render(accept)
+        headers = [
+            (b"content-type", content_type.encode("latin-1")),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        shown = b"" if scope["method"] == "HEAD" else body
+        await send({"type": "http.response.body", "body": shown, "more_body": False})
+
+
+class MetricsPage:
+    """`path` is the metrics, and never the upstream's; the rest goes to `app`."""
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app = app
+        self._path = path.encode()
+        self._page = metrics_app()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        mine = scope["type"] == "http" and raw_path(scope).rstrip(b"/") == self._path
+        await (self._page if mine else self._app)(scope, receive, send)

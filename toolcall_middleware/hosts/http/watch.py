@@ -1,0 +1,97 @@
+"""Observers around an app: each request gets a report, and they are told when it begins and when it has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Message, Receive, Scope, Send
+
+from ...observe.observers import Observers
+from ...observe.report import Report
+from .answer_tail import AnswerTail
+from .request_record import RECORD, Record, record_of
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_APIS = (
+    ("/chat/completions", "chat"),
+    ("/messages", "messages"),
+    ("/responses", "responses"),
+    (":generateContent", "google"),
+    (":streamGenerateContent", "google"),
+)
+
+
+def api_of(path: str) -> str:
+    """Which API a path belongs to; `other` for none of those with tools."""
+    path = path.rstrip("/")
+    return next((api for suffix, api in _APIS if path.endswith(suffix)), "other")
+
+
+async def watched(app: App, observers: Observers, scope: Scope, receive: Receive, send: Send) -> None:
+    """Run `app` for one request that nobody watches yet."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    record = record_of(scope)
+    path: str = scope["path"]
+    report = record.report = Report(id=record.id or f"req_{time.time_ns():x}", api=api_of(path), path=path[:256])
+    observers.begin(report, headers)
+    if report.sent_on:
+        own = {name.encode("latin-1"): value.encode("latin-1") for name, value in report.sent_on.items()}
+        kept = [(name, value) for name, value in scope["headers"] if name.lower() not in own]
+        scope = {**scope, "headers": [*kept, *own.items()], RECORD: record}
+        record.trace = _trace_id(report.sent_on.get("traceparent"))
+    answer = _Answer(send, report)
+    ended = "error"
+    try:
+        await app(scope, receive, answer.send)
+        ended = "complete" if answer.complete else "gone"
+    finally:
+        report.ended = time.perf_counter()
+        report.end = ended
+        _fill(report, record, answer)
+        observers.end(report)
+
+
+def _fill(report: Report, record: Record, answer: _Answer) -> None:
+    report.tenant, report.upstream = record.tenant, record.upstream
+    report.model = report.model or record.model
+    report.error = report.error or record.error
+    if report.recorder is not None and not any(row["kind"] == "client" for row in report.recorder.rows):
+        report.recorder.note("passed", report.ended, status=answer.status, size=answer.size)
+    if report.prompt_tokens is None and report.completion_tokens is None:
+        usage = answer.tail.usage()
+        report.prompt_tokens, report.completion_tokens = usage["prompt_tokens"], usage["completion_tokens"]
+
+
+class _Answer:
+    """The client's side of `send`."""
+
+    __slots__ = ("_report", "_send", "complete", "size", "status", "tail")
+
+    def __init__(self, send: Send, report: Report) -> None:
+        self._send = send
+        self._report = report
+        self.tail = AnswerTail()
+        self.status: int | None = None
+        self.size = 0
+        self.complete = False
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            if body:
+                self.size += len(body)
+                self.tail.add(body)
+                if self._report.first_byte is None:
+                    self._report.first_byte = time.perf_counter()
+            self.complete = self.complete or not message.get("more_body", False)
+        elif message["type"] == "http.response.start":
+            self.status = self._report.status = message["status"]
+        await self._send(message)
+
+
+def _trace_id(traceparent: str | None) -> str | None:
+    parts = (traceparent or "").split("-")
+    return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None

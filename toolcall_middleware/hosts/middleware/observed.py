@@ -1,0 +1,118 @@
+"""An exchange that is observed: what goes through it is timed and noted for the request's report.
+
+Made in place of a plain one only where somebody observes, so that nobody else pays for it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Head, Request, Send, State
+from ...observe.report import Attempt, Report
+from ...settings import Settings
+from ...upstream.backend_memory import BackendMemory
+
+# Quotes inside of a string have a backslash, so that no text can look like these.
+_CONTENT = re.compile(rb'(?<!\\)"content": ?"[^"]')
+_REASON = re.compile(rb'(?<!\\)"finish_reason": ?"([a-z_]{1,32})"')
+_MAX_REASONS = 128
+
+
+class ObservedExchange(Exchange):
+    """See `Exchange`, and `Report` for what becomes of it."""
+
+    def __init__(
+        self, settings: Settings, memory: BackendMemory, report: Report, *, defer: bool = False, always: bool = False
+    ) -> None:
+        super().__init__(settings, memory, defer=defer, always=always)
+        self._report = report
+        self._decided = 0
+
+    def receive(self, event: Event) -> Sequence[Action]:
+        """As of an exchange."""
+        begin = time.perf_counter()
+        actions = super().receive(event)
+        now = time.perf_counter()
+        report = self._report
+        report.own += now - begin
+        if report.recorder is not None:
+            self._record(event, actions, begin, now)
+        if type(event) is Body:
+            if report.attempts and report.attempts[-1].first_byte is None:
+                report.attempts[-1].first_byte = begin
+        elif type(event) is Head and report.attempts:
+            report.attempts[-1].status = event.status
+        for action in actions:
+            if type(action) is Send:
+                self._note_sent(action.data, now)
+            elif type(action) is Ask:
+                facts = self.facts
+                report.attempts.append(Attempt("first" if facts is None else facts.why, now))
+            elif type(action) is Fail:
+                report.error = str(action.error.code)
+        return actions
+
+    def _note_sent(self, data: bytes, now: float) -> None:
+        report = self._report
+        if report.first_call is None and self.emitted_calls:
+            report.first_call = now
+        if report.first_content is None and _CONTENT.search(data):
+            report.first_content = now
+        if b'"finish_reason"' in data:
+            room = _MAX_REASONS - len(report.finish_reasons)
+            report.finish_reasons += [found.decode() for found in _REASON.findall(data)[:room]]
+
+    def _record(self, event: Event, actions: Sequence[Action], begin: float, now: float) -> None:
+        recorder = self._report.recorder
+        assert recorder is not None  # noqa: S101 - the caller has looked
+        cause = -1
+        match event:
+            case Request(body):
+                cause = recorder.data("request", body, begin)
+            case Head(status, headers):
+                kind = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+                cause = recorder.note("head", begin, status=status, content_type=kind.decode("latin-1")[:128])
+            case Body(data):
+                if data:
+                    cause = recorder.data("backend", data, begin)
+            case _:
+                cause = recorder.note("event", begin, what=type(event).__name__)
+        facts = self.facts
+        if facts is not None and len(facts.decisions) > self._decided:
+            for what, value, why in facts.decisions[self._decided :]:
+                recorder.note("decision", now, what=what, value=value, why=why)
+            self._decided = len(facts.decisions)
+        for action in actions:
+            match action:
+                case Ask(body):
+                    recorder.data("ask", body, now)
+                case Send(data):
+                    if data:
+                        recorder.data("client", data, now, of=cause)
+                case Fail(error):
+                    recorder.note("error", now, code=error.code, message=error.message)
+                case _:
+                    pass
+
+
+def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None, *, always: bool = False) -> Exchange:
+    """A new exchange; observed where there is a report. always: a request is answered here whatever it holds."""
+    if report is None:
+        return Exchange(settings, memory, defer=True, always=always)
+    return ObservedExchange(settings, memory, report, defer=True, always=always)
+
+
+def tell(exchange: Exchange, report: Report | None) -> None:
+    """The request is over: what the exchange knows goes into the report."""
+    facts = exchange.facts
+    if report is None or facts is None:
+        return
+    report.mode, report.format, report.constraint = facts.mode, facts.format, facts.constraint
+    report.model, report.stream = facts.model or report.model, facts.stream
+    report.outcomes, report.calls = facts.outcomes, exchange.emitted_calls
+    report.prompt_tokens, report.completion_tokens = facts.prompt_tokens, facts.completion_tokens
+    report.estimated = facts.estimated
+    if exchange.state is not State.ENDED and not report.end:
+        report.end = "gone"

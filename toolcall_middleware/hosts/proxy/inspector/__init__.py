@@ -1,0 +1,1 @@
+"""A page that shows exchanges: live ones of this proxy, or those of trace files."""

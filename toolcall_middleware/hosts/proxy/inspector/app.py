@@ -1,0 +1,170 @@
+"""The inspector's server: a page, its files, the exchanges as JSON, and a stream of events for what is new.
+
+All of it lies behind a token in the address, is given to this machine alone unless told otherwise, and asks nothing of
+anywhere else: the page's own policy forbids it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator
+from importlib import resources
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ....explain import case_of, explain
+from ...http.headers import raw_path
+from ..upstream.connection import is_loopback
+from .store import Entry, Store
+
+PREFIX = "/inspect/"
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",  # the address holds the token
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_HEARTBEAT = 10.0
+_PAUSE = 0.2  # seconds between two events at least: a browser cannot show more
+
+
+class Inspector:
+    """An app before `app`: `/inspect/TOKEN/` is the page; without the token there is nothing, and it goes on to `app`.
+
+    local_only: who is not on this machine gets what there is without the token.
+    """
+
+    def __init__(self, app: ASGIApp, store: Store, token: str, *, local_only: bool = True) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._local_only = local_only
+        self._pages = pages(store)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._is_mine(scope):
+            await self._app(scope, receive, send)
+            return
+        path = raw_path(scope).decode("latin-1")
+        inner = path[len(PREFIX) + len(self._token) :]
+        await self._pages({**scope, "path": inner or "/", "raw_path": inner.encode(), "root_path": ""}, receive, send)
+
+    def _is_mine(self, scope: Scope) -> bool:
+        path = raw_path(scope)
+        if not path.startswith(PREFIX.encode()):
+            return False
+        token = path[len(PREFIX) :].partition(b"/")[0]
+        if not hmac.compare_digest(token, self._token):
+            return False
+        client = scope.get("client")
+        if self._local_only and (client is None or not is_loopback(client[0])):
+            return False
+        # A name that was made to lead here (DNS rebinding) would give another site's scripts our origin.
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"), "")
+        return not self._local_only or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
+
+
+def pages(store: Store) -> Starlette:
+    """The page and its data, without any guard before them."""
+
+    async def page(request: Request) -> Response:
+        return _file(request.path_params.get("name") or "index.html")
+
+    async def listed(_request: Request) -> Response:
+        return _json([entry.summary for entry in store.entries.values()])
+
+    async def one(request: Request) -> Response:
+        entry = store.entries.get(request.path_params["number"])
+        if entry is None:
+            return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
+        return _json(await run_in_threadpool(_shown, entry))
+
+    async def case(request: Request) -> Response:
+        entry = store.entries.get(request.path_params["number"])
+        if entry is None:
+            return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
+        found = await run_in_threadpool(case_of, list(entry.rows), entry.summary)
+        name = f'attachment; filename="case-{entry.number}.json"'
+        return _json(found, {"content-disposition": name})
+
+    async def trace(request: Request) -> Response:
+        entry = store.entries.get(request.path_params["number"])
+        if entry is None or entry.trace is None:
+            return PlainTextResponse("There is no such exchange, or it runs.", 404, _HEADERS)
+        name = f'attachment; filename="trace-{entry.number}.jsonl"'
+        headers = {**_HEADERS, "content-disposition": name}
+        return Response(entry.trace.encode(), 200, headers, "application/x-ndjson")
+
+    async def events(request: Request) -> Response:
+        return StreamingResponse(_events(store, request), 200, _HEADERS, "text/event-stream")
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/api/exchanges", listed),
+            Route("/api/exchanges/{number:int}", one),
+            Route("/api/exchanges/{number:int}/case", case),
+            Route("/api/exchanges/{number:int}/trace", trace),
+            Route("/api/events", events),
+            Route("/{name:str}", page),
+        ]
+    )
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    rows = list(entry.rows)
+    return {
+        "summary": entry.summary,
+        "version": entry.version,
+        "rows": rows,
+        "explained": explain(rows, entry.summary),
+    }
+
+
+def _file(name: str) -> Response:
+    kind = _TYPES.get(name.rpartition(".")[2])
+    found = resources.files(__package__).joinpath("page", name)
+    if kind is None or name != found.name or not found.is_file():
+        return PlainTextResponse("Not found.", 404, _HEADERS)
+    return Response(found.read_bytes(), 200, _HEADERS, kind)
+
+
+def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), 200, {**_HEADERS, **(headers or {})}, "application/json")
+
+
+async def _events(store: Store, request: Request) -> AsyncIterator[bytes]:
+    """A snapshot of what has changed, at most some times a second: `data: {"changed": [summaries], "gone": below}`."""
+    import asyncio
+
+    shown: dict[int, str] = {}
+    version = -1
+    while not await request.is_disconnected():
+        before, version = version, await store.wait(version, _HEARTBEAT)
+        changed = [entry for entry in store.entries.values() if shown.get(entry.number) != entry.version]
+        # Rows of a running exchange make no version of the store.
+        running = [entry for entry in store.entries.values() if entry.report is not None]
+        if before == version and not changed:
+            yield b": still here\n\n"
+        else:
+            first = next(iter(store.entries), 0)
+            shown = {number: known for number, known in shown.items() if number >= first}
+            shown |= {entry.number: entry.version for entry in changed}
+            summaries = [{**entry.summary, "version": entry.version} for entry in changed]
+            yield b"data: " + msgspec.json.encode({"changed": summaries, "first": first}) + b"\n\n"
+        await asyncio.sleep(_PAUSE)
+        if running:
+            version = -1 if version == store.version else version

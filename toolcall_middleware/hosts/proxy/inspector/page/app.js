@@ -1,0 +1,115 @@
+// Wiring: the stream of events, the list, the exchange at hand, keys.
+import { el } from "./dom.js";
+import { Exchange } from "./exchange.js";
+import { List } from "./list.js";
+
+const $ = (selector) => document.querySelector(selector);
+const exchange = new Exchange();
+let shown = null; // {number, version}
+let loading = false;
+
+async function load(number, fresh) {
+  if (loading && !fresh) return;
+  loading = true;
+  try {
+    const answer = await fetch(`api/exchanges/${number}`);
+    if (!answer.ok) { toast("That exchange is gone: newer ones took its place."); return; }
+    const data = await answer.json();
+    if (list.selected !== number) return;
+    $("#empty").hidden = true;
+    $("#exchange").hidden = false;
+    exchange.show(data, fresh);
+    shown = { number, version: data.version };
+    $("#case").href = `api/exchanges/${number}/case`;
+    $("#trace").href = `api/exchanges/${number}/trace`;
+  } finally {
+    loading = false;
+  }
+}
+
+const list = new List($("#list"), (number) => { history.replaceState(null, "", `#${number}`); load(number, true); });
+
+function take(event) {
+  const { changed, first } = JSON.parse(event.data);
+  list.take(changed, first);
+  const wanted = Number(location.hash.slice(1));
+  if (list.selected === null && list.all.has(wanted)) list.choose(wanted);
+  $("#count").textContent = `${list.shown.length} of ${list.all.size} exchanges`;
+  const mine = changed.find((one) => one.number === shown?.number);
+  if (mine && mine.version !== shown.version) load(mine.number, false);
+}
+
+const events = new EventSource("api/events");
+events.addEventListener("message", take);
+events.addEventListener("open", () => $("#live").classList.add("on"));
+events.addEventListener("error", () => $("#live").classList.remove("on"));
+
+$("#filter").addEventListener("input", () => {
+  list.filter($("#filter").value);
+  $("#count").textContent = `${list.shown.length} of ${list.all.size} exchanges`;
+});
+$("#find").addEventListener("input", () => exchange.search($("#find").value, true));
+$("#find").addEventListener("keydown", (event) => { if (event.key === "Enter") exchange.next(event.shiftKey ? -1 : 1); });
+
+let fading;
+function toast(text) {
+  const node = $("#toast");
+  node.textContent = text;
+  node.hidden = false;
+  clearTimeout(fading);
+  fading = setTimeout(() => { node.hidden = true; }, 2200);
+}
+
+async function copyCurl() {
+  const text = exchange.curl();
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied as curl.");
+  } catch {
+    toast("The browser does not allow copying.");
+  }
+}
+$("#curl").addEventListener("click", copyCurl);
+
+const NAMES = { asked: "Asked", prompt: "Prompt", wrote: "Wrote", got: "Got" };
+const switches = Object.entries(NAMES).map(([id, name], at) => {
+  const button = el("button", { "aria-pressed": "true", title: `Show or hide (${at + 1})` }, name);
+  button.addEventListener("click", () => {
+    const hidden = $(`#${id}`).toggleAttribute("hidden");
+    button.setAttribute("aria-pressed", hidden ? "false" : "true");
+  });
+  return button;
+});
+$("#columns-switch").append(...switches);
+
+const saved = localStorage.getItem("theme");
+if (saved) document.documentElement.dataset.theme = saved;
+function theme() {
+  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("theme", document.documentElement.dataset.theme);
+  if (shown) load(shown.number, false);
+}
+$("#theme").addEventListener("click", theme);
+
+const KEYS = {
+  j: ["next exchange", () => list.move(1)], k: ["previous exchange", () => list.move(-1)],
+  "/": ["filter the list", () => $("#filter").focus()], f: ["find in the model's text", () => $("#find").focus()],
+  n: ["next find", () => exchange.next(1)], c: ["copy as curl", copyCurl], s: ["save as case", () => $("#case").click()],
+  t: ["light or dark", theme], 1: ["the client's messages", () => switches[0].click()], 2: ["the prompt", () => switches[1].click()],
+  3: ["the model's text", () => switches[2].click()], 4: ["the client's deltas", () => switches[3].click()],
+  "?": ["these keys", () => $("#help").showModal()],
+};
+$("#keys").append(...Object.entries(KEYS).flatMap(([key, [what]]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, what)]));
+$("#help-button").addEventListener("click", () => $("#help").showModal());
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target.matches("input");
+  if (event.key === "Escape" && typing) { event.target.blur(); return; }
+  if (typing || $("#help").open) return;
+  const key = { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key;
+  if (KEYS[key] && (key === event.key || event.target.id === "list" || event.target === document.body)) {
+    event.preventDefault();
+    KEYS[key][1]();
+  }
+});

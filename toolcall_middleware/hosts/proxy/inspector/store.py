@@ -1,0 +1,130 @@
+"""The exchanges that the page can show, bounded in count and bytes; the oldest go first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....observe.recorder import Recorder
+from ....observe.report import Report
+from ....observe.traces import Trace, summary_of
+
+MAX_EXCHANGES = 1000
+MAX_BYTES = 256 << 20
+_MAX_EACH = 16 << 20
+
+
+@dataclass(slots=True)
+class Entry:
+    """One exchange: a trace that is over, or a report whose request runs."""
+
+    number: int
+    trace: Trace | None = None
+    report: Report | None = None
+    recorder: Recorder | None = None
+    size: int = 0
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the list shows."""
+        if self.trace is not None:
+            found = self.trace.summary
+        else:
+            assert self.report is not None  # noqa: S101 - one of the two is there
+            found = summary_of(self.report)
+        return {**found, "number": self.number, "running": self.report is not None}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All that was said so far."""
+        if self.trace is not None:
+            return self.trace.rows
+        return [] if self.recorder is None else self.recorder.rows
+
+    @property
+    def version(self) -> str:
+        """Changes when there is more to show."""
+        return f"{len(self.rows)}{'+' if self.report is not None else ''}"
+
+
+class Store:
+    """An observer that keeps what it is told of. `changed` is set at each change, for who waits in the event loop."""
+
+    wants_content = True
+
+    def __init__(self, max_exchanges: int = MAX_EXCHANGES, max_bytes: int = MAX_BYTES) -> None:
+        self.entries: OrderedDict[int, Entry] = OrderedDict()
+        self.version = 0
+        self._max_exchanges = max_exchanges
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._next = 1
+        self._running: dict[int, Entry] = {}
+        self._waiting: set[asyncio.Event] = set()
+
+    def add(self, trace: Trace) -> Entry:
+        """An exchange that is over."""
+        entry = self._new()
+        entry.trace = trace
+        self._weigh(entry, sum(len(row.get("data", "")) + 96 for row in trace.rows))
+        self._changed()
+        return entry
+
+    def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
+        """One begins."""
+        if report.recorder is None:
+            report.recorder = Recorder(report.began, _MAX_EACH)
+        entry = self._new()
+        entry.report, entry.recorder = report, report.recorder
+        self._running[id(report)] = entry
+        self._changed()
+
+    def end(self, report: Report) -> None:
+        """It has ended."""
+        entry = self._running.pop(id(report), None)
+        if entry is None or report.recorder is None:
+            return
+        entry.trace, entry.report = Trace(summary_of(report), report.recorder.rows), None
+        entry.recorder = None
+        if entry.number in self.entries:
+            self._weigh(entry, report.recorder.size)
+        self._changed()
+
+    def _new(self) -> Entry:
+        entry = self.entries[self._next] = Entry(self._next)
+        self._next += 1
+        while len(self.entries) > self._max_exchanges:
+            self._drop()
+        return entry
+
+    def _weigh(self, entry: Entry, size: int) -> None:
+        entry.size = size
+        self._size += size
+        while self._size > self._max_bytes and len(self.entries) > 1:
+            self._drop()
+
+    def _drop(self) -> None:
+        _, entry = self.entries.popitem(last=False)
+        self._size -= entry.size
+
+    def _changed(self) -> None:
+        self.version += 1
+        for event in self._waiting:
+            event.set()
+
+    async def wait(self, version: int, at_most: float) -> int:
+        """The version, once it is not `version` any more, or after `at_most` seconds."""
+        if self.version == version:
+            event = asyncio.Event()
+            self._waiting.add(event)
+            try:
+                async with asyncio.timeout(at_most):
+                    await event.wait()
+            except TimeoutError:
+                pass
+            finally:
+                self._waiting.discard(event)
+        return self.version

@@ -1,0 +1,156 @@
+"""Requests as metrics of `prometheus-client` (the extra `metrics`). Labels are bounded, whatever clients send.
+
+With `PROMETHEUS_MULTIPROC_DIR` set, as `serve --workers` does, the metrics of all processes are added up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..errors import SettingsError
+from .report import Report
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+MAX_MODELS = 100
+"""As many models have a label of their own; the rest is `other`."""
+_MAX_NAME = 100
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+
+
+class Metrics:
+    """An observer that counts. `render` gives the text for a scrape."""
+
+    wants_content = False
+
+    def __init__(self) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        except ImportError:
+            raise SettingsError(
+                'metrics: prometheus-client is not installed: pip install "toolcall-middleware[metrics]".'
+            ) from None
+        own = self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "toolcall_requests", "Requests that have ended.", ["api", "model", "mode", "format", "status"], registry=own
+        )
+        self._calls = Counter(
+            "toolcall_calls", "Tool calls that have been answered with.", ["outcome", "format"], registry=own
+        )
+        self._attempts = Counter(
+            "toolcall_attempts", "Requests to backends, and what led to them.", ["why"], registry=own
+        )
+        self._tokens = Counter("toolcall_tokens", "Tokens.", ["kind", "estimated"], registry=own)
+        self._units = Counter("toolcall_rate_units", "Calls that counted against a tenant's rate.", registry=own)
+        self._own = Histogram(
+            "toolcall_added_latency_seconds",
+            "Time of the middleware's own work in a request.",
+            ["api"],
+            buckets=_OWN_SECONDS,
+            registry=own,
+        )
+        self._content = Histogram(
+            "toolcall_first_content_seconds",
+            "Time from a request to the first text.",
+            ["api"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self._call = Histogram(
+            "toolcall_first_call_seconds",
+            "Time from a request to the first call.",
+            ["api"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self._first_byte = Histogram(
+            "toolcall_upstream_first_byte_seconds",
+            "Time from asking a backend to the first byte of its answer.",
+            ["api"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self._running = Gauge(
+            "toolcall_running_requests", "Requests under way.", multiprocess_mode="livesum", registry=own
+        )
+        self._up = Gauge(
+            "toolcall_upstream_up",
+            "1 where an upstream answered when it was last asked.",
+            ["upstream"],
+            multiprocess_mode="livemin",
+            registry=own,
+        )
+        self._models: set[str] = set()
+
+    def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
+        """One more runs."""
+        self._running.inc()
+
+    def end(self, report: Report) -> None:
+        """Count it."""
+        self._running.dec()
+        fmt, api = report.format or "none", report.api
+        status = str(report.status) if report.status is not None else "none"
+        self._requests.labels(api, self._model(report.model), report.mode, fmt, status).inc()
+        for outcome in report.outcomes:
+            self._calls.labels(outcome, fmt).inc()
+        for attempt in report.attempts:
+            self._attempts.labels(attempt.why).inc()
+        estimated = "true" if report.estimated else "false"
+        for kind, tokens in (("prompt", report.prompt_tokens), ("completion", report.completion_tokens)):
+            if tokens:
+                self._tokens.labels(kind, estimated).inc(tokens)
+        if report.rate_units:
+            self._units.inc(report.rate_units)
+        if report.mode != "pass":
+            self._own.labels(api).observe(report.own)
+        if report.first_content is not None:
+            self._content.labels(api).observe(report.first_content - report.began)
+        if report.first_call is not None:
+            self._call.labels(api).observe(report.first_call - report.began)
+        if (waited := report.upstream_first_byte) is not None:
+            self._first_byte.labels(api).observe(waited)
+        if report.upstream is not None and report.status is not None:
+            self.upstream_is(report.upstream, report.error not in {"upstream_error", "upstream_timeout"})
+
+    def upstream_is(self, name: str, up: bool) -> None:  # noqa: FBT001 - a pair
+        """Whether an upstream answered. `name` is the operator's, so there are few."""
+        self._up.labels(name).set(1 if up else 0)
+
+    def _model(self, model: str | None) -> str:
+        if model is None:
+            return "none"
+        name = model[:_MAX_NAME].encode("utf-8", "replace").decode()
+        if name not in self._models:
+            if len(self._models) >= MAX_MODELS:
+                return "other"
+            self._models.add(name)
+        return name
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """(the text of all metrics, its content type) in the form that `accept` asks for."""
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(accept)
+        return encode(self._readable()), content_type
+
+    def _readable(self) -> CollectorRegistry:
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        shared = CollectorRegistry()
+        try:
+            MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+        except ValueError:  # this process is the only one
+            return self.registry
+        return shared
+
+
+@functools.cache
+def shared_metrics() -> Metrics:
+    """The metrics of this process. Raises SettingsError where the extra is not installed."""
+    return Metrics()

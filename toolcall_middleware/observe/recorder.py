@@ -1,0 +1,63 @@
+"""The content of one exchange in the order in which it came and left, bounded in bytes.
+
+A row is a JSON object with `at` (milliseconds since the request came) and `kind`:
+`request`, `ask` (what the backend is asked with), `head`, `backend` (a piece of its answer), `client` (a piece of ours;
+`of` is the row of the backend's piece that it came of), `decision` (`what`, `value`, `why`), `error`, `cut`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+Row = dict[str, Any]
+
+MAX_BYTES = 16 << 20
+_ROW = 96  # bytes of a row beside its data, about
+
+
+class Recorder:
+    """The rows of one exchange. Past `max_bytes` a row `cut` is the last one.
+
+    began: `time.perf_counter` when the request came. version: changes with each row.
+    """
+
+    __slots__ = ("began", "cut", "max_bytes", "rows", "size")
+
+    def __init__(self, began: float, max_bytes: int = MAX_BYTES) -> None:
+        self.began = began
+        self.max_bytes = max_bytes
+        self.rows: list[Row] = []
+        self.size = 0
+        self.cut = False
+
+    @property
+    def version(self) -> int:
+        """Changes with each row."""
+        return len(self.rows)
+
+    def data(self, kind: str, data: bytes, at: float | None = None, **more: Any) -> int:
+        """A row with content; returns its number. Bytes that are no UTF-8 are replaced."""
+        if self.size + len(data) + _ROW > self.max_bytes:
+            self._cut()
+            return len(self.rows) - 1
+        return self.note(kind, at, data=data.decode("utf-8", "replace"), **more)
+
+    def note(self, kind: str, at: float | None = None, **more: Any) -> int:
+        """A row; returns its number."""
+        if self.cut:
+            return len(self.rows) - 1
+        size = _ROW + sum(len(value) for value in more.values() if isinstance(value, str))
+        if self.size + size > self.max_bytes:
+            self._cut()
+            return len(self.rows) - 1
+        self.size += size
+        now = time.perf_counter() if at is None else at
+        self.rows.append({"at": round((now - self.began) * 1000, 3), "kind": kind, **more})
+        return len(self.rows) - 1
+
+    def _cut(self) -> None:
+        if not self.cut:
+            self.cut = True
+            at = round((time.perf_counter() - self.began) * 1000, 3)
+            self.rows.append({"at": at, "kind": "cut", "why": f"longer than {self.max_bytes} bytes"})

@@ -1,0 +1,84 @@
+"""What is known of one request while it is answered, and who wants to know.
+
+A `Report` holds facts, no content: what a request and an answer say is a `Recorder`'s (recorder.py), kept only where an
+observer asks for it. Times are seconds of `time.perf_counter`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .recorder import Recorder
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request to the backend. `why`: `first`, or the code of what led to it. `first_byte`: of its answer."""
+
+    why: str
+    began: float
+    first_byte: float | None = None
+    status: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """One request.
+
+    api: `chat`, `messages`, `responses`, `google`, `other`. mode: `prompt`, `native`, or `pass` for one that went on
+    unread. outcomes: of each finished call. own: seconds of our own work; the backend's time is not in it.
+    end: `complete`, `gone` (the client left), `error`; empty while it runs.
+    """
+
+    id: str = ""
+    api: str = "chat"
+    path: str = ""
+    began: float = field(default_factory=time.perf_counter)
+    wall: float = field(default_factory=time.time)
+    tenant: str | None = None
+    upstream: str | None = None
+    model: str | None = None
+    stream: bool = False
+    mode: str = "pass"
+    format: str | None = None
+    constraint: str | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    calls: int = 0
+    outcomes: tuple[str, ...] = ()
+    rate_units: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    estimated: bool = False
+    finish_reasons: list[str] = field(default_factory=list)
+    error: str | None = None
+    status: int | None = None
+    own: float = 0.0
+    first_byte: float | None = None
+    first_content: float | None = None
+    first_call: float | None = None
+    ended: float | None = None
+    end: str = ""
+    sent_on: dict[str, str] = field(default_factory=dict)
+    """Headers that observers want the backend to get (`traceparent`)."""
+    recorder: Recorder | None = None
+
+    @property
+    def upstream_first_byte(self) -> float | None:
+        """Seconds from the first question to the first byte of the backend's answer."""
+        first = next((one for one in self.attempts if one.first_byte is not None), None)
+        return None if first is None or first.first_byte is None else first.first_byte - first.began
+
+
+class Observer(Protocol):
+    """Who is told of requests. It must be quick, and it never raises."""
+
+    wants_content: bool
+
+    def begin(self, report: Report, headers: Mapping[str, str]) -> None:
+        """A request has come. `headers` are the client's, names in lower case; keys are in them."""
+
+    def end(self, report: Report) -> None:
+        """It has ended; the report does not change any more."""

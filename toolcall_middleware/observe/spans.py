@@ -1,0 +1,93 @@
+"""Requests as OpenTelemetry spans by its conventions for generative AI (the extra `otel`: `opentelemetry-api` alone).
+
+One span a request, a child for each attempt, an event for each call with its outcome. Without an SDK that the app
+configures they go nowhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SettingsError
+from .report import Report
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+_PROVIDER = "openai"  # the API that the backend speaks, as far as the conventions name it
+
+
+class Spans:
+    """An observer that makes spans. The client's `traceparent` is continued, and the backend gets ours."""
+
+    wants_content = False
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry import propagate, trace
+        except ImportError:
+            raise SettingsError(
+                'otel: opentelemetry-api is not installed: pip install "toolcall-middleware[otel]".'
+            ) from None
+        self._trace = trace
+        self._propagate = propagate
+        self._tracer = trace.get_tracer("toolcall_middleware")
+        self._open: dict[int, tuple[Span, int]] = {}
+
+    def begin(self, report: Report, headers: Mapping[str, str]) -> None:
+        """Open the span of a request."""
+        context = self._propagate.extract(headers)
+        begin = time.time_ns()
+        span = self._tracer.start_span(
+            "chat",
+            context=context,
+            kind=self._trace.SpanKind.CLIENT,
+            start_time=begin,
+            attributes={"gen_ai.operation.name": "chat", "gen_ai.provider.name": _PROVIDER},
+        )
+        self._open[id(report)] = span, begin
+        self._propagate.inject(report.sent_on, self._trace.set_span_in_context(span))
+
+    def end(self, report: Report) -> None:
+        """Close it, with what is known."""
+        span, begin = self._open.pop(id(report), (None, 0))
+        if span is None:
+            return
+
+        def stamp(at: float) -> int:
+            return begin + int((at - report.began) * 1e9)
+
+        if report.model is not None:
+            span.update_name(f"chat {report.model}")
+        span.set_attributes({name: value for name, value in _attributes(report).items() if value is not None})
+        ended = stamp(report.ended or report.began)
+        if span.is_recording():
+            context = self._trace.set_span_in_context(span)
+            starts = [attempt.began for attempt in report.attempts]
+            for attempt, next_one in zip(report.attempts, [*starts[1:], report.ended or report.began], strict=True):
+                child = self._tracer.start_span("attempt", context=context, start_time=stamp(attempt.began))
+                child.set_attribute("toolcall.attempt.why", attempt.why)
+                if attempt.status is not None:
+                    child.set_attribute("http.response.status_code", attempt.status)
+                child.end(stamp(next_one))
+            for number, outcome in enumerate(report.outcomes):
+                span.add_event("toolcall.call", {"toolcall.call.index": number, "toolcall.call.outcome": outcome})
+        if report.error is not None or (report.status or 0) >= 500:
+            span.set_attribute("error.type", report.error or str(report.status))
+            span.set_status(self._trace.StatusCode.ERROR)
+        span.end(ended)
+
+
+def _attributes(report: Report) -> dict[str, Any]:
+    return {
+        "gen_ai.request.model": report.model,
+        "gen_ai.usage.input_tokens": report.prompt_tokens,
+        "gen_ai.usage.output_tokens": report.completion_tokens,
+        "gen_ai.response.finish_reasons": report.finish_reasons or None,
+        "http.response.status_code": report.status,
+        "toolcall.mode": report.mode,
+        "toolcall.format": report.format,
+        "toolcall.calls": report.calls,
+    }

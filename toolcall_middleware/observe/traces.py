@@ -1,0 +1,169 @@
+"""Exchanges as files of JSON lines: one file a request, written when it has ended, and read again by `replay` and
+`inspect`.
+
+The first line is the head (`toolcall_trace` is the version of the form), then the recorder's rows, last the report.
+Headers are not in it, so that no key is.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .recorder import Recorder, Row
+from .report import Report
+
+_log = logging.getLogger("toolcall_middleware")
+
+VERSION = 1
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_READ = 256 << 20
+_MAX_WAITING = 64
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class TraceError(ValueError):
+    """A file that is no trace. The message says why."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """One exchange that is over, or as far as it has come. `summary`: see `summary_of`."""
+
+    summary: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+
+    def encode(self) -> bytes:
+        """As JSON lines."""
+        head = {"toolcall_trace": VERSION, "id": self.summary.get("id"), "time": self.summary.get("time")}
+        return b"".join(_ENCODE(row) + b"\n" for row in (head, *self.rows, {"kind": "end", **self.summary}))
+
+
+def summary_of(report: Report) -> dict[str, Any]:
+    """A report as JSON: milliseconds since the request came."""
+
+    def ms(at: float | None) -> float | None:
+        return None if at is None else round((at - report.began) * 1000, 3)
+
+    return {
+        "id": report.id,
+        "time": report.wall,
+        "api": report.api,
+        "path": report.path,
+        "tenant": report.tenant,
+        "upstream": report.upstream,
+        "model": report.model,
+        "stream": report.stream,
+        "mode": report.mode,
+        "format": report.format,
+        "constraint": report.constraint,
+        "attempts": [
+            {"why": one.why, "at": ms(one.began), "first_byte": ms(one.first_byte), "status": one.status}
+            for one in report.attempts
+        ],
+        "calls": report.calls,
+        "outcomes": list(report.outcomes),
+        "prompt_tokens": report.prompt_tokens,
+        "completion_tokens": report.completion_tokens,
+        "estimated": report.estimated,
+        "finish_reasons": report.finish_reasons,
+        "error": report.error,
+        "status": report.status,
+        "own": round(report.own * 1000, 3),
+        "first_content": ms(report.first_content),
+        "first_call": ms(report.first_call),
+        "ended": ms(report.ended),
+        "end": report.end,
+    }
+
+
+def is_trace(data: bytes) -> bool:
+    """Whether a file that begins with `data` is a trace."""
+    return data.lstrip().startswith(b'{"toolcall_trace":')
+
+
+def read_trace(data: bytes) -> Trace:
+    """The trace in a file. Raises TraceError."""
+    if len(data) > _MAX_READ:
+        raise TraceError(f"longer than {_MAX_READ} bytes")
+    if not is_trace(data):
+        raise TraceError("no trace: its first line lacks `toolcall_trace`")
+    rows: list[Row] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            row = msgspec.json.decode(line) if line.strip() else None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise TraceError(f"line {number}: {error}") from None
+        if isinstance(row, dict):
+            rows.append(row)
+    if rows[0]["toolcall_trace"] != VERSION:
+        raise TraceError(f"a trace of the version {rows[0]['toolcall_trace']}; this is {VERSION}")
+    summary = rows.pop() if rows[-1].get("kind") == "end" else dict(rows[0])
+    summary.pop("kind", None)
+    rows = [row for row in rows[1:] if isinstance(row.get("at"), int | float) and isinstance(row.get("kind"), str)]
+    return Trace(summary, rows)
+
+
+class TraceFiles:
+    """An observer that writes a file for each request with content, or for a share of them (`sample`, 0 to 1)."""
+
+    wants_content = True
+
+    def __init__(self, folder: Path, *, sample: float, max_bytes: int) -> None:
+        self._folder = folder
+        self._sample = sample
+        self._max_bytes = max_bytes
+        self._random = random.Random()  # noqa: S311 - which ones are kept is no secret
+        self._kept: set[int] = set()
+        self._writer = ThreadPoolExecutor(1, "toolcall-traces")
+        self._writing: set[Future[None]] = set()
+
+    def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
+        """Decide whether this one is kept."""
+        if self._sample < 1 and self._random.random() >= self._sample:
+            return
+        self._kept.add(id(report))
+        if report.recorder is None:
+            report.recorder = Recorder(report.began, self._max_bytes)
+
+    def end(self, report: Report) -> None:
+        """Write it, beside the event loop."""
+        if id(report) not in self._kept:
+            return
+        self._kept.discard(id(report))
+        recorder = report.recorder
+        if recorder is None or not recorder.rows:
+            return
+        trace = Trace(summary_of(report), recorder.rows)
+        if len(self._writing) >= _MAX_WAITING:  # the disk is slower than the model: memory is what is short then
+            self._write(trace)
+            return
+        writing = self._writer.submit(self._write, trace)
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+
+    def flush(self) -> None:
+        """Wait for what is being written."""
+        wait(list(self._writing))
+
+    def _write(self, trace: Trace) -> None:
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(trace.summary["time"]))
+        name = _UNSAFE.sub("_", trace.summary["id"])[:96]
+        path = self._folder / f"{stamp}-{name}.jsonl"
+        part = path.with_suffix(".part")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part.touch(mode=0o600)
+            part.write_bytes(trace.encode())
+            part.replace(path)
+        except OSError as error:
+            _log.warning("trace_dir: %s cannot be written: %s", path, error.strerror)
