@@ -18,7 +18,16 @@ import toolcall_middleware
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-TOP_LEVEL = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "toolcall_middleware", "tests", "examples"}
+TOP_LEVEL = {
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "toolcall_middleware",
+    "tests",
+    "examples",
+    "docs",
+}
 # Where some machine keeps its work. Put together, so that this file does not hold them.
 MACHINE_PATHS = {"/" + "work/", "/" + "Users/", f"{ROOT.parent}/", f"{Path.home()}/."} - {"/" + "/"}
 # Recorded requests and texts: what stands there is what somebody else's machine looked like.

@@ -135,7 +135,7 @@ def test_items_that_are_not_listed() -> None:
         ([{}], {"type": "string"}, False),
         ([{}], {"type": "integer"}, True),
     ):
-        inner = {"items": items, "additionalItems": rule}
+        inner: dict[str, Any] = {"items": items, "additionalItems": rule}
         parameters = {"$schema": address, "type": "object", "properties": {"a": inner}}
         checker = ArgumentChecker(ToolSet.of([Tool("f", parameters=admitted(parameters))]))
         assert (checker.faults("f", '{"a": [1, 2]}') == []) == fits
