@@ -112,7 +112,7 @@ def test_the_middleware_costs_no_import_that_only_the_proxy_or_the_command_line_
 
 def test_each_import_of_the_package_is_a_declared_dependency() -> None:
     entries = list(PROJECT["dependencies"])
-    for extra in ("completion", "fast", "hf", "limits", "local", "pretty", "redis", "tiktoken"):
+    for extra in ("completion", "hf", "limits", "local", "pretty", "redis", "tiktoken"):
         entries += PROJECT["optional-dependencies"][extra]
     declared = {re.split(r"[<>=\[ ]", entry)[0].replace("-", "_") for entry in entries}
     imported: dict[str, Path] = {}
@@ -121,8 +121,8 @@ def test_each_import_of_the_package_is_a_declared_dependency() -> None:
         for name in re.findall(r"^\s*(?:import|from) ([A-Za-z_]\w*)", text, re.MULTILINE):
             imported.setdefault(name, path)
     foreign = {name for name in imported if name not in sys.stdlib_module_names}
-    # Comes with jsonschema, whose types are its own.
-    assert foreign <= declared | {"jsonschema_specifications", "referencing"}
+    # Come with jsonschema, whose types are their own.
+    assert foreign <= declared | {"attrs", "jsonschema_specifications", "referencing"}
 
 
 def test_the_top_level_holds_only_what_belongs_there() -> None:

@@ -23,8 +23,8 @@ _SECONDS = 0.02
 _PATTERN_SECONDS = 0.01
 _PATTERN_TRIES = 3
 _MAX_SEARCHED = 1 << 15
-"""Characters that a pattern is run on. `regex` looks at its clock between two searches through the rest of a text, at
-about 1 us a character each (`[a-z]{2,}[0-9]` on letters): a text of 5 MB held the thread for 4.7 s."""
+"""Characters that a pattern is run on. `regex` looks at its clock between two searches through the rest of a text, that
+take about 1 us a character (`[a-z]{2,}[0-9]` on letters): a text of 5 MB held the thread for 4.7 s."""
 MAX_FAULTS = 3
 _MAX_TEXT = 300
 
@@ -85,6 +85,7 @@ class Rules:
             "$ref": self._reference("$ref"),
             "$dynamicRef": self._reference("$dynamicRef"),
             "$recursiveRef": self._reference("$recursiveRef"),
+            "additionalItems": _additional_items,
             "additionalProperties": self._additional_properties,
             "const": self._const,
             "enum": self._enum,
@@ -178,6 +179,18 @@ class Rules:
         if wanted and validator.is_type(instance, "array"):
             if len(set(map(_comparable, instance))) != len(instance):
                 yield _fault(f"{shown(instance)} has items that are not unique")
+
+
+def _additional_items(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """What `items` does not list; jsonschema's raises TypeError where `items` is a boolean."""
+    first = schema.get("items")
+    if not validator.is_type(instance, "array") or not isinstance(first, list):
+        return
+    if validator.is_type(rule, "object"):
+        for index, item in enumerate(instance[len(first) :], len(first)):
+            yield from validator.descend(item, rule, path=index)
+    elif not rule and len(instance) > len(first):
+        yield _fault(f"{shown(instance)} has more than {len(first)} items")
 
 
 def names(unexpected: list[str]) -> str:
