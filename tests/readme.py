@@ -14,6 +14,7 @@ from typing import Any
 import toolcall_middleware
 from toolcall_middleware import errors
 from toolcall_middleware.cli import dispatch as cli
+from toolcall_middleware.cli.launch.agents import AGENTS
 from toolcall_middleware.formats import registry
 from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS
 from toolcall_middleware.model import ToolCall
@@ -226,13 +227,26 @@ def page_path(name: str) -> Path:
     return ROOT / "docs" / "reference" / f"{name}.md"
 
 
+def agents() -> str:
+    """A line for each agent whose API this version serves."""
+    served = [name for name, agent in AGENTS.items() if agent.face == "chat" or "faces" in OPTIONS]
+    start = "toolcall-middleware launch {} --upstream http://127.0.0.1:8000/v1"
+    return "\n".join(["```sh", *map(start.format, served), start.format("env") + " -- python my_agent.py", "```"])
+
+
+PARTS: dict[str, Callable[[], str]] = {"agents": agents, "settings": ten}
+"""The generated parts of the README."""
+
+
 def rendered(text: str) -> str:
-    """The README's text with its table made anew."""
-    pattern = r"(<!-- settings: [^\n]*-->\n).*?(<!-- /settings -->)"
-    found, number = re.subn(pattern, lambda match: f"{match[1]}\n{ten()}\n\n{match[2]}", text, flags=re.DOTALL)
-    if number != 1:
-        raise ValueError(f"the README has {number} parts named settings")
-    return found
+    """The README's text with its generated parts made anew."""
+    for name, make in PARTS.items():
+        pattern = rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- /{name} -->)"
+        begin, *more = re.split(pattern, text, flags=re.DOTALL)
+        if len(more) != 3:
+            raise ValueError(f"the README has {len(more) // 3} parts named {name}")
+        text = f"{begin}{more[0]}\n{make()}\n\n{more[1]}{more[2]}"
+    return text
 
 
 _SETTING = ("setting", "default", "values", "what it does")
