@@ -6,11 +6,12 @@ context variables and cancellation reach it as without us.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ToolCallError
-from ...exchange import Ask, Exchange, Fail, Request
+from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...request.overrides import without_overrides
 from ...settings import Settings
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .tenants import Tenancy
 
 _log = logging.getLogger("toolcall_middleware")
+# Bytes of a body that are read in the event loop: some milliseconds. A larger one would keep others waiting.
+_LARGE = 128 * 1024
 
 REFUSED = "toolcall.refused"
 """Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
@@ -89,18 +92,24 @@ class ToolCallMiddleware:
             self._rates = RateLimiter(self.settings.rate_limit_storage, self.settings.rate_limit_failure)
         return self._rates
 
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is not read here."""
+        if scope["type"] == "lifespan":
+            if self.settings.mode != "off":
+                warm(self.settings)
+            await self.app(scope, receive, send)
+            if self._rates is not None:
+                await self._rates.aclose()
+        elif self._guarded:
+            await pass_without_tools(self.app, scope, receive, send, self.settings)
+        else:
+            await self.app(scope, receive, send)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         settings = self.settings
         if scope["type"] != "http" or settings.mode == "off" or not is_chat(scope, settings.paths):
-            if scope["type"] == "lifespan" and settings.mode != "off":
-                warm(settings)
-            if self._guarded and scope["type"] != "lifespan":
-                await pass_without_tools(self.app, scope, receive, send, settings)
-            else:
-                await self.app(scope, receive, send)
-            if scope["type"] == "lifespan" and self._rates is not None:
-                await self._rates.aclose()
+            await self._other(scope, receive, send)
             return
         tenant = None
         if self._tenancy is not None:
@@ -124,7 +133,7 @@ class ToolCallMiddleware:
             await self.app(scope, replay(messages, receive), send)
             return
         exchange = Exchange(settings, self._memory, defer=True)
-        action = exchange.receive(Request(body))[0]
+        action = await _first_action(exchange, body)
         if isinstance(action, Fail):
             await _refuse(scope, send, action.error)
             return
@@ -149,6 +158,13 @@ class ToolCallMiddleware:
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
         await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+
+
+async def _first_action(exchange: Exchange, body: bytes) -> Action:
+    """What is to be done with a request. A large one is read in a thread, so that others are answered meanwhile."""
+    if len(body) <= _LARGE:
+        return exchange.receive(Request(body))[0]
+    return (await asyncio.to_thread(exchange.receive, Request(body)))[0]
 
 
 async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:

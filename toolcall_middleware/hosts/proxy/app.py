@@ -11,6 +11,7 @@ from ...errors import SettingsError
 from ...settings import Settings
 from .access_log import AccessLog, write_to_stdout
 from .auth import Gate
+from .forward_paths import ForwardPaths
 from .lifetime import Lifetime
 from .router import Router
 from .upstream.config import UpstreamConfig
@@ -40,7 +41,7 @@ def create_proxy() -> ASGIApp:
         reload = app.reload
     else:
         app = Upstream(_only(with_mode(settings, settings.upstream_api)), forward_authorization=forward_authorization)
-    gate = Gate(app, settings.api_keys)
+    gate = Gate(ForwardPaths(app, settings), settings.api_keys)
     if settings.access_log != "off":
         write_to_stdout()
     logged = AccessLog(gate, style=settings.access_log, peek=isinstance(app, Upstream))
