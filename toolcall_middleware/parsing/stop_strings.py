@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    """What the text ends with: the beginning of a stop string, `depth` characters of it.
+
+    `found`: the length of the longest stop string that ends here, 0 for none. `shorter`: the state of the longest end
+    of this one that also begins a stop string.
+    """
+
+    depth: int
+    ways: dict[str, _State] = field(default_factory=dict)
+    found: int = 0
+    shorter: _State | None = None
+
 
 class StopFinder:
-    """Cuts text before the first stop string. Holds back the longest end that may be the beginning of one."""
+    """Cuts text before the first stop string. Holds back the longest end that may be the beginning of one.
 
-    __slots__ = ("_carry", "_longest", "_stops", "found")
+    One automaton for all of them (Aho and Corasick, 1975): a character costs the same, however many there are.
+    """
+
+    __slots__ = ("_begin", "_carry", "_root", "_state", "found")
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = tuple(stop for stop in stops if stop)
-        self._longest = max(map(len, self._stops), default=0)
+        stops = tuple(stop for stop in stops if stop)
+        self._root = self._state = _automaton(stops)
+        firsts = "".join(map(re.escape, sorted({stop[0] for stop in stops})))
+        self._begin = re.compile(f"[{firsts}]" if firsts else r"(?!)")
         self._carry = ""
         self.found: str | None = None
 
@@ -18,26 +41,58 @@ class StopFinder:
         """What of the text so far is safe to show. Nothing more comes once `found` is set."""
         if self.found is not None:
             return ""
+        root, state, begin = self._root, self._state, self._begin
+        at, size = 0, len(text)
+        while at < size:
+            if state is root:
+                begins = begin.search(text, at)
+                if begins is None:
+                    break
+                at = begins.start()
+            char = text[at]
+            at += 1
+            way = state.ways.get(char)
+            while way is None and state.shorter is not None:
+                state = state.shorter
+                way = state.ways.get(char)
+            state = way or root
+            if state.found:
+                return self._cut(text, at, state.found)
+        self._state = state
         text = self._carry + text
-        # The one that is complete first, as the model writes; of two that end together the longer.
-        ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if ends:
-            end, start = min(ends)
-            self.found = text[start:end]
-            self._carry = ""
-            return text[:start]
-        keep = self._may_begin(text)
+        keep = len(text) - state.depth
         self._carry = text[keep:]
         return text[:keep]
+
+    def _cut(self, text: str, end: int, length: int) -> str:
+        # The one that is complete first, as the model writes; of two that end together the longer.
+        whole = self._carry + text[:end]
+        self.found = whole[-length:]
+        self._carry = ""
+        return whole[:-length]
 
     def flush(self) -> str:
         """What was held back: the text goes on with something else."""
         text, self._carry = self._carry, ""
+        self._state = self._root
         return text
 
-    def _may_begin(self, text: str) -> int:
-        for at in range(max(0, len(text) - self._longest + 1), len(text)):
-            tail = text[at:]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return at
-        return len(text)
+
+def _automaton(stops: tuple[str, ...]) -> _State:
+    root = _State(0)
+    for stop in stops:
+        at = root
+        for char in stop:
+            at = at.ways.setdefault(char, _State(at.depth + 1))
+        at.found = len(stop)
+    queue = deque([root])
+    while queue:
+        state = queue.popleft()
+        for char, way in state.ways.items():
+            before = state.shorter
+            while before is not None and char not in before.ways:
+                before = before.shorter
+            way.shorter = root if before is None else before.ways[char]
+            way.found = way.found or way.shorter.found
+            queue.append(way)
+    return root

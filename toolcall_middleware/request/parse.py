@@ -22,6 +22,9 @@ from .tool_choice import read_choice
 from .tools import OfferedTools, ToolLimits, read_tools
 
 _NULL = msgspec.Raw(b"null")
+# OpenAI allows four strings; engines more. Each is looked for in every answer.
+_MOST_STOPS = 256
+_LONGEST_STOPS = 16 * 1024
 _NO_TOOLS = OfferedTools(ToolSet())
 
 
@@ -319,6 +322,9 @@ class _Reader:
         strings = [] if value is None else [value] if isinstance(value, str) else value
         if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
             raise _refusal("stop", f"'stop' must be a string or an array of strings, got {kind(value)}.")
+        if len(strings) > _MOST_STOPS or sum(map(len, strings)) > _LONGEST_STOPS:
+            message = f"'stop' may hold {_MOST_STOPS} strings and {_LONGEST_STOPS} characters."
+            raise _refusal("stop", message)
         return tuple(item for item in strings if item)
 
     def _tools(self) -> tuple[OfferedTools, bytes, bool]:

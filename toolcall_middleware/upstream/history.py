@@ -7,6 +7,7 @@ and changes none of them: what differs is a new message.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,15 +35,25 @@ def plain(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int
     """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role."""
     system: list[str] = []
     rest: list[Message] = []
+    run: list[str | Parts] = []  # what neighbours of one role hold
     for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes):
         role, content = message["role"], _plain_content(message)
         if role in _SYSTEM_ROLES:
             system.append(content if isinstance(content, str) else _only_text(content))
         elif rest and rest[-1]["role"] == role:
-            rest[-1]["content"] = appended(rest[-1]["content"], content)
+            run.append(content)
         else:
+            _close(rest, run)
+            run = [content]
             rest.append({"role": role, "content": content})
+    _close(rest, run)
     return joined(system), rest
+
+
+def _close(messages: list[Message], run: list[str | Parts]) -> None:
+    """The last of `messages` gets all of its run, at once: joined pair by pair, many neighbours cost their square."""
+    if len(run) > 1:
+        messages[-1]["content"] = appended(*run)
 
 
 def without_calls(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None) -> list[Message]:
@@ -73,11 +84,13 @@ def joined(texts: Iterable[str]) -> str:
     return "\n\n".join(text for text in texts if text and not text.isspace())
 
 
-def appended(content: str | Parts, more: str | Parts) -> str | Parts:
-    """Two contents as one: strings joined by a blank line, parts put into one list."""
-    if isinstance(content, str) and isinstance(more, str):
-        return joined([content, more])
-    return [*_as_parts(content), *_as_parts(more)]
+def appended(*contents: str | Parts) -> str | Parts:
+    """Several contents as one: strings joined by blank lines; from the first list of parts on, a list of parts."""
+    texts = list(itertools.takewhile(lambda content: isinstance(content, str), contents))
+    front = texts[0] if len(texts) == 1 else joined(text for text in texts if isinstance(text, str))
+    if len(texts) == len(contents):
+        return front
+    return [part for content in (front, *contents[len(texts) :]) for part in _as_parts(content)]
 
 
 @dataclass(slots=True)

@@ -73,11 +73,11 @@ async def test_a_request_for_no_model_goes_to_the_first_upstream(proxies: Proxie
 
     async with serving(http(app)) as first, serving(says("x")) as second:
         tables = table(f"{first}/v1", models=["a"]), table(f"{second}/v1", models=["b"])
-        async with proxies.running(*tables) as client:
+        async with proxies.running(*tables, forward_paths="*") as client:
             got = [
                 await client.get("/v1/files"),
                 await client.post("/v1/embeddings", json={"input": "x"}),
-                await client.post("/v1/audio/transcriptions", files={"file": b"x"}, data={"model": "b"}),
+                await client.post("/v1/audio/transcriptions", files={"file": b"x"}),
                 await client.post("/tokenize", content=b"no json"),
             ]
     assert [answer.text for answer in got] == ["first"] * 4

@@ -29,6 +29,8 @@ _HOP_BY_HOP = frozenset(
 _NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"authorization", b"x-forwarded-for"}
 # Where clients show keys. To an upstream that has one of ours they are nobody's business.
 _KEYS = frozenset({b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"})
+KEYS = _KEYS | {b"authorization"}
+"""Where clients show who they are."""
 _WHO_ASKED = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded", b"x-real-ip"})
 # `date` is written by every ASGI server.
 _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
@@ -90,6 +92,11 @@ def response_headers(received: Iterable[tuple[bytes, bytes]]) -> Headers:
 def without(headers: Iterable[tuple[bytes, bytes]], dropped: Container[bytes]) -> Headers:
     """The headers but for those whose name, in lower case, is `dropped`."""
     return [pair for pair in headers if pair[0].lower() not in dropped]
+
+
+def without_keys(scope: Scope) -> Scope:
+    """The request in `scope` without what its client showed to be let in."""
+    return {**scope, "headers": without(scope["headers"], KEYS)}
 
 
 def with_length(scope: Scope, length: int) -> Headers:

@@ -51,7 +51,8 @@ class Upload:
             text = f"The request's body did not come in time; upload_timeout is {self._timeout:g} s."
             # The rest of it is not waited for.
             raise ToolCallError("request_timeout", text, headers={"connection": "close"}) from None
-        self._left += len(message.get("body", b"")) / _LEAST - (time() - begin)
+        # Never more than at the beginning: a quick one would else buy hours of silence.
+        self._left = min(self._timeout, self._left + len(message.get("body", b"")) / _LEAST - (time() - begin))
         return message
 
 

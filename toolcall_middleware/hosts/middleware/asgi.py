@@ -6,6 +6,7 @@ context variables and cancellation reach it as without us.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client_face import MessagesFace
 from ...errors import ToolCallError
-from ...exchange import Ask, Exchange, Fail, Request
+from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...observe.observers import Observers, observers_of
 from ...request.overrides import without_overrides
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from .tenants import Tenancy
 
 _log = logging.getLogger("toolcall_middleware")
+# Bytes of a body that are read in the event loop: some milliseconds. A larger one would keep others waiting.
+_LARGE = 128 * 1024
 
 REFUSED = "toolcall.refused"
 """Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
@@ -105,16 +108,25 @@ class ToolCallMiddleware:
             self._rates = RateLimiter(self.settings.rate_limit_storage, self.settings.rate_limit_failure)
         return self._rates
 
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is not read here."""
+        if scope["type"] == "lifespan":
+            if self.settings.mode != "off":
+                warm(self.settings)
+            await self.app(scope, receive, send)
+            if self._rates is not None:
+                await self._rates.aclose()
+        elif self._guarded:
+            await pass_without_tools(self.app, scope, receive, send, self.settings)
+        else:
+            await self.app(scope, receive, send)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         settings = self.settings
         door = door_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
         if door is None:
-            if scope["type"] == "lifespan" and settings.mode != "off":
-                warm(settings)
-            await self._pass(scope, receive, send)
-            if scope["type"] == "lifespan" and self._rates is not None:
-                await self._rates.aclose()
+            await self._other(scope, receive, send)
             return
         if door is Door.MODELS:
             models = ModelsAnswer(scope, send)
@@ -148,19 +160,12 @@ class ToolCallMiddleware:
         if body is None or (door is Door.MAYBE_RESPONSES and not means_responses(body)):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
             if face is None or body is not None:
-                await self._pass(untouched[1], replay(untouched[0], receive), send)
+                await self._other(untouched[1], replay(untouched[0], receive), send)
             return
         if face is None or answer is None:
             await self._chat(asking, body, scope, messages, untouched)
             return
         await self._face(asking, face, answer, body, scope, counting=door is Door.COUNT)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request that is not read goes to the app; while a guard is on, only when it holds no tools."""
-        if self._guarded and scope["type"] != "lifespan":
-            await pass_without_tools(self.app, scope, receive, send, self.settings)
-        else:
-            await self.app(scope, receive, send)
 
     async def _face(
         self, asking: _Asking, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
@@ -215,7 +220,7 @@ class ToolCallMiddleware:
         settings, receive, send, tenant = asking.settings, asking.receive, asking.send, asking.tenant
         record = record_of(scope)
         exchange = exchange_for(settings, self._memory, record.report, always=always)
-        action = exchange.receive(Request(body))[0]
+        action = await _first_action(exchange, body)
         if isinstance(action, Fail):
             await asking.refuse(action.error)
             return
@@ -272,3 +277,10 @@ class _Asking:
         """Answer with an error before the app is asked."""
         self.scope[REFUSED] = record_of(self.scope).error = str(error.code)
         await answer_error(self.send, error)
+
+
+async def _first_action(exchange: Exchange, body: bytes) -> Action:
+    """What is to be done with a request. A large one is read in a thread, so that others are answered meanwhile."""
+    if len(body) <= _LARGE:
+        return exchange.receive(Request(body))[0]
+    return (await asyncio.to_thread(exchange.receive, Request(body)))[0]

@@ -55,19 +55,21 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
         if body:
             body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
-            found = await asyncio.to_thread(tools_in, scope, body) if len(body) > _LARGE else tools_in(scope, body)
-            if found:
-                await answer_error(send, ToolCallError("tool_not_allowed", _refusal(scope, found)))
-                return
+            if len(body) > _LARGE:
+                await asyncio.to_thread(_refuse_tools, scope, body)
+            else:
+                _refuse_tools(scope, body)
     except ToolCallError as error:
         await answer_error(send, error)
         return
     await app(scope, replay(messages, receive), send)
 
 
-def _refusal(scope: Scope, found: str) -> str:
-    where = f"{scope['method']} {scope['path']}"[:100]
-    return f"Tools are guarded here, and {where} is not read: {found}. Use POST /v1/chat/completions."
+def _refuse_tools(scope: Scope, body: bytes) -> None:
+    if found := tools_in(scope, body):
+        where = f"{scope['method']} {scope['path']}"[:100]
+        message = f"Tools are guarded here, and {where} is not read: {found}. Use POST /v1/chat/completions."
+        raise ToolCallError("tool_not_allowed", message)
 
 
 def tools_in(scope: Scope, body: bytes) -> str:

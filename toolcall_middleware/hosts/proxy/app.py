@@ -13,6 +13,7 @@ from ...settings import Settings
 from ..http.metrics_page import MetricsPage
 from .access_log import AccessLog, write_to_stdout
 from .auth import Gate
+from .forward_paths import ForwardPaths
 from .health import PATHS, Readiness
 from .lifetime import Lifetime
 from .router import Router
@@ -49,7 +50,7 @@ def create_proxy() -> ASGIApp:
     else:
         app = Upstream(only, forward_authorization=forward_authorization)
     metrics_path = "/metrics" if settings.metrics == "on" else settings.metrics
-    inner: ASGIApp = app
+    inner: ASGIApp = ForwardPaths(app, settings)
     if settings.metrics != "off" and not settings.metrics_open:
         inner = MetricsPage(inner, metrics_path)
     gate = Gate(inner, settings.api_keys)

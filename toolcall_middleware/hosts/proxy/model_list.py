@@ -13,7 +13,7 @@ from starlette.types import Message, Scope
 from ...errors import ToolCallError
 from ...wire.openai import read_value
 from ..http.bodies import giving
-from ..http.headers import without
+from ..http.headers import KEYS, without, without_keys
 from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
 from .upstream.upstream import Upstream
@@ -24,6 +24,7 @@ _FRESH = 15.0
 _FAILED = 5.0
 # Lists by what the client showed, where that goes on to the upstream.
 _MOST_KEPT = 64
+_WHOSE = KEYS | {b"openai-organization", b"openai-project", b"proxy-authorization", b"x-forwarded-user"}
 _MAX_BYTES = 8 << 20
 _NOT_ASKED = frozenset(
     b"content-length content-type transfer-encoding accept-encoding if-none-match anthropic-version".split()
@@ -43,6 +44,9 @@ class Listing:
     async def models(self, upstreams: Iterable[Upstream], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
         """(entries, whether every upstream told what it has). One entry a client's name; the first upstream's wins."""
         upstreams = list(upstreams)
+        if len({upstream.origin for upstream in upstreams}) > 1:
+            # A client's key is for one of them, and nobody says for which.
+            scope = without_keys(scope)
         lists = await asyncio.gather(*(self._of(upstream, scope) for upstream in upstreams))
         entries: dict[str, dict[str, Any]] = {}
         for upstream, listed in zip(upstreams, lists, strict=True):
@@ -56,7 +60,8 @@ class Listing:
             return []
         shown = b""
         if upstream.config.settings.upstream_key is None:
-            shown = b"\n".join(value for name, value in scope["headers"] if name.lower() == b"authorization")
+            told = [(name.lower(), value) for name, value in scope["headers"] if name.lower() in _WHOSE]
+            shown = b"\n".join(b": ".join(pair) for pair in sorted(told))
         key = (id(upstream), shown)
         kept = self._kept.get(key)
         now = time.monotonic()

@@ -17,17 +17,18 @@ from starlette.types import Message, Receive, Scope, Send
 from ...errors import FormatError, SettingsError, ToolCallError
 from ...wire.openai import encode
 from ..http.bodies import giving
-from ..http.errors import send_json
-from ..http.headers import scope_for_body
+from ..http.errors import send_error, send_json
+from ..http.headers import scope_for_body, without_keys
 from ..http.request_record import record_of
 from ..http.upload import collect, in_the_clear
 from ..middleware.asgi import REFUSED
 from ..middleware.face_errors import refuse
 from ..middleware.face_models import ModelsAnswer
 from ..middleware.faces import shows_version
+from .model_asked import Asked, asked_model
 from .model_list import Listing
 from .upstream.config import Rename, UpstreamConfig
-from .upstream.model_alias import AliasedAnswer, model_of, with_model
+from .upstream.model_alias import AliasedAnswer
 from .upstream.retries import BUSY, retry_after
 from .upstream.upstream import Upstream, in_turn
 
@@ -35,6 +36,8 @@ logger = logging.getLogger("toolcall_middleware.proxy")
 
 _MODELS = ("/v1/models", "/models")
 _MOST_SHOWN = 100
+# Bytes of a body that are not read in the event loop.
+_LARGE = 64 * 1024
 
 
 class _PassedOverError(OSError):
@@ -44,9 +47,9 @@ class _PassedOverError(OSError):
 class Router:
     """An ASGI app over the upstreams that `read` gives, now and at each `reload`.
 
-    A POST body is read whole, at most `max_request_bytes`, except multipart forms. What names no model goes to the
-    first upstream. `aliases` are rules `PATTERN=NAME` by which a client's model is another one to all of them.
-    `forward_authorization`: see Forwarder. Raises what `read` raises.
+    A body is read whole, at most `max_request_bytes`. What names no model goes to the first upstream, what may name one
+    and cannot be read is refused. `aliases` are rules `PATTERN=NAME` by which a client's model is another one to all of
+    them. `forward_authorization`: see Forwarder. Raises what `read` raises.
     """
 
     def __init__(
@@ -127,10 +130,8 @@ class Router:
             await self._upstreams[0](scope, receive, send)
         elif scope["method"] == "GET" and (name := _model_asked(scope)) is not None:
             await self._models(name, scope, send)
-        elif scope["method"] == "POST" and not _is_form(scope):
-            await self._post(scope, receive, send)
         else:
-            await self._pass(scope, receive, send)
+            await self._route(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -175,49 +176,68 @@ class Router:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        record = record_of(scope)
         try:
             limit = self._max_request_bytes
             body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
-            if body is not None:
+            if body is None:  # the client went away
+                return
+            if body:
                 body, _, scope = in_the_clear(body, messages, scope, limit)
+            if len(body) <= _LARGE:
+                asked = asked_model(scope, body)
+            else:
+                asked = await asyncio.to_thread(asked_model, scope, body)
         except ToolCallError as refusal:
             await refuse(scope, send, refusal)
             return
-        if body is None:  # the client went away
-            return
-        record = record_of(scope)
-        record.model = model = model_of(body)
+        record.model = model = asked.model
         if model is None:
-            await self._pass(scope_for_body(scope, len(body)), giving(body, receive), send)
+            await self._pass(scope_for_body(scope, len(body)) if body else scope, giving(body, receive), send)
             return
         named = self._named(model)
         upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(named)]
         if not upstreams:
             await refuse(scope, send, _unknown(model))
             return
+        owner = upstreams[0]
         upstreams = in_turn(upstreams, self._random)
         for upstream in upstreams:
+            # What the client showed is meant for one of them.
+            shown = scope if upstream.origin == owner.origin else without_keys(scope)
             record.others = upstream is not upstreams[-1]
-            if await self._attempt(upstream, (model, named), body, scope, receive, send):
+            if await self._attempt(upstream, asked, body, shown, receive, send, named=named):
                 return
             name = upstream.config.name
             logger.warning("The upstream %s refused or was not reached: the next one is asked (%s).", name, record.id)
 
     async def _attempt(
-        self, upstream: Upstream, names: tuple[str, str], body: bytes, scope: Scope, receive: Receive, send: Send
+        self,
+        upstream: Upstream,
+        asking: Asked,
+        body: bytes,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        named: str,
     ) -> bool:
         """Ask one upstream; False when its answer is none for the client and another one is left.
 
-        names: the client's of the model, and ours, which is another one where it has an alias.
+        named: our name of the model, which is another one than the client's where it has an alias.
         """
         record = record_of(scope)
         record.unreached = False
-        model, named = names
+        model = asking.model or ""
         own = upstream.config.model_for(named)
         aliased = own != model
         if aliased:
-            body = with_model(body, own)
+            try:
+                body = asking.renamed(body, own)
+            except ToolCallError as refusal:
+                await send_error(send, refusal)
+                return True
             send = AliasedAnswer(send, model, self._max_response_bytes).send
         started = False
         passed_over = False
@@ -255,11 +275,6 @@ def _model_asked(scope: Scope) -> str | None:
         if path.startswith(prefix + "/"):
             return path[len(prefix) + 1 :]
     return None
-
-
-def _is_form(scope: Scope) -> bool:
-    kinds = [value for name, value in scope["headers"] if name.lower() == b"content-type"]
-    return any(kind.strip().lower().startswith(b"multipart/") for kind in kinds)
 
 
 def _unknown(model: str) -> ToolCallError:

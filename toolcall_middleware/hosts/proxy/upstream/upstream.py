@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from random import Random
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -46,6 +47,7 @@ class Upstream:
             settings = settings.replace(faces=ALL_FACES)
         whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
         self._app = ErrorEnvelope(whole, paths=settings.paths, key=settings.upstream_key)
+        self.origin = urlsplit(settings.upstream_url or settings.upstream_api).netloc.rpartition("@")[2]
         self._users = 0
         self._retired = False
         self._rests_until = 0.0

@@ -1,0 +1,153 @@
+"""Which paths and models the operator's key opens, and to whom a client's own key is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from toolcall_middleware import Settings
+from toolcall_middleware.hosts.proxy.forward_paths import ForwardPaths
+
+from .proxy_servers import ask as drive
+from .proxy_servers import scope_of, serving
+from .routing import Proxies, ask, chat, http, table
+
+
+@pytest.fixture
+def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
+    return Proxies(tmp_path, monkeypatch)
+
+
+class Noting:
+    """An upstream that notes what it was asked; `busy` answers 503."""
+
+    def __init__(self, *, busy: bool = False) -> None:
+        self.asked: list[str] = []
+        self.keys: list[str | None] = []
+        self.bodies: list[bytes] = []
+        self.busy = busy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        self.asked.append(scope["path"])
+        self.bodies.append(body)
+        headers = dict(scope["headers"])
+        key = headers.get(b"authorization", headers.get(b"x-api-key"))
+        self.keys.append(None if key is None else key.decode())
+        models = [{"id": f"of {self.keys[-1]}", "object": "model"}]
+        answer = json.dumps({"object": "list", "data": models}).encode()
+        status = 503 if self.busy and scope["method"] == "POST" else 200
+        await send(
+            {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
+        )
+        await send({"type": "http.response.body", "body": answer})
+
+
+REFUSED_PATHS = [
+    "/v1/organization/admin_api_keys", "/v1/organization/../chat/completions",
+    "/v1/chat/completions/../../organization",
+    "/v1/files", "/v1/fine_tuning/jobs", "/slots", "/metrics", "/props", "/v1/load_lora_adapter", "/api/pull",
+    "/v1/models/..%2forganization", "/v1/embeddings/%252e%252e/files", "/v1/responses/..;/files",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+@pytest.mark.parametrize("path", REFUSED_PATHS)
+async def test_paths_of_administration_are_not_forwarded(path: str, method: str) -> None:
+    upstream = Noting()
+    scope = scope_of(unquote(path), method=method, raw_path=path.encode())
+    answer = await drive(ForwardPaths(upstream, Settings()), scope)
+    assert answer.status in {400, 404}
+    assert "code" in json.loads(answer.body)["error"]
+    assert not upstream.asked
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/tokenize", "/health", "/v1/chat/completions", "/v1//rerank"])
+async def test_what_inference_servers_offer_is_forwarded(proxies: Proxies, path: str) -> None:
+    upstream = Noting()
+    async with serving(http(upstream)) as address, proxies.running(table(f"{address}/v1")) as client:
+        assert (await client.post(path, json={"input": "x"})).status_code == 200
+    assert len(upstream.asked) == 1
+
+
+def form(name: str, value: str) -> dict[str, Any]:
+    body = f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n--x--\r\n'
+    return {"content": body.encode(), "headers": {"content-type": "multipart/form-data; boundary=x"}}
+
+
+HIDDEN: dict[str, dict[str, Any]] = {
+    "json": {"json": chat("secret")},
+    "multipart": form("model", "secret"),
+    "multipart, another case": form("Model", "secret"),
+    "a form": {"data": {"model": "secret"}},
+    "BOM": {"content": b"\xef\xbb\xbf" + json.dumps(chat("secret")).encode()},
+    "UTF-16": {"content": json.dumps(chat("secret")).encode("utf-16")},
+    "UTF-32": {"content": json.dumps(chat("secret")).encode("utf-32-be")},
+    "Model": {"json": {"Model": "secret", "messages": []}},
+    "first of two": {"content": b'{"model": "secret", "messages": [], "model": "open"}'},
+    "last of two": {"content": b'{"model": "open", "messages": [], "mod\\u0065l": "secret"}'},
+    "a list": {"json": [chat("secret")]},
+    "a list of models": {"json": {"model": ["secret"], "messages": []}},
+    "in the query": {"json": {"messages": []}, "params": {"model": "secret"}},
+    "broken JSON": {"content": b'{"model": "secret", "messages": []'},
+}
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "GET"])
+@pytest.mark.parametrize("kind", HIDDEN)
+async def test_a_model_that_is_not_listed_is_refused_in_every_encoding(
+    proxies: Proxies, kind: str, method: str
+) -> None:
+    upstream = Noting()
+    async with (
+        serving(http(upstream)) as address,
+        proxies.running(table(f"{address}/v1", models=["open"], key="sk-operators-own")) as client,
+    ):
+        answer = await client.request(method, "/v1/embeddings", **HIDDEN[kind])
+    assert answer.status_code in {400, 404}
+    assert not upstream.asked
+
+
+async def test_the_model_of_a_form_says_who_answers_and_is_renamed(proxies: Proxies) -> None:
+    one, two = Noting(), Noting()
+    async with serving(http(one)) as first, serving(http(two)) as second:
+        tables = table(f"{first}/v1", models=["a"]), table(f"{second}/v1", rename={"ears": "whisper"})
+        async with proxies.running(*tables) as client:
+            files = {"file": ("a.wav", b"RIFF\r\n\r\nmodel")}
+            answer = await client.post("/v1/audio/transcriptions", files=files, data={"model": "ears"})
+    assert answer.status_code == 200
+    assert not one.asked
+    assert b"\r\n\r\nwhisper\r\n" in two.bodies[0]
+
+
+async def test_a_clients_key_is_not_shown_to_another_upstream(proxies: Proxies) -> None:
+    one, two = Noting(busy=True), Noting()
+    async with serving(http(one)) as first, serving(http(two)) as second:
+        tables = table(f"{first}/v1", name="one"), table(f"{second}/v1", name="two")
+        async with proxies.running(*tables, upstream_retries="0") as client:
+            for headers in ({"authorization": "Bearer sk-clients-own"}, {"x-api-key": "sk-clients-own"}):
+                client.headers = httpx.Headers(headers)
+                assert (await ask(client)).status_code == 200
+                assert (await client.get("/v1/models")).status_code == 200
+    assert two.keys
+    assert not any(two.keys)
+    assert "Bearer sk-clients-own" in one.keys
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "cookie", "openai-project"])
+async def test_the_list_of_models_is_each_clients_own(proxies: Proxies, header: str) -> None:
+    upstream = Noting()
+    async with serving(http(upstream)) as address, proxies.running(table(f"{address}/v1")) as client:
+        for key in ("of-one", "of-two", "of-one"):
+            await client.get("/v1/models", headers={header: key})
+    assert len(upstream.asked) == 2

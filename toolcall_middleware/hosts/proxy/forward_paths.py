@@ -1,0 +1,41 @@
+"""Which paths go on to an upstream: with the operator's key in hand, no client picks what it opens."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...errors import ToolCallError
+from ...settings import Settings
+from ..http.errors import send_error
+from ..http.paths import ends_with, matches, normal_path_of
+
+
+class ForwardPaths:
+    """Passes requests for the paths that `settings` let through, `forward_paths` and `paths`; others are a 404.
+
+    A path that servers may resolve in different ways (dot segments, `;params`, escapes in escapes) is a 400, because
+    the upstream might find another one than was looked at here.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._patterns = settings.forward_paths
+        self._paths = settings.paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and "*" not in self._patterns:
+            try:
+                self._check(scope)
+            except ToolCallError as refusal:
+                await send_error(send, refusal)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        path = normal_path_of(scope)
+        given = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
+        if path != "/" + "/".join(part for part in given.casefold().split("/") if part):
+            raise ToolCallError("invalid_request", "The path must be spelled plainly, without dots, `;` or `\\`.")
+        if not matches(path, self._patterns) and not ends_with(path, self._paths):
+            message = f"There is no {scope['method']} {given[:100]} here; the setting forward_paths says what there is."
+            raise ToolCallError("unknown_url", message, status=404)

@@ -1,0 +1,118 @@
+"""The model that a request is for, in whatever encoding its body is. What cannot be told is refused: the first upstream
+would else be asked for it with the operator's key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.types import Scope
+
+from ...errors import ToolCallError, shown
+from ...wire.openai import read_value
+from .upstream.model_alias import model_of, with_model
+
+_WORD = re.compile(rb"model", re.IGNORECASE)
+_HIDDEN = re.compile(rb"\\u|\x00|%[46]|^\xfe\xff|^\xff\xfe")
+_PART = re.compile(rb"(?:^|\n)content-disposition[ \t]*:((?:[^\n]|\n[ \t])*)\n", re.IGNORECASE)
+_PART_NAME = re.compile(rb"\bname[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
+_REST_OF_HEAD = re.compile(rb"(?:[^\r\n]+\r?\n)*\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for. `model`: None where it names none. `span`: where it stands in a form's body."""
+
+    model: str | None
+    span: tuple[int, int] | None = None
+
+    def renamed(self, body: bytes, model: str) -> bytes:
+        """The body with another model. Raises ToolCallError for a body whose model cannot be replaced."""
+        if self.span is not None:
+            begin, end = self.span
+            return body[:begin] + model.encode() + body[end:]
+        if model_of(body) != self.model:
+            raise ToolCallError("invalid_request", "Send the model in a JSON body of UTF-8.", param="model")
+        return with_model(body, model)
+
+
+def asked_model(scope: Scope, body: bytes) -> Asked:
+    """The one model that the body or the query of a request names. Raises ToolCallError where it cannot be told."""
+    kind = _content_type(scope)
+    if kind.startswith(b"multipart/"):
+        found = list(_of_parts(body))
+    elif kind == b"application/x-www-form-urlencoded":
+        found = [Asked(value) for value in _named(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))]
+    else:
+        found = [Asked(model) for model in _of_json(body)]
+    query = scope.get("query_string", b"").decode("latin-1")
+    found += [Asked(value) for value in _named(parse_qsl(query))] if "odel" in query.lower() else []
+    if len({asked.model for asked in found}) > 1:
+        raise _refusal("The request names several models.")
+    if len(found) > 1 and any(asked.span for asked in found):
+        raise _refusal("The request names its model twice.")
+    return found[0] if found else Asked(None)
+
+
+def _of_json(body: bytes) -> Iterator[str]:
+    if not _WORD.search(body) and not _HIDDEN.search(body):
+        return
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs) if _is_odd(body) else read_value(body)
+    except (ValueError, RecursionError):
+        raise _refusal("The request's body cannot be read, and so not who may answer it.") from None
+    if isinstance(pairs, dict):
+        pairs = _Pairs(pairs.items())
+    if isinstance(pairs, _Pairs):
+        yield from _named(pairs)
+    elif pairs is None or (isinstance(pairs, list) and _WORD.search(body)):
+        raise _refusal("The request's body must be a JSON object.")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with all its members, also those of one name."""
+
+
+def _is_odd(body: bytes) -> bool:
+    """Whether a body may name a model more than once or in disguise."""
+    return len(_WORD.findall(body)) > 1 or _HIDDEN.search(body) is not None or not body.lstrip().startswith(b"{")
+
+
+def _named(pairs: Any) -> Iterator[str]:
+    for name, value in pairs:
+        if name.casefold().strip() != "model" or value is None:
+            continue
+        if name != "model":
+            raise _refusal(f"The field {shown(name)} is to be spelled 'model'.")
+        if not isinstance(value, str):
+            raise _refusal(f"'model' must be a string, got {shown(value)}.")
+        yield value
+
+
+def _of_parts(body: bytes) -> Iterator[Asked]:
+    for part in _PART.finditer(body):
+        names = [quoted or bare for quoted, bare in _PART_NAME.findall(part[1])]
+        if not _WORD.search(b" ".join(names)) and b"name*" not in part[1].lower():
+            continue
+        head = _REST_OF_HEAD.match(body, part.end())
+        if names != [b"model"] or b"*" in part[1] or head is None:
+            raise _refusal("The form's field of the model is to be spelled 'model', once.")
+        end = next((at for mark in (b"\r\n", b"\n") if (at := body.find(mark, head.end())) >= 0), len(body))
+        value = body[head.end() : end]
+        yield Asked(value.decode("utf-8", "replace"), (head.end(), end))
+
+
+def _content_type(scope: Scope) -> bytes:
+    kinds = [value for name, value in scope["headers"] if name.lower() == b"content-type"]
+    if len(kinds) > 1:
+        raise _refusal("The request has two content types.")
+    return kinds[0].partition(b";")[0].strip().lower() if kinds else b""
+
+
+def _refusal(message: str) -> ToolCallError:
+    return ToolCallError("invalid_request", message, param="model")
