@@ -61,6 +61,13 @@ class ToolRequest:
         return bool(callable_tools(self.chat).tools)
 
     @property
+    def settings(self) -> Settings:
+        """Those of the attempt at hand: what a backend could not be held to is checked when it is written."""
+        if self._negotiation.is_loose and self._settings.validate_arguments in {"off", "warn"}:
+            return self._settings.layer({"validate_arguments": "retry"}, "a weaker constraint")
+        return self._settings
+
+    @property
     def note(self) -> str:
         """How it is asked, for the response's header."""
         if self.native:
@@ -76,7 +83,7 @@ class ToolRequest:
         return functools.partial(
             make_choice,
             self.chat,
-            self._settings,
+            self.settings,
             self._format,
             native=self.native,
             constrained=self._negotiation.is_constrained,
@@ -132,9 +139,13 @@ class ToolRequest:
         self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
         return True
 
+    def is_accepted(self) -> None:
+        """The backend takes the body as it is."""
+        self._negotiation.after_acceptance()
+
     def retries(self, error: ToolCallError) -> bool:
         """Whether a call that is refused is tried again. Nothing has left then."""
-        if self._settings.validate_arguments != "retry" or error.code not in _RETRIED:
+        if self.settings.validate_arguments != "retry" or error.code not in _RETRIED:
             return False
         if not self._negotiation.attempts_left:
             return False
@@ -169,7 +180,7 @@ class ToolRequest:
         choice = self.chat.choice
         if outcome.satisfied or not choice.must_call:
             return True
-        todo = self._negotiation.after_broken_promise(cut=outcome.cut)
+        todo = self._negotiation.after_broken_promise(cut=outcome.cut, text=outcome.text)
         if todo is Next.PROMPT:
             self.usage.next_attempt()
             self.next_body = self._by_prompt()

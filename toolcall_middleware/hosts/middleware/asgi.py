@@ -117,7 +117,7 @@ class ToolCallMiddleware:
         if body is None:  # the client went away in the middle: the app is told as it would have been
             await self.app(scope, replay(messages, receive), send)
             return
-        exchange = Exchange(settings, self._memory, defer=True)
+        exchange = Exchange(settings, self._memory.of(_client(scope, settings)), defer=True)
         action = exchange.receive(Request(body))[0]
         if isinstance(action, Fail):
             await _refuse(scope, send, action.error)
@@ -143,6 +143,12 @@ class ToolCallMiddleware:
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
         await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+
+
+def _client(scope: Scope, settings: Settings) -> bytes:
+    """What tells clients apart, for what is learned from their requests; empty where nothing does."""
+    name = settings.tenant_header.encode()
+    return next((value for header, value in scope["headers"] if header.lower() == name), b"")
 
 
 async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
