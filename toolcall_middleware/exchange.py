@@ -21,6 +21,7 @@ from .errors import ToolCallError
 from .request.overrides import without_overrides
 from .request.parse import ChatRequest, UsageOnly, read_request
 from .request.policy import check_request
+from .response.outcome import FinishedCall
 from .response.policy import Extension
 from .response.stream import StreamRewriter
 from .response.whole import Reply
@@ -98,6 +99,11 @@ class Exchange:
     def emitted_calls(self) -> int:
         """How many calls have left for the client."""
         return self._talk.calls if self._talk is not None and self._begun else 0
+
+    @property
+    def report(self) -> Sequence[FinishedCall]:
+        """The calls that the model finished, over all attempts, each with its outcome."""
+        return self._talk.report if self._talk is not None else ()
 
     def receive(self, event: Event) -> Sequence[Action]:
         """What is to be done now that this has happened. Raises RuntimeError for an event that cannot come now."""

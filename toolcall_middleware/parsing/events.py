@@ -30,11 +30,15 @@ class CallStart(msgspec.Struct, frozen=True, gc=False):
     """A call whose name is complete. `id` is the one that the model's syntax carries, if it does.
 
     `extra` are fields of a backend's own call that nobody here knows (a provider's signature, say).
+    `in_reasoning`: it stands in the model's reasoning.
+    `written` is the name as the model wrote it, where that is another spelling of `name`.
     """
 
     name: str
     id: str | None = None
     extra: dict[str, Any] | None = None
+    written: str | None = None
+    in_reasoning: bool = False
 
 
 class CallArgs(msgspec.Struct, frozen=True, gc=False):
@@ -49,11 +53,13 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
     `complete` is false when the text ended inside the call (what has left so far is then a prefix of JSON).
     `repaired` is true when the arguments were not valid JSON as written.
     `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
+    `coerced` is true when a value was given the type that the tool's schema asks for.
     """
 
     complete: bool = True
     repaired: bool = False
     raw: str = ""
+    coerced: bool = False
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
 from .text_buffer import Gathered
 
@@ -74,16 +76,19 @@ class Sink:
         "_unknown",
         "calls",
         "changed",
+        "coerced",
         "committed",
         "emit_text",
         "events",
         "flow",
         "held",
+        "in_reasoning",
         "keep_complete",
         "keep_raw",
         "mode",
         "opening",
         "schema",
+        "written",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +112,9 @@ class Sink:
         self.emit_text = emit_text
         self.schema = schema  # a tool's `parameters` by its name
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
+        self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
+        self.in_reasoning = False
+        self.coerced = False  # a value of the open call was given the type that the schema asks for
         self._offered = offered
         self._unknown = unknown
         self._refused = False  # the last call of this body went out as text
@@ -115,7 +123,7 @@ class Sink:
         self._kept = Gathered()
         # Where raw text is kept, a call's end waits until it is known what else belongs to the call: its closing
         # marker stands behind its arguments.
-        self._ended: tuple[bool, bool] | str | None = None  # (complete, repaired), or the name that is not offered
+        self._ended: CallEnd | str | None = None  # without its raw text; or the name that is not offered
         self._ended_at = 0  # where it belongs in `events`
 
     def offered(self, name: str) -> bool:
@@ -196,7 +204,7 @@ class Sink:
 
     def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
         self.report_end()
-        self._refused = False
+        self.coerced = self._refused = False
         raw = "".join(self.held)
         self.held = []
         self.opening = 0
@@ -206,7 +214,7 @@ class Sink:
             self.mode = Mode.CALL
             if self.keep_raw:
                 self._kept.write(raw)
-            self.events.append(CallStart(name, call_id))
+            self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
             text = "".join(args)
             if text:
                 self.events.append(CallArgs(text))
@@ -229,10 +237,12 @@ class Sink:
 
     def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
         if self.mode is Mode.CALL:
+            end = CallEnd(complete, repaired, coerced=self.coerced)
             if self.keep_raw:
-                self._ended = (complete, repaired)
+                self._ended = end
             else:
-                self.events.append(CallEnd(complete, repaired))
+                self.events.append(end)
+            self.written = None
         self._ended_at = len(self.events)
         self._refused = self.mode is Mode.TEXT
         self.mode = Mode.HOLD
@@ -261,11 +271,11 @@ class Sink:
         if ended is None or (others and (len(self.events) == self._ended_at or self.mode is Mode.REFUSED)):
             return
         self._ended = None
-        if not isinstance(ended, str) and ended[0] and not self.keep_complete:
+        if not isinstance(ended, str) and ended.complete and not self.keep_complete:
             self._kept = Gathered()
         raw = self._kept.take()
-        if isinstance(ended, tuple):
-            self.events.insert(self._ended_at, CallEnd(*ended, raw))
+        if isinstance(ended, CallEnd):
+            self.events.insert(self._ended_at, msgspec.structs.replace(ended, raw=raw))
         else:
             self.events.insert(self._ended_at, Malformed(raw, "unknown_tool", ended))
             self.events.insert(self._ended_at + 1, Text(raw))

@@ -16,6 +16,7 @@ from ..wire.openai import Fields
 from .message import Message, Source
 from .native_calls import NativeCalls
 from .operations import Arguments, Content, Op, Opened, Thought
+from .outcome import FinishedCall
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader, split_reasoning
 
@@ -97,6 +98,11 @@ class ChoiceAnswer:
     def warnings(self) -> list[str]:
         """What the checks let pass."""
         return self.message.warnings
+
+    @property
+    def outcomes(self) -> list[FinishedCall]:
+        """What became of the calls that are over."""
+        return self.message.outcomes.finished
 
     @property
     def extras(self) -> dict[str, Any]:

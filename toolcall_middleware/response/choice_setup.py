@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..formats import registry
 from ..formats.base import ParserOptions, ToolFormat
@@ -13,6 +14,7 @@ from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
+from .outcome import CallReport
 from .policy import AnswerPolicy, Extension
 from .reasoning import ReasoningReader
 
@@ -26,11 +28,14 @@ def make_choice(
     constrained: bool,
     full: Callable[[], bool],
     extension: Extension | None,
+    report: CallReport | None = None,
+    retried: bool = False,
 ) -> ChoiceAnswer:
     """A new reader of one choice.
 
     syntax: what the prompt was written in. native: the backend was given the tools. constrained: it is held to calls.
-    full: whether the model has written about as many tokens as the request allows.
+    full: whether the model has written about as many tokens as the request allows. report: who is told of finished
+    calls. retried: the model was asked again.
     """
     offered = callable_tools(chat)
     unknown = settings.unknown_tool
@@ -64,6 +69,7 @@ def make_choice(
     if options.parse_reasoning and offered.tools:
         thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
     policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
+    policy = replace(policy, report=report, retried=retried)
     return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
 
 

@@ -13,9 +13,9 @@ from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields
+from .answer_outcome import AnswerOutcome, all_called
 from .choice import ChoiceAnswer
 from .operations import Content, Op
-from .outcome import Outcome, all_called
 
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
@@ -75,9 +75,9 @@ class Choices:
         return [choice.answer for choice in self.by_index.values()]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AnswerOutcome:
         """What all of them came to so far."""
-        return Outcome.of(self.answers)
+        return AnswerOutcome.of(self.answers)
 
     @property
     def all_begun(self) -> bool:

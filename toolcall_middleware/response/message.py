@@ -18,6 +18,7 @@ from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
 from .operations import Arguments, Content, Op, Opened, Thought
+from .outcome import CallOutcome, CallOutcomes
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
 
@@ -83,8 +84,8 @@ class Message:
     """
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_stops", "call", "calls", "calls_in_reasoning", "fault", "prose", "refused",
-        "source", "stopped", "warnings",
+        "_ids", "_policy", "_reasoning", "_stops", "call", "calls", "calls_in_reasoning", "fault", "outcomes", "prose",
+        "refused", "source", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
@@ -101,12 +102,13 @@ class Message:
         self.stopped = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
+        self.outcomes = CallOutcomes(retried=policy.retried, report=policy.report)
 
     @property
     def extras(self) -> dict[str, Any]:
         """What stands beside the choices of an answer with calls: the operator's extension field."""
         extension = self._policy.extension
-        return {} if extension is None or not self.calls else extension.of(self.warnings)
+        return {} if extension is None or not self.calls else extension.of(self.warnings, self.outcomes.finished)
 
     def keep_reasoning(self, text: str, source: Source, ops: list[Op]) -> None:
         """Reasoning that is no call stays reasoning, in the field that it came in."""
@@ -124,9 +126,9 @@ class Message:
                     self._text(text, ops)
                 case CallArgs(text):
                     ops += self.add_arguments(text)
-                case CallStart(name, call_id, extra):
+                case CallStart():
                     self.flush_stops(ops)
-                    self._start(name, call_id, extra, ops)
+                    self._start(event, ops)
                 case CallEnd():
                     self._end(event, ops)
                 case Reasoning(text, markup, channel):
@@ -138,6 +140,7 @@ class Message:
                     self.stopped = True
                 case Malformed(raw, _, name):
                     # Only told where the setting makes it an error.
+                    self.outcomes.refuse(name or "")
                     message = f"The model called {name!r}, which is not among the tools of the request: "
                     self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw, at="name")
         return ops
@@ -185,12 +188,18 @@ class Message:
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, call_id: str | None, extra: dict[str, Any] | None, ops: list[Op]) -> None:
+    def _start(self, event: CallStart, ops: list[Op]) -> None:
         policy, limit = self._policy, self._policy.max_arguments_bytes
+        name, call_id = event.name, event.id
+        self.outcomes.begin()
+        if event.written is not None:
+            self.outcomes.note(CallOutcome.RENAMED, "name")
+        if event.in_reasoning or self.source >= Source.REASONING:
+            self.outcomes.note(CallOutcome.IN_REASONING)
         own = None
         if call_id is not None and (policy.keep_ids or policy.write_ids):
             own = call_id if policy.keep_ids else write_id(call_id)
-        call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=extra)
+        call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
         if policy.admits is not None and not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
             if not policy.admit_only_warns:
@@ -235,6 +244,22 @@ class Message:
     def _end(self, event: CallEnd, ops: list[Op]) -> None:
         call, self.call = self.call, None
         assert call is not None  # noqa: S101 - the parser's order of events
+        self._note_end(event)
+        self._judge(call, event, ops)
+        self.outcomes.end(call.name)
+
+    def _note_end(self, event: CallEnd) -> None:
+        """What the parser says of a call that is over."""
+        for happened, outcome in (
+            (event.coerced, CallOutcome.COERCED),
+            (event.repaired, CallOutcome.REPAIRED),
+            (not event.complete, CallOutcome.CUT),
+        ):
+            if happened:
+                self.outcomes.note(outcome, "arguments")
+
+    def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
+        """Whether a call that is over is one for the client."""
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.malformed
             if event.complete and self._policy.objects and not written.lstrip().startswith("{"):
@@ -247,6 +272,7 @@ class Message:
                 if self.fault is not None:
                     return
             elif event.complete and malformed == "error":
+                self.outcomes.note(CallOutcome.MALFORMED, "arguments")
                 what = "a JSON object" if self._policy.objects else "JSON"
                 message = f"The arguments of the model's call of {call.name!r} are not {what}: {event.raw[:_MAX_SHOWN]}"
                 self._refuse("malformed_tool_arguments", message, event.raw, at="arguments")
@@ -270,11 +296,12 @@ class Message:
         faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []
         if faults:
             what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"
+            path = faults[0].partition(": ")[0]
+            at = "arguments" if path == "(root)" else f"arguments{'' if path[0] == '[' else '.'}{path}"
+            self.outcomes.note(CallOutcome.INVALID, at)
             if self._policy.warn_only:
                 self.warnings.append(what)
             else:
-                path = faults[0].partition(": ")[0]
-                at = "arguments" if path == "(root)" else f"arguments{'' if path[0] == '[' else '.'}{path}"
                 self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw, at=at)
                 return
         self._open(call, ops)

@@ -278,11 +278,12 @@ class NativeCalls:
         if call.started:
             return
         call.started = True
+        written = call.name
         call.name = self._offered(call)
         unknown = not self._free and call.name not in self._tools.by_name
         call.refused = not call.name or (unknown and self._unknown != "forward")
         if not call.refused:
-            events.append(CallStart(call.name, call.id, call.extra or None))
+            events.append(CallStart(call.name, call.id, call.extra or None, None if call.name == written else written))
 
     def _pass(self, call: _Call, events: list[Event]) -> None:
         if call.waiting and not call.refused:

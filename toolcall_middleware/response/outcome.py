@@ -1,44 +1,129 @@
-"""What an answer came to, over all its choices: the same for a stream and a whole answer."""
+"""What became of each call that a model finished: one outcome a call, decided here and nowhere else.
+
+Whoever changes or refuses a call notes it (`CallOutcomes.note`); of several notes the weightiest is the outcome.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import enum
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable
 
-from .choice import ChoiceAnswer
+import msgspec
+
+from ..errors import shown
+
+_log = logging.getLogger("toolcall_middleware")
+_MAX_REFUSED = 128
+"""Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """`calls`: of all choices. `satisfied`: every choice has one. `text` is what was written instead of a call.
+class CallOutcome(enum.StrEnum):
+    """From the lightest to the weightiest."""
 
-    read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
-    what the checks let pass.
+    CLEAN = "clean"
+    RENAMED = "renamed"
+    """Its name was another spelling of an offered tool's."""
+    COERCED = "coerced"
+    """A value was given the type that the schema asks for."""
+    REPAIRED = "repaired"
+    """Its arguments were no valid JSON as written."""
+    IN_REASONING = "in_reasoning"
+    """It was read in the model's reasoning."""
+    RETRIED = "retried"
+    """It came after the model was asked again."""
+    INVALID = "invalid"
+    """Its arguments do not fit the tool's schema."""
+    MALFORMED = "malformed"
+    """Its arguments are no JSON object, and it was refused for that."""
+    CUT = "cut"
+    """The text ended inside of it."""
+    UNKNOWN_TOOL = "unknown_tool"
+    """The request does not offer a tool of its name."""
+
+
+_WEIGHT = {outcome: weight for weight, outcome in enumerate(CallOutcome)}
+
+
+class FinishedCall(msgspec.Struct, frozen=True, gc=False):
+    """A call that is over. `path`: where its fault is, such as `arguments.days`; empty where there is none to name."""
+
+    name: str
+    outcome: CallOutcome
+    path: str = ""
+
+
+class CallReport:
+    """The finished calls of one request, over all its attempts, in the order of their ends. Each is logged at INFO.
+
+    model: as the client names it. how: in which mode and format the backend is asked.
     """
 
-    calls: int
-    satisfied: bool
-    text: str
-    read_markup: bool
-    cut: bool
-    lost: bool
-    warnings: tuple[str, ...]
+    __slots__ = ("calls", "how", "model")
 
-    @classmethod
-    def of(cls, answers: Collection[ChoiceAnswer]) -> Outcome:
-        """The outcome of an answer with these choices."""
-        own = any(answer.native is not None and answer.native.seen for answer in answers)
-        return cls(
-            calls=sum(answer.calls for answer in answers),
-            satisfied=all_called(answers),
-            text="\n".join(held for answer in answers if (held := answer.held_text)),
-            read_markup=not own and any(answer.calls > answer.calls_in_reasoning for answer in answers),
-            cut=any(answer.cut for answer in answers),
-            lost=any(answer.lost for answer in answers),
-            warnings=tuple(warning for answer in answers for warning in answer.warnings),
-        )
+    def __init__(self, model: str) -> None:
+        self.calls: list[FinishedCall] = []
+        self.model = model
+        self.how = ""
+
+    def add(self, call: FinishedCall) -> None:
+        """A call is over. The line has neither its arguments nor the prompt."""
+        self.calls.append(call)
+        path = call.path if call.path.isprintable() else shown(call.path)  # a key may be any text
+        what = (shown(self.model), self.how, shown(call.name), call.outcome.value, path or "-")
+        _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what)
 
 
-def all_called(answers: Collection[ChoiceAnswer]) -> bool:
-    """Whether there are choices, and each has a call."""
-    return bool(answers) and all(answer.calls for answer in answers)
+class CallOutcomes:
+    """The outcomes of one choice's calls. One call is open at a time.
+
+    retried: the model was asked again, and this answer is the last. report: who else is told.
+    """
+
+    __slots__ = ("_outcome", "_path", "_refused", "_report", "_retried", "finished")
+
+    def __init__(self, *, retried: bool = False, report: CallReport | None = None) -> None:
+        self.finished: list[FinishedCall] = []
+        self._report = report
+        self._retried = retried
+        self._refused = 0
+        self._outcome = CallOutcome.CLEAN
+        self._path = ""
+
+    def begin(self) -> None:
+        """A call begins."""
+        self._outcome, self._path = CallOutcome.CLEAN, ""
+        if self._retried:
+            self.note(CallOutcome.RETRIED)
+
+    def note(self, outcome: CallOutcome, path: str = "") -> None:
+        """Something happened to the open call."""
+        if _WEIGHT[outcome] > _WEIGHT[self._outcome]:
+            self._outcome, self._path = outcome, path
+
+    def end(self, name: str) -> None:
+        """The open call is over."""
+        self._add(FinishedCall(name, self._outcome, self._path))
+
+    def refuse(self, name: str) -> None:
+        """A call of a tool that is not offered was finished."""
+        self._refused += 1
+        if self._refused <= _MAX_REFUSED:
+            self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
+
+    def _add(self, call: FinishedCall) -> None:
+        self.finished.append(call)
+        if self._report is not None:
+            self._report.add(call)
+
+
+def counted(calls: Iterable[FinishedCall]) -> dict[str, int]:
+    """How many calls have each outcome that is not `clean`, in the order of `CallOutcome`."""
+    counts = Counter(call.outcome for call in calls)
+    return {outcome.value: counts[outcome] for outcome in CallOutcome if outcome in counts and outcome != "clean"}
+
+
+def as_header(calls: Collection[FinishedCall]) -> str:
+    """The same for `x-toolcall`: `; coerced=1; repaired=2`."""
+    return "".join(f"; {outcome}={count}" for outcome, count in counted(calls).items())

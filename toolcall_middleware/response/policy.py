@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from .outcome import CallReport, FinishedCall, counted
 
 _ALWAYS = "tool calls are written by a model: check them before you run them"
 
@@ -16,9 +18,15 @@ class Extension:
     field: str
     notes: tuple[str, ...] = ()
 
-    def of(self, warnings: Sequence[str]) -> dict[str, Any]:
-        """`{field: {"warning": text}}`; a general caution where nothing else is to be said."""
-        return {self.field: {"warning": "; ".join([*self.notes, *warnings]) or _ALWAYS}}
+    def of(self, warnings: Sequence[str], calls: Iterable[FinishedCall] = ()) -> dict[str, Any]:
+        """`{field: {"warning": text}}`; a general caution where nothing else is to be said.
+
+        calls: those with an outcome that is not clean are counted under `outcomes`.
+        """
+        said: dict[str, Any] = {"warning": "; ".join([*self.notes, *warnings]) or _ALWAYS}
+        if outcomes := counted(calls):
+            said["outcomes"] = outcomes
+        return {self.field: said}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,9 @@ class AnswerPolicy:
     extension: Extension | None = None
     objects: bool = False
     full: Callable[[], bool] | None = None
+    report: CallReport | None = None
+    retried: bool = False
+    """The model was asked again, and this answer is the last."""
 
     @property
     def is_straight(self) -> bool:

@@ -15,11 +15,11 @@ from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line
+from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, Part, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
 from .operations import Arguments, Content
-from .outcome import Outcome
 from .release_gate import Gate, Hold
 from .templates import Template, Templates
 
@@ -68,7 +68,7 @@ class StreamRewriter:
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AnswerOutcome:
         """What all choices came to so far."""
         return self._choices.outcome
 

@@ -13,10 +13,10 @@ from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE
+from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import take_calls
 from .operations import Arguments, Content, Op, Opened, Thought
-from .outcome import Outcome
 from .reasoning import FIELDS
 
 _encode = msgspec.json.encode
@@ -50,7 +50,7 @@ class WholeAnswer:
     """A rewritten answer, and what it came to."""
 
     body: bytes
-    outcome: Outcome
+    outcome: AnswerOutcome
 
 
 def rewrite_whole(
@@ -112,7 +112,7 @@ def rewrite_whole(
     body: dict[str, Any] = {**top, "choices": made}
     if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
-    return WholeAnswer(_encode(body), Outcome.of(answers))
+    return WholeAnswer(_encode(body), AnswerOutcome.of(answers))
 
 
 def as_stream(data: bytes) -> bytes | None:

@@ -12,9 +12,10 @@ from typing import Any
 from ..errors import ToolCallError
 from ..formats import registry
 from ..request.parse import ChatRequest, callable_tools
+from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
 from ..response.choice_setup import make_choice
-from ..response.outcome import Outcome
+from ..response.outcome import CallReport
 from ..response.policy import Extension
 from ..settings import Settings
 from ..usage.pending_count import meter_for
@@ -44,6 +45,8 @@ class ToolRequest:
         self.model = chat.model
         self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
         self.next_body: bytes | None = None
+        self.report = CallReport(chat.model)
+        self._retried = False
         self._settings = settings
         self._extension = extension
         self._format = registry.for_model(settings.format, chat.model)
@@ -80,6 +83,7 @@ class ToolRequest:
         """What makes the reader of a choice of this attempt. It refers to nothing that refers to the
         reader: a reference cycle would keep an answer in memory until the garbage collector comes.
         """
+        self.report.how = self.note
         return functools.partial(
             make_choice,
             self.chat,
@@ -89,6 +93,8 @@ class ToolRequest:
             constrained=self._negotiation.is_constrained,
             full=self.usage.full,
             extension=self._extension,
+            report=self.report,
+            retried=self._retried,
         )
 
     # -- bodies --------------------------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ class ToolRequest:
         self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
         return True
 
-    def is_settled(self, outcome: Outcome, *, left: bool) -> bool:
+    def is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether this is the answer. If not, another attempt is set up.
 
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
@@ -161,7 +167,7 @@ class ToolRequest:
         """
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
 
-    def _learn(self, outcome: Outcome, *, left: bool) -> bool:
+    def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
         todo = self._negotiation.after_answer(
             calls=outcome.calls,
@@ -175,7 +181,7 @@ class ToolRequest:
         self.next_body = self._by_prompt()
         return True
 
-    def _keeps_promise(self, outcome: Outcome) -> bool:
+    def _keeps_promise(self, outcome: AnswerOutcome) -> bool:
         """Whether the answer keeps the promise of `tool_choice`. Else another attempt is set up, or it is an error."""
         choice = self.chat.choice
         if outcome.satisfied or not choice.must_call:
@@ -202,6 +208,7 @@ class ToolRequest:
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
         self.usage.next_attempt()
+        self._retried = True
         before = self._messages or self.chat.messages
         # Half an emoji cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply
 from ..usage.pending_count import PendingCount
@@ -15,7 +16,7 @@ class Conversation(Protocol):
     """One kind of request: how it is put to the backend, and how the answers are read. It keeps no state of the wire.
 
     native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
-    stream: what rewrites the stream, where it is STREAMING.
+    report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING.
     """
 
     @property
@@ -24,6 +25,8 @@ class Conversation(Protocol):
     def offers_tools(self) -> bool: ...
     @property
     def calls(self) -> int: ...
+    @property
+    def report(self) -> Sequence[FinishedCall]: ...
     @property
     def stream(self) -> StreamRewriter | None: ...
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
+from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
 from ..response.release_gate import hold_for
 from ..response.stream import StreamRewriter
@@ -52,6 +53,7 @@ class ToolAnswer:
         self._is_stream = False  # by its content type
         self._calls = 0  # in the whole answer
         self._warnings: tuple[str, ...] = ()  # of the whole answer
+        self._finished: tuple[FinishedCall, ...] = ()  # ... and its calls
         self._is_due = False  # its end waits for a count
 
     # -- the request ---------------------------------------------------------------------------------------------
@@ -120,6 +122,11 @@ class ToolAnswer:
         estimated = chat.stream and chat.include_usage and request.usage.will_estimate
         ours = {"x-toolcall": f"{request.note}{'; usage=estimated' if estimated else ''}"}
         return ours if self._is_stream else {**ours, "content-type": "text/event-stream"}
+
+    @property
+    def report(self) -> Sequence[FinishedCall]:
+        """The finished calls of all attempts."""
+        return self._request.report.calls
 
     @property
     def calls(self) -> int:
@@ -205,6 +212,7 @@ class ToolAnswer:
         _warn(outcome.warnings)
         self._calls = outcome.calls
         self._warnings = outcome.warnings
+        self._finished = outcome.finished
         if self._defer and request.usage.is_due:
             self._is_due = True
             return self._json(answer.body)
@@ -226,13 +234,13 @@ class ToolAnswer:
         """A whole answer whose usage is in it, with our own remarks."""
         usage = self._request.usage
         if self._extension is not None:
-            remarks = self._extension.of(self._warnings) if self._calls else {}
+            remarks = self._extension.of(self._warnings, self._finished) if self._calls else {}
             if injection := usage.injection():
                 name = self._extension.field
                 remarks = {name: {**remarks.get(name, {}), **injection}}
             body = openai.with_fields(body, remarks) if remarks else body
         estimated = "; usage=estimated" if usage.is_estimated else ""
-        return self._json(body, f"; calls={self._calls}{estimated}")
+        return self._json(body, f"; calls={self._calls}{as_header(self._finished)}{estimated}")
 
     def _json(self, body: bytes, note: str = "") -> Reply:
         headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}

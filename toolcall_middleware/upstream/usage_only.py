@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ..response.outcome import FinishedCall
 from ..response.whole import Reply
 from ..settings import Settings
 from ..usage.meter import UsageMeter
@@ -27,6 +28,7 @@ class UsageOnlyAnswer:
     native = False
     calls = 0
     stream = None
+    report: Sequence[FinishedCall] = ()
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
         self._model = model_of(body)

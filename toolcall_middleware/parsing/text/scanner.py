@@ -324,6 +324,7 @@ class Scanner:
             self.stopped = True
             return -m.end() - 1
         prose.emit(s, begin, pos)
+        self._sink.in_reasoning = out.reasoning is not None
         return -self._markup.open(self._compiled.openers[group], m.group(), "", pos, m.end()) - 1
 
     def _end_marker(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:

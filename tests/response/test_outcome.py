@@ -1,0 +1,98 @@
+"""Each finished call has one outcome, told in the header, the extension field, the log and the exchange's report."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.response.outcome import CallOutcome, CallOutcomes, FinishedCall, as_header
+
+from ..fakes import Answer, TextBackend, write_calls
+from ..stream_rules import read_events
+from ..test_modes import BAD, GOOD, post
+
+COMMA = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
+CUT = Answer('<tool_call>\n{"name": "f", "arguments": {"x": 1', finish_reason="length")
+UNKNOWN = write_calls("hermes", ("nope", {"x": 1}))
+CASES = pytest.mark.parametrize(
+    ("scripts", "settings", "outcome", "path"),
+    [
+        ([GOOD], {}, "clean", "-"),
+        ([COMMA], {}, "repaired", "arguments"),
+        ([CUT], {}, "cut", "arguments"),
+        ([BAD], {"validate_arguments": "warn"}, "invalid", "arguments.x"),
+        ([BAD], {"validate_arguments": "error"}, "invalid", "arguments.x"),
+        ([COMMA], {"malformed_arguments": "error"}, "malformed", "arguments"),
+        ([BAD, GOOD], {"validate_arguments": "retry"}, "retried", "-"),
+        ([UNKNOWN], {"unknown_tool": "error"}, "unknown_tool", "name"),
+        ([f"<think>{GOOD}</think>"], {"reasoning": "parse"}, "in_reasoning", "-"),
+    ],
+    ids=["clean", "repaired", "cut", "warned", "invalid", "malformed", "retried", "unknown", "in_reasoning"],
+)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith("call: ")]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@CASES
+async def test_the_log_tells_each_call_once_and_nothing_of_what_it_says(
+    scripts: list[Any],
+    settings: dict[str, Any],
+    outcome: str,
+    path: str,
+    stream: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        await post(ToolCallMiddleware(TextBackend(scripts), **settings), stream=stream)
+    told = lines(caplog)
+    assert len(told) == len(scripts)  # an attempt each
+    name = "nope" if outcome == "unknown_tool" else "f"
+    assert told[-1] == (f"call: model='m'; mode=prompt; format=json; tool='{name}'; outcome={outcome}; path={path}")
+    assert 'arguments":' not in "".join(told)
+
+
+async def test_the_header_and_the_extension_field_tell_what_is_not_clean() -> None:
+    app = ToolCallMiddleware(TextBackend([COMMA + GOOD] * 2), extension_field="_t")
+    response = await post(app)
+    assert response.headers["x-toolcall"] == "mode=prompt; format=json; calls=2; repaired=1"
+    assert response.json()["_t"]["outcomes"] == {"repaired": 1}
+    streamed = await post(app, stream=True)
+    told = [event["_t"] for event in map(json.loads, read_events(streamed.content)[:-1]) if "_t" in event]
+    assert [one["outcomes"] for one in told] == [{"repaired": 1}]
+    assert "repaired" not in streamed.headers["x-toolcall"]
+
+
+async def test_nothing_is_told_of_clean_calls() -> None:
+    response = await post(ToolCallMiddleware(TextBackend([GOOD]), extension_field="_t"))
+    assert response.headers["x-toolcall"] == "mode=prompt; format=json; calls=1"
+    assert "outcomes" not in response.json()["_t"]
+
+
+def test_the_weightiest_note_is_the_outcome() -> None:
+    outcomes = CallOutcomes(retried=True)
+    outcomes.begin()
+    outcomes.note(CallOutcome.RENAMED, "name")
+    outcomes.note(CallOutcome.INVALID, "arguments.x")
+    outcomes.note(CallOutcome.REPAIRED, "arguments")
+    outcomes.end("f")
+    outcomes.begin()
+    outcomes.end("g")
+    assert outcomes.finished == [
+        FinishedCall("f", CallOutcome.INVALID, "arguments.x"),
+        FinishedCall("g", CallOutcome.RETRIED),
+    ]
+    assert as_header(outcomes.finished) == "; retried=1; invalid=1"
+
+
+def test_refused_calls_are_kept_up_to_a_bound() -> None:
+    outcomes = CallOutcomes()
+    for _ in range(1000):
+        outcomes.refuse("nope")
+    assert len(outcomes.finished) == 128
