@@ -18,6 +18,8 @@ class Keywords(TypedDict, total=False):
     parallel: str
     unknown_tool: str
     malformed_arguments: str
+    coerce_arguments: bool | str
+    repair_names: bool | str
     stream_arguments: bool | str
     reasoning: str
     reasoning_field: str | None
@@ -86,6 +88,8 @@ class Values:
     parallel: str
     unknown_tool: str
     malformed_arguments: str
+    coerce_arguments: bool
+    repair_names: bool
     stream_arguments: bool
     reasoning: str
     reasoning_field: str | None

@@ -89,6 +89,11 @@ _ROWS = (
     Option("malformed_arguments", "repair", choice("repair", "text", "error"),
            "parsing", (("repair",), ("text",), ("error",)),
            "Arguments that are not JSON.", profiles={"strict": "error"}),
+    Option("coerce_arguments", True, flag(), "parsing", FREE,
+           "A string where a tool's schema admits none, but the type of what it holds, leaves as that: `\"2\"` as `2`."),
+    Option("repair_names", True, flag(), "parsing", FREE,
+           "A name that means exactly one offered tool, but for case, separators and prefixes such as `functions.`,"
+           " calls that."),
     Option("stream_arguments", True, flag(), "parsing", ((True,), (False,)),
            "`true`: fragments as the model writes them. `false`: a call goes out when it is complete and valid."),
     Option("reasoning", "ignore", choice("ignore", "parse"), "parsing", FREE, "Markup inside reasoning."),
