@@ -1,4 +1,4 @@
-"""Arguments of the types that the schema asks for, and names that mean an offered tool, through the whole middleware."""
+"""Arguments of the types that the schema asks for, and names that mean an offered tool, end to end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def called(
         said = {"content": None, "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
     head = {"id": "c", "created": 1, "model": "m"}
     if stream:
-        deltas = [{"role": "assistant", "content": ""}]
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         if mode == "native":
             deltas.append(
                 {**said, "tool_calls": [{**said["tool_calls"][0], "function": {"name": name, "arguments": ""}}]}

@@ -90,7 +90,7 @@ _ROWS = (
            "parsing", (("repair",), ("text",), ("error",)),
            "Arguments that are not JSON.", profiles={"strict": "error"}),
     Option("coerce_arguments", True, flag(), "parsing", FREE,
-           "A string where a tool's schema admits none, but the type of what it holds, leaves as that: `\"2\"` as `2`."),
+           "A string where a tool's schema admits none, but what it holds, leaves as that: `\"2\"` as `2`."),
     Option("repair_names", True, flag(), "parsing", FREE,
            "A name that means exactly one offered tool, but for case, separators and prefixes such as `functions.`,"
            " calls that."),

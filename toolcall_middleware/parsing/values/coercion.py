@@ -51,16 +51,14 @@ def needs_coercion(parameters: Mapping[str, Any]) -> bool:
 class Coercion:
     """The arguments of one call of a tool with the schema `parameters`.
 
+    place: what may stand at the root instead, where the text is a value inside of `encoded` strings.
     `feed` takes a piece and gives what may leave; `finish` gives the rest of a text that broke off. `coerced`: a value
     was given another type; `path`: of the first, such as `days` or `tags[0]`.
     """
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._root: Place = ((parameters, Scope.of(parameters)),)
-        self._encoded = 0
-        self._start()
-
-    def _start(self) -> None:
+    def __init__(self, parameters: Mapping[str, Any], *, place: Place = None, encoded: int = 0) -> None:
+        self._root: Place = ((parameters, Scope.of(parameters)),) if place is None else place
+        self._encoded = encoded
         self.coerced = False
         self.path = ""
         self._stack: list[_Frame] = []
@@ -71,13 +69,6 @@ class Coercion:
         self._in_string = False
         self._escaped = False
         self._places = 0
-
-    @classmethod
-    def _at(cls, place: Place, encoded: int) -> Coercion:
-        made = cls.__new__(cls)
-        made._root, made._encoded = place, encoded
-        made._start()
-        return made
 
     def feed(self, text: str) -> str:
         """The next piece; what may leave."""
@@ -301,7 +292,7 @@ def _reading(written: str, place: Place, encoded: int) -> str | None:
         decode(bare)
     except (ValueError, RecursionError):
         return None
-    inner = Coercion._at(place, encoded + 1)  # noqa: SLF001 - our own kind
+    inner = Coercion({}, place=place, encoded=encoded + 1)
     return inner.feed(bare) + inner.finish()
 
 
