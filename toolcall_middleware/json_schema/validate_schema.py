@@ -74,6 +74,7 @@ class SchemaFault(ValueError):
 
     def __init__(self, reason: str, where: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"In context={where!r}, {reason}" if where else reason)
+        self.where = where
 
 
 class SchemaChecker:

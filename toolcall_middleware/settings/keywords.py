@@ -55,6 +55,7 @@ class Keywords(TypedDict, total=False):
     require_descriptions: bool | str
     refuse_deprecated: bool | str
     strict_names: bool | str
+    strict_tools: bool | str
     strict_schemas: bool | str
     strict_ids: bool | str
     strict_results: bool | str
@@ -125,6 +126,7 @@ class Values:
     require_descriptions: bool
     refuse_deprecated: bool
     strict_names: bool
+    strict_tools: bool
     strict_schemas: bool
     strict_ids: bool
     strict_results: bool

@@ -104,7 +104,9 @@ class ToolRequest:
         if not self.native:
             return self._by_prompt()
         settings = self._settings
-        self._messages = for_backend(self.chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
+        limit, foreign = settings.max_result_bytes, settings.upstream_api != "openai"
+        own = settings.rewrite_ids
+        self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
         self.usage.limit = _token_limit(self.chat)
         return self._body()
 
