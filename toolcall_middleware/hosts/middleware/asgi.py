@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ToolCallError
+from ...errors import FormatError, SettingsError, ToolCallError
 from ...exchange import Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...request.overrides import without_overrides
@@ -21,10 +21,14 @@ from ..http.bodies import Receive, replay
 from ..http.messages import App, Scope, Send, answer_error, is_chat, with_length
 from ..http.upload import collect, in_the_clear
 from .responder import Responder
+from .start_up import is_served, refuse_start
 from .token_counting import WholeUsage
 from .warmup import warm
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ...settings.keywords import Keywords
     from .rate_limit import RateLimiter
     from .tenants import Tenancy
 
@@ -40,16 +44,27 @@ class ToolCallMiddleware:
 
     app: any ASGI app. settings: a Settings; without one they come from the `TOOLCALL_*` variables.
     options: fields of Settings, which win over both.
-    Raises SettingsError or FormatError for what is not allowed.
+    Raises SettingsError or FormatError for what is not allowed; where a server is running already (frameworks make
+    their middleware when the first message comes), the app's start-up fails with it instead.
     """
 
     if TYPE_CHECKING:
         # For Starlette's add_middleware, whose type wants `app` by position. It passes it by name in older versions.
-        def __init__(self, app: App, /, *, settings: Settings | None = None, **options: Any) -> None: ...
+        def __init__(self, app: App, /, *, settings: Settings | None = None, **options: Unpack[Keywords]) -> None: ...
 
     else:
 
         def __init__(self, app: App, *, settings: Settings | None = None, **options: Any) -> None:
+            self.app = app
+            self._fault = None
+            try:
+                self._configure(settings, options)
+            except (SettingsError, FormatError) as error:
+                if not is_served():
+                    raise
+                self._fault = error
+
+        def _configure(self, settings: Settings | None, options: dict[str, Any]) -> None:
             if settings is None:
                 settings = Settings.from_env(**options)
             elif options:
@@ -61,7 +76,6 @@ class ToolCallMiddleware:
                     settings.where("allowlist"),
                 )
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
-            self.app = app
             self.settings = settings
             self._memory = BackendMemory()
             self._tenancy: Tenancy | None = None
@@ -74,6 +88,7 @@ class ToolCallMiddleware:
                     self._limiter()
 
     app: App
+    _fault: SettingsError | FormatError | None
     settings: Settings
     _memory: BackendMemory
     _tenancy: Tenancy | None
@@ -88,6 +103,9 @@ class ToolCallMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
+        if self._fault is not None:
+            await refuse_start(scope, receive, send, self._fault)
+            return
         settings = self.settings
         if scope["type"] != "http" or settings.mode == "off" or not is_chat(scope, settings.paths):
             if scope["type"] == "lifespan" and settings.mode != "off":
