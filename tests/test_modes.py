@@ -142,7 +142,8 @@ async def test_a_rewritten_id_finds_its_way_back_without_memory(stream: bool) ->
     assert (await post(again, stream=stream, messages=history, tools=[tool])).status_code == 200
     sent = backend.bodies[-1]["messages"]
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "functions.f:0"
-    assert (sent[2]["content"], sent[2]["is_error"]) == ('{"json":true}', True)
+    assert sent[2]["content"] == 'Error: the call failed.\n{"json":true}'
+    assert "is_error" not in sent[2]
     foreign = json.loads(json.dumps(history).replace(call.id, "functions.f:0"))
     refused = await post(again, stream=stream, messages=foreign, tools=[tool])
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_tool_call_id")

@@ -230,7 +230,17 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
         return bool(new)
     if name == "mode":
         return bool(new != "off")
-    return name in {"format", "constrain", "reasoning", "reasoning_field", "prose", "messages", "system_role"}
+    return name in {
+        "coerce_arguments",
+        "repair_names",
+        "format",
+        "constrain",
+        "reasoning",
+        "reasoning_field",
+        "prose",
+        "messages",
+        "system_role",
+    }
 
 
 @settings(max_examples=600, deadline=None)

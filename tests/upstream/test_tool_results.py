@@ -73,7 +73,7 @@ def test_a_backend_with_tools_gets_text_and_no_more_than_the_limit() -> None:
     made = for_backend(messages, 20, own_ids=False)
     assert made is not None
     assert made[:2] == messages[:2]
-    assert made[2] == {**messages[2], "content": '{"sky":"blué"}'}
+    assert made[2] == {"role": "tool", "tool_call_id": "call_a", "content": '{"sky":"blué"}', "extra": 1}
     assert made[3]["content"] == "1\n" * 10 + "[80 bytes of this result were cut off here]"
     assert messages[3]["content"] == "1\n" * 50
 
@@ -100,3 +100,24 @@ def test_written_ids_become_the_backends_again() -> None:
     made = for_backend(messages, None, own_ids=True)
     assert made is not None
     assert made[1]["tool_calls"][0]["id"] == made[2]["tool_call_id"] == "functions.weather:0"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("no such file", "Error: the call failed.\nno such file"),
+        ("Error: no such file", "Error: no such file"),
+        ({"code": 2}, 'Error: the call failed.\n{"code":2}'),
+        (
+            [{"type": "text", "text": "x"}],
+            [{"type": "text", "text": "Error: the call failed."}, {"type": "text", "text": "x"}],
+        ),
+    ],
+)
+def test_a_backend_without_a_field_for_failed_calls_is_told_in_words(content: Any, told: Any) -> None:
+    message = result("call_a", content, is_error=True)
+    made = for_backend([HELLO, ASKED, message], None, own_ids=False)
+    assert made is not None
+    assert made[2] == {**{key: value for key, value in message.items() if key != "is_error"}, "content": told}
+    kept = for_backend([HELLO, ASKED, message], None, own_ids=False, knows_errors=True)
+    assert (kept or [HELLO, ASKED, message])[2]["is_error"] is True

@@ -36,6 +36,8 @@ class ParserOptions:
     parse_reasoning: bool = False
     keep_raw: bool = False
     """Whether `CallEnd.raw` is filled."""
+    repair_names: bool = False
+    """Whether a name that means exactly one offered tool is that tool's (tool_names.py)."""
     keep_complete: bool = True
     """... also of a call that is complete."""
 

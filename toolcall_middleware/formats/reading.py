@@ -10,6 +10,7 @@ from ..parsing.calls.json_calls import JsonCalls
 from ..parsing.calls.json_syntax import JsonCallSyntax
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
+from ..tool_names import meant_by
 from . import markup
 from .base import ParserOptions, StreamParser
 
@@ -45,29 +46,40 @@ def tagged_json(marker: str, close: str) -> Opener:
 def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserOptions) -> StreamParser:
     """A parser that recognises `openers` and every family's markup. Without `tools` any name can be called."""
     known = markup.gathered()
+    meant = _meant(tools) if tools is not None and options.repair_names else None
     return Scanner(
         Grammar(openers, known.reasoning, known.stops, known.noise, known.ends),
-        _offered(tools),
-        _schema(tools),
+        _offered(tools, meant),
+        _schema(tools, meant),
         unknown_tool=options.unknown_tool,
         parse_reasoning=options.parse_reasoning,
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
+        meant=meant,
     )
 
 
-def _offered(tools: ToolSet | None) -> Callable[[str], bool]:
+_Meant = Callable[[str], str]
+
+
+def _meant(tools: ToolSet) -> _Meant:
+    names = tools.by_name
+    return lambda written: written if written in names else meant_by(written, names) or written
+
+
+def _offered(tools: ToolSet | None, meant: _Meant | None) -> Callable[[str], bool]:
     if tools is None:
         return bool
-    return tools.by_name.__contains__
+    names = tools.by_name
+    return names.__contains__ if meant is None else lambda name: meant(name) in names
 
 
-def _schema(tools: ToolSet | None) -> Callable[[str], Mapping[str, Any] | None]:
+def _schema(tools: ToolSet | None, meant: _Meant | None) -> Callable[[str], Mapping[str, Any] | None]:
     if tools is None:
         return lambda _name: None
 
     def schema(name: str) -> Mapping[str, Any] | None:
-        tool = tools.by_name.get(name)
+        tool = tools.by_name.get(name if meant is None else meant(name))
         return None if tool is None else tool.parameters
 
     return schema

@@ -71,6 +71,7 @@ class Sink:
         "_ended",
         "_ended_at",
         "_kept",
+        "_meant",
         "_offered",
         "_refused",
         "_unknown",
@@ -100,6 +101,7 @@ class Sink:
         unknown: str,
         keep_raw: bool,
         keep_complete: bool = True,
+        meant: Callable[[str], str] | None = None,
     ) -> None:
         self.events: list[Event] = []
         self.mode = Mode.HOLD
@@ -116,6 +118,7 @@ class Sink:
         self.in_reasoning = False
         self.coerced = False  # a value of the open call was given the type that the schema asks for
         self._offered = offered
+        self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = unknown
         self._refused = False  # the last call of this body went out as text
         self.keep_raw = keep_raw
@@ -208,6 +211,8 @@ class Sink:
         raw = "".join(self.held)
         self.held = []
         self.opening = 0
+        if self._meant is not None and (meant := self._meant(name)) != name:
+            name, self.written = meant, name
         if self._offered(name) or (name and self._unknown == "forward"):
             self.calls += 1
             self.committed = True

@@ -63,9 +63,15 @@ def _nesting(raw: bytes) -> int:
     return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
+def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls of a message; those of an assistant alone are read."""
+    return message.get("tool_calls") or [] if message.get("role") == "assistant" else []
+
+
 class History:
     """Takes the messages in turn.
 
+    `is_rewritten`: a call in them is not as the client sent it.
     `messages`: as the later stages see them. `rounds`: assistant turns with calls. `deprecated`: the path of the first
     message of the deprecated functions API, or empty.
     """
@@ -74,13 +80,14 @@ class History:
         self.messages: list[dict[str, Any]] = []
         self.rounds = 0
         self.deprecated = ""
+        self.is_rewritten = False
         self._ids: set[str] = set()
         self._legacy: list[tuple[str, str]] = []  # (name, id) of each function_call without a result yet
 
     @property
     def last_name(self) -> str:
         """The tool of the last call."""
-        calls = (message["tool_calls"] for message in reversed(self.messages) if message.get("tool_calls"))
+        calls = (message["tool_calls"] for message in reversed(self.messages) if calls_of(message))
         name: str = next(calls)[-1]["function"]["name"]
         return name
 
@@ -163,6 +170,7 @@ class History:
             raise _refusal(f"{param}.id", f"A call's id must be a string, got {kind(call_id)}.")
         if not call_id:  # no result can refer to it
             call = {**call, "id": (call_id := self._new_id(f"call_{place}"))}
+            self.is_rewritten = True
         self._ids.add(call_id)
         if variant == "custom":
             return {**_without(call, "custom"), **_custom_call(call, call_id, param)}
@@ -176,6 +184,7 @@ class History:
         arguments = _arguments_of(function, where)
         if function.get("arguments") is arguments and variant is not None:
             return dict(call)
+        self.is_rewritten = True
         return {**call, "type": "function", "function": {**function, "arguments": arguments}}
 
     def _new_id(self, call_id: str) -> str:

@@ -16,10 +16,10 @@ from ..errors import ToolCallError, kind, shown
 from ..model import ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
 from .json_input import DECODE_ERRORS, decode, not_json
-from .messages import read_history
+from .messages import History, read_history
 from .overrides import read_overrides
 from .tool_choice import read_choice
-from .tools import OfferedTools, ToolLimits, read_tools
+from .tools import OfferedTools, ToolLimits, read_tools, with_types
 
 _NULL = msgspec.Raw(b"null")
 # OpenAI allows four strings; engines more. Each is looked for in every answer.
@@ -32,7 +32,8 @@ _NO_TOOLS = OfferedTools(ToolSet())
 class ChatRequest:
     """A request that offers tools or whose messages hold calls, checked.
 
-    `fields` is the whole body, its values byte-exact and in their order, without `toolcall` and `request_options`.
+    `fields` is the whole body, its values byte-exact and in their order, without `toolcall` and `request_options`;
+    what has several spellings (a tool or call without its type, arguments as an object) has the usual one.
     `messages` are decoded; deprecated function messages have become tool calls and tool messages.
     `tools_raw` tells tool lists apart: the key for everything derived from `tools`, empty where none are offered.
     `overrides` are the Settings that this request changes, by name.
@@ -248,13 +249,15 @@ class _Reader:
         stream, include_usage = self._streaming()
         stop = self._stop()
         offered, tools_raw, legacy = self._tools()
+        choice = self._choice(offered.tools, legacy=legacy)
+        self._normalise(history, choice, legacy=legacy)
         return ChatRequest(
             fields=self._fields,
             model=model,
             messages=history.messages,
             tools=offered.tools,
             tools_raw=tools_raw,
-            choice=self._choice(offered.tools, legacy=legacy),
+            choice=choice,
             stream=stream,
             include_usage=include_usage,
             stop=stop,
@@ -264,6 +267,22 @@ class _Reader:
             custom=offered.custom,
             deprecated=self._deprecated() or history.deprecated,
         )
+
+    def _normalise(self, history: History, choice: ToolChoice, *, legacy: bool) -> None:
+        """What servers and SDKs read in several spellings is sent on in the one that all upstreams know."""
+        fields = self._fields
+        if history.is_rewritten:
+            fields["messages"] = msgspec.Raw(msgspec.json.encode(history.messages))
+        if legacy:
+            return
+        raw = _offered(fields.get("tools", _NULL))
+        if raw and (typed := with_types(raw)) is not raw:
+            fields["tools"] = msgspec.Raw(typed)
+        if choice.name is not None:
+            given = self._value("tool_choice")
+            wanted = {"type": "function", "function": {"name": choice.name}}
+            if given != wanted and given.get("type") != "custom":
+                fields["tool_choice"] = msgspec.Raw(msgspec.json.encode(wanted))
 
     def _deprecated(self) -> str:
         given = (name for name in ("functions", "function_call") if self._value(name) is not None)

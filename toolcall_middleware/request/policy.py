@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ..errors import ToolCallError
 from ..json_schema.pointer import Scope, enter
 from ..json_schema.walk import Child, children, dotted, walk
 from ..model import Tool
 from ..settings import Settings
 from ..settings.strictness import admits
+from .messages import calls_of
 from .parse import ChatRequest
 
 _log = logging.getLogger("toolcall_middleware")
@@ -47,6 +50,10 @@ def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
                 message = f"The tool {tool.name!r} has strict: true; set 'parallel_tool_calls' to false."
                 raise ToolCallError("invalid_tool_schema", message, param="parallel_tool_calls")
             _check_strict_schema(tool, f"{path}.parameters")
+    if settings.strict_tools:
+        _check_forms(chat)
+    if settings.strict_results:
+        _check_roles(chat.messages)
     if settings.strict_ids:
         _check_ids(chat.messages)
     if settings.strict_results:
@@ -133,19 +140,55 @@ def _broken(tool: Tool, what: str, path: str) -> ToolCallError:
     return ToolCallError("invalid_tool_schema", f"The tool {tool.name!r} has strict: true: {what}.", param=path)
 
 
+def _check_forms(chat: ChatRequest) -> None:
+    """Each tool says its type, and its parameters and theirs: OpenAI's server takes less, other APIs do not."""
+    if chat.legacy or not chat.tools_raw:
+        return
+    for number, entry in enumerate(msgspec.json.decode(chat.tools_raw)):
+        path = f"tools[{number}]"
+        if entry.get("type") is None:
+            raise ToolCallError(
+                "invalid_request", "A tool needs 'type'; it must be 'function' or 'custom'.", param=f"{path}.type"
+            )
+        if entry["type"] == "custom":
+            continue
+        parameters, where = entry["function"].get("parameters"), f"{path}.function.parameters"
+        if parameters is None:
+            raise ToolCallError(
+                "invalid_tool_schema", "A tool needs 'parameters', a JSON Schema of an object.", param=where
+            )
+        if parameters.get("type") != "object":
+            text = "The schema of a tool's parameters must have 'type: \"object\"' at its root."
+            raise ToolCallError("invalid_tool_schema", text, param=f"{where}.type")
+
+
+def _check_roles(messages: list[dict[str, Any]]) -> None:
+    """Calls stand in an assistant's messages, results in a tool's, and have content."""
+    for number, message in enumerate(messages):
+        role = message.get("role")
+        for field, owner in (("tool_calls", "assistant"), ("tool_call_id", "tool")):
+            if role != owner and message.get(field) is not None:
+                text = f"'{field}' belongs into a message with role '{owner}', not '{role}'."
+                raise ToolCallError("invalid_request", text, param=f"messages[{number}].{field}")
+        if role == "tool" and message.get("content") is None:
+            text = "The 'content' of a message with role 'tool' must not be null."
+            raise ToolCallError("invalid_request", text, param=f"messages[{number}].content")
+
+
 def _check_ids(messages: list[dict[str, Any]]) -> None:
     """Only ids of our own form. Results need no look: each has the id of a call."""
     for number, message in enumerate(messages):
-        for position, call in enumerate(message.get("tool_calls") or ()):
+        for position, call in enumerate(calls_of(message)):
+            where = f"messages[{number}].tool_calls[{position}].id"
             if not _OWN_ID.fullmatch(call["id"]):
                 text = f"The id {call['id'][:80]!r} does not have the form call_[a-zA-Z0-9]+."
-                where = f"messages[{number}].tool_calls[{position}].id"
                 raise ToolCallError("invalid_tool_call_id", text, param=where)
 
 
 def _check_results(messages: list[dict[str, Any]]) -> None:
     """Exactly one result for each call before the conversation goes on."""
     open_calls: dict[str, str] = {}
+    seen: set[str] = set()
     for number, message in enumerate(messages):
         if message.get("role") == "tool":
             call_id = message["tool_call_id"]
@@ -156,11 +199,12 @@ def _check_results(messages: list[dict[str, Any]]) -> None:
             continue
         if open_calls:
             raise _unanswered(open_calls)
-        for position, call in enumerate(message.get("tool_calls") or ()):
+        for position, call in enumerate(calls_of(message)):
             where = f"messages[{number}].tool_calls[{position}].id"
-            if call["id"] in open_calls:
-                text = f"Two calls of one message have the id {call['id'][:80]!r}."
+            if call["id"] in seen:
+                text = f"Two calls have the id {call['id'][:80]!r}."
                 raise ToolCallError("invalid_tool_call_id", text, param=where)
+            seen.add(call["id"])
             open_calls[call["id"]] = where
     if open_calls:
         raise _unanswered(open_calls)

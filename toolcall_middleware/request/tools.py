@@ -71,6 +71,31 @@ def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
     return OfferedTools(ToolSet.of(list(reader.tools.values())), frozenset(reader.custom))
 
 
+def with_types(raw: bytes) -> bytes:
+    """The value of `tools` with `"type": "function"` in each function that has no type, which several servers take and
+    others refuse; `raw` itself where none lacks it. It has been read without a fault.
+    """
+    entries = _ENTRIES.decode(raw)
+    typed = [_typed(entry) for entry in entries]
+    return raw if all(new is old for new, old in zip(typed, entries, strict=True)) else msgspec.json.encode(typed)
+
+
+def _typed(entry: msgspec.Raw) -> msgspec.Raw:
+    if _TYPE.decode(entry).type is not None:
+        return entry
+    fields = _TOOL.decode(entry)
+    fields.pop("type", None)
+    return msgspec.Raw(msgspec.json.encode({"type": "function", **fields}))
+
+
+class _Type(msgspec.Struct):
+    type: str | None = None
+
+
+_TYPE = msgspec.json.Decoder(_Type)
+_TOOL = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
 def _name_in(entry: msgspec.Raw) -> str:
     """How a tool that nobody has checked calls itself."""
     try:

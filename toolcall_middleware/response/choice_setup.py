@@ -9,6 +9,9 @@ from dataclasses import replace
 from ..formats import registry
 from ..formats.base import ParserOptions, ToolFormat
 from ..json_schema.validate_arguments import checker_for
+from ..lru_cache import LRUCache
+from ..model import Tool, ToolSet
+from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..settings.strictness import admits
@@ -45,6 +48,7 @@ def make_choice(
     options = ParserOptions(
         unknown_tool=unknown,
         parse_reasoning=settings.reasoning == "parse",
+        repair_names=settings.repair_names,
         keep_raw=bool(chat.custom) or not settings.stream_arguments or unknown == "error",
         # A call is refused for its arguments, and then shown or told of as it was written.
         keep_complete=settings.validate_arguments not in {"off", "warn"}
@@ -58,6 +62,7 @@ def make_choice(
             unknown=unknown,
             free=not chat.tools.tools,
             max_arguments_bytes=settings.max_arguments_bytes,
+            repair_names=settings.repair_names,
         )
     if not offered.tools:
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
@@ -71,6 +76,30 @@ def make_choice(
     policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
     policy = replace(policy, report=report, retried=retried)
     return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
+
+
+def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None] | None:
+    schemas = {tool.name: tool.parameters for tool in tools.tools if _needs_coercion(tool)}
+    if not schemas:
+        return None
+
+    def coercion(name: str) -> Coercion | None:
+        schema = schemas.get(name)
+        return None if schema is None else Coercion(schema)
+
+    return coercion
+
+
+def _needs_coercion(tool: Tool) -> bool:
+    """As `needs_coercion`; a tool is the same object for all requests that offer it."""
+    known = _NEEDS.get(id(tool))
+    if known is None or known[0] is not tool:
+        known = tool, needs_coercion(tool.parameters)
+        _NEEDS.put(id(tool), known, size=1)
+    return known[1]
+
+
+_NEEDS: LRUCache[int, tuple[Tool, bool]] = LRUCache(max_entries=1024, max_size=1 << 20)
 
 
 def _policy(
@@ -109,4 +138,5 @@ def _policy(
         objects=settings.arguments_as_object,
         extension=extension,
         full=full,
+        coerce=_coercions(callable_tools(chat)) if settings.coerce_arguments else None,
     )

@@ -14,6 +14,7 @@ from ..errors import ToolCallError
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
+from ..parsing.values.coercion import Coercion
 from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
@@ -45,6 +46,12 @@ class OpenCall:
     parts: Gathered | None = None
     """The arguments of a call that waits for its end."""
     extra: dict[str, Any] | None = None
+    coercion: Coercion | None = None
+
+
+def place_of(path: str) -> str:
+    """A place in a call's arguments, such as `arguments.days`."""
+    return f"arguments{'' if path[:1] == '[' else '.'}{path}"
 
 
 class HeldProse:
@@ -200,6 +207,8 @@ class Message:
         if call_id is not None and (policy.keep_ids or policy.write_ids):
             own = call_id if policy.keep_ids else write_id(call_id)
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
+        if policy.coerce is not None and name not in policy.custom:
+            call.coercion = policy.coerce(name)
         if policy.admits is not None and not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
             if not policy.admit_only_warns:
@@ -235,15 +244,25 @@ class Message:
         call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if call.room < 0:
             self.refuse_size(call.name)
-        elif call.parts is None:
+            return []
+        if call.coercion is not None and not (text := call.coercion.feed(text)):
+            return []
+        return self._leave(call, text)
+
+    def _leave(self, call: OpenCall, text: str) -> list[Op]:
+        if call.parts is None:
             return [Arguments(self.calls - 1, text)]
-        else:
-            call.parts.write(text)
+        call.parts.write(text)
         return []
 
     def _end(self, event: CallEnd, ops: list[Op]) -> None:
         call, self.call = self.call, None
         assert call is not None  # noqa: S101 - the parser's order of events
+        if call.coercion is not None:
+            if rest := call.coercion.finish():
+                ops += self._leave(call, rest)
+            if call.coercion.coerced:
+                self.outcomes.note(CallOutcome.COERCED, place_of(call.coercion.path))
         self._note_end(event)
         self._judge(call, event, ops)
         self.outcomes.end(call.name)
@@ -297,7 +316,7 @@ class Message:
         if faults:
             what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"
             path = faults[0].partition(": ")[0]
-            at = "arguments" if path == "(root)" else f"arguments{'' if path[0] == '[' else '.'}{path}"
+            at = "arguments" if path == "(root)" else place_of(path)
             self.outcomes.note(CallOutcome.INVALID, at)
             if self._policy.warn_only:
                 self.warnings.append(what)

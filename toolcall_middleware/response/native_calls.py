@@ -14,6 +14,7 @@ from typing import Any
 from ..model import ToolSet
 from ..parsing.calls.json_call_arguments import CallArguments
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
+from ..tool_names import meant_by
 from ..wire import openai
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
@@ -54,7 +55,7 @@ class NativeCalls:
     free: any name may be called, because the request has no tools to choose from.
     """
 
-    __slots__ = ("_calls", "_current", "_free", "_most", "_tools", "_unknown", "oversized")
+    __slots__ = ("_calls", "_current", "_free", "_most", "_repairs", "_tools", "_unknown", "oversized")
 
     def __init__(
         self,
@@ -63,8 +64,10 @@ class NativeCalls:
         unknown: str = "forward",
         free: bool = False,
         max_arguments_bytes: int | None = None,
+        repair_names: bool = False,
     ) -> None:
         self._free = free
+        self._repairs = repair_names
         self._most = max_arguments_bytes
         self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
         self._tools = tools
@@ -266,6 +269,8 @@ class NativeCalls:
         bare = call.name.removeprefix(_NAMESPACE)
         if call.name in names or bare in names:
             return call.name if call.name in names else bare
+        if self._repairs and (meant := meant_by(call.name, names)) is not None:
+            return meant
         given = openai.read_value("".join(call.written).encode("utf-8", "replace"))
         fitting = [
             name

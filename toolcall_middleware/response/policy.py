@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..parsing.values.coercion import Coercion
 from .outcome import CallReport, FinishedCall, counted
 
 _ALWAYS = "tool calls are written by a model: check them before you run them"
@@ -66,6 +67,8 @@ class AnswerPolicy:
     extension: Extension | None = None
     objects: bool = False
     full: Callable[[], bool] | None = None
+    coerce: Callable[[str], Coercion | None] | None = None
+    """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
     report: CallReport | None = None
     retried: bool = False
     """The model was asked again, and this answer is the last."""

@@ -19,6 +19,8 @@ class Keywords(TypedDict, total=False):
     parallel: str
     unknown_tool: str
     malformed_arguments: str
+    coerce_arguments: bool | str
+    repair_names: bool | str
     stream_arguments: bool | str
     reasoning: str
     reasoning_field: str | None
@@ -54,6 +56,7 @@ class Keywords(TypedDict, total=False):
     require_descriptions: bool | str
     refuse_deprecated: bool | str
     strict_names: bool | str
+    strict_tools: bool | str
     strict_schemas: bool | str
     strict_ids: bool | str
     strict_results: bool | str
@@ -100,6 +103,8 @@ class Values:
     parallel: str
     unknown_tool: str
     malformed_arguments: str
+    coerce_arguments: bool
+    repair_names: bool
     stream_arguments: bool
     reasoning: str
     reasoning_field: str | None
@@ -135,6 +140,7 @@ class Values:
     require_descriptions: bool
     refuse_deprecated: bool
     strict_names: bool
+    strict_tools: bool
     strict_schemas: bool
     strict_ids: bool
     strict_results: bool

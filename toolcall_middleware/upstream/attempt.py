@@ -97,6 +97,13 @@ class ToolRequest:
         return bool(callable_tools(self.chat).tools)
 
     @property
+    def settings(self) -> Settings:
+        """Those of the attempt at hand: what a backend could not be held to is checked when it is written."""
+        if self._negotiation.is_loose and self._settings.validate_arguments in {"off", "warn"}:
+            return self._settings.layer({"validate_arguments": "retry"}, "a weaker constraint")
+        return self._settings
+
+    @property
     def note(self) -> str:
         """How it is asked, for the response's header."""
         if self.native:
@@ -112,7 +119,7 @@ class ToolRequest:
         return functools.partial(
             make_choice,
             self.chat,
-            self._settings,
+            self.settings,
             self._format,
             native=self.native,
             constrained=self._negotiation.is_constrained,
@@ -129,7 +136,9 @@ class ToolRequest:
         if not self.native:
             return self._by_prompt()
         settings = self._settings
-        self._messages = for_backend(self.chat.messages, settings.max_result_bytes, own_ids=settings.rewrite_ids) or []
+        limit, foreign = settings.max_result_bytes, settings.upstream_api != "openai"
+        own = settings.rewrite_ids
+        self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
         self.usage.limit = _token_limit(self.chat)
         return self._body()
 
@@ -177,9 +186,13 @@ class ToolRequest:
         self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
         return True
 
+    def is_accepted(self) -> None:
+        """The backend takes the body as it is."""
+        self._negotiation.after_acceptance()
+
     def retries(self, error: ToolCallError) -> bool:
         """Whether a call that is refused is tried again. Nothing has left then."""
-        if self._settings.validate_arguments != "retry" or error.code not in _RETRIED:
+        if self.settings.validate_arguments != "retry" or error.code not in _RETRIED:
             return False
         if not self._negotiation.attempts_left:
             return False
@@ -216,7 +229,7 @@ class ToolRequest:
         choice = self.chat.choice
         if outcome.satisfied or not choice.must_call:
             return True
-        todo = self._negotiation.after_broken_promise(cut=outcome.cut)
+        todo = self._negotiation.after_broken_promise(cut=outcome.cut, text=outcome.text)
         if todo is not Next.GIVE:
             self._ask_because("no_call", "tool_choice asks for a call, and none came")
         if todo is Next.PROMPT:

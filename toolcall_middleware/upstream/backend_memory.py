@@ -1,22 +1,43 @@
-"""What was learned of backends: what they refuse or ignore, and what reaches their models."""
+"""What was learned of backends: what they refuse or ignore, and what reaches their models.
+
+All requests share it, so nothing that one client sends may decide for another. What is remembered for all was shown by
+a request that any client could have sent; what a request's own tools, schema or fields may have caused is remembered
+for those alone (a fact's name holds their digest), or for the client (`of`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
-_REMEMBERED_SECONDS = 600.0
+REMEMBERED_SECONDS = 600.0
+DOUBTFUL_SECONDS = 120.0
+"""For what a model's answer seemed to show: it is asked again sooner."""
 _REMEMBERED = 512  # facts
 _LONGEST_NAME = 512  # characters
+
+_Facts = OrderedDict[tuple[str, str], tuple[float, Any]]
 
 
 class BackendMemory:
     """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._known: _Facts = OrderedDict()
         self._clock = clock
+        self._client = ""
+
+    def of(self, client: bytes) -> BackendMemory:
+        """The same memory as one client sees it, who is told apart by `client` (a header's value)."""
+        if not client:
+            return self
+        view = BackendMemory(self._clock)
+        view._known = self._known
+        view._client = digest(client)
+        return view
 
     def refuse(self, model: str, field: str) -> None:
         """The backend refused `field` for `model`."""
@@ -26,21 +47,41 @@ class BackendMemory:
         """Whether it is known to."""
         return self.knows(model, f"no {field}")
 
-    def note(self, model: str, fact: str) -> None:
+    def note(self, model: str, fact: str, *, value: Any = True, seconds: float = REMEMBERED_SECONDS) -> None:
         """Remember something of a model. Names that no model has are the client's, and could be of any size."""
         if len(model) > _LONGEST_NAME:
             return
-        self._known[(model, fact)] = self._clock() + _REMEMBERED_SECONDS
+        self._known[(model, fact)] = self._clock() + seconds, value
         self._known.move_to_end((model, fact))
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
+    def note_own(self, model: str, fact: str) -> None:
+        """Remember something for this client alone, and not for long: its own words may have caused it."""
+        self.note(model, self._own(fact), seconds=DOUBTFUL_SECONDS)
+
     def knows(self, model: str, fact: str) -> bool:
-        """Whether it is remembered."""
-        until = self._known.get((model, fact))
-        if until is None:
-            return False
+        """Whether it is remembered, for all or for this client."""
+        return self.recall(model, fact) is not None or self.recall(model, self._own(fact)) is not None
+
+    def recall(self, model: str, fact: str) -> Any:
+        """What was noted with the fact; None where nothing is remembered."""
+        found = self._known.get((model, fact))
+        if found is None:
+            return None
+        until, value = found
         if until < self._clock():
             del self._known[(model, fact)]
-            return False
-        return True
+            return None
+        return value
+
+    def _own(self, fact: str) -> str:
+        return f"{fact} of client {self._client}"
+
+
+def digest(*parts: bytes) -> str:
+    """A short name for what a request holds; nobody can choose another request with the same."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return hashed.hexdigest()[:32]

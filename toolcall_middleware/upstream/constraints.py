@@ -6,7 +6,8 @@ ignores it (backend_memory.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +27,16 @@ class ConstraintRequest:
     fields: dict[str, Any]
 
 
+Change = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Makes another schema of a schema."""
+
+
 def constraint_requests(
-    chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: BackendMemory
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: BackendMemory, *, change: Change | None = None
 ) -> list[ConstraintRequest]:
     """How to hold the backend to the format, the best way first; the next one is for when it is refused or ignored.
 
+    change: what to make of the schemas of the tools and of the client's own answer first.
     `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
     the arguments of tools with `strict: true` are held, where the syntax has tags that can trigger it.
     """
@@ -39,6 +45,9 @@ def constraint_requests(
         return []
     strict = any(tool.strict for tool in tools)
     answer = answer_schema(chat)
+    if change is not None:
+        tools = tuple(dataclasses.replace(tool, parameters=change(tool.parameters)) for tool in tools)
+        answer = None if answer is None else change(answer)
     if not chat.choice.must_call and not strict and answer is None:
         return []
     own = fmt.constraint(tools, chat.choice)

@@ -1,24 +1,30 @@
 """How the backend is asked: with the tools or by prompt, with which constraint; and what its answers teach about that.
 
 A backend that refuses something is asked once more without it, and remembered for a while by its model; so is one that
-ignores it in silence. What the client sent is the client's: only what was added here is left out.
+ignores it in silence. What the client sent is the client's: only what was added here is left out. What a client may
+have caused is remembered for its own tools alone (backend_memory.py).
 """
 
 from __future__ import annotations
 
 import enum
+import logging
 from typing import Any
 
 import msgspec
 
+from ..errors import shown
 from ..formats.base import ToolFormat
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate
 from ..wire import openai
 from .backend_memory import BackendMemory
-from .constraints import ConstraintRequest, answer_schema, constraint_requests
+from .constraint_ladder import ConstraintLadder
+from .constraints import ConstraintRequest, answer_schema
+from .request_shape import has_plain_messages, odd_fields, speaks_of_calls, tools_asked
 
+_log = logging.getLogger("toolcall_middleware")
 _TOOLS = "tools"
 _PROVEN = "tools reach the model"
 _STREAM_OPTIONS = "stream_options"
@@ -48,8 +54,8 @@ class Negotiation:
         self._settings = settings
         self._memory = memory
         self._auto = settings.mode == "auto"
-        self._requests: list[ConstraintRequest] = []  # further ways to ask for a constraint
-        self._asked: ConstraintRequest | None = None
+        self._ladder: ConstraintLadder | None = None
+        self._refused: list[str] = []  # what is remembered once the request is taken without it
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
         own_answer = answer_schema(chat) is not None and bool(callable_tools(chat).tools)
@@ -71,10 +77,28 @@ class Negotiation:
             self.extra[_SPECIAL_TOKENS] = None
 
     def _refuses(self, field: str) -> bool:
-        return self._memory.refuses(self._chat.model, field)
+        memory, model = self._memory, self._chat.model
+        if memory.refuses(model, field):
+            return True
+        return field == _TOOLS and memory.knows(model, self._own_tools_fact())
 
-    def _refuse(self, field: str) -> None:
-        self._memory.refuse(self._chat.model, field)
+    def _own_tools_fact(self) -> str:
+        return f"no {_TOOLS} like {tools_asked(self._chat)}{odd_fields(self._chat)}"
+
+    def _proof(self) -> str:
+        """What is remembered of a model that has called a tool natively: a call that must come is no proof of more."""
+        return f"calls itself{' when it must' if self._chat.choice.must_call else ''}"
+
+    @property
+    def _is_proven(self) -> bool:
+        return self._memory.knows(self._chat.model, self._proof())
+
+    def _doubt_tools(self, why: str) -> None:
+        """Its answer seems to show that tools do not reach this model. It is the client's words that it answered."""
+        if self._is_proven:
+            return
+        self._memory.note_own(self._chat.model, self._own_tools_fact())
+        _log.info("%s: these tools go to %s by prompt for a while.", why, shown(self._chat.model))
 
     def _is_unproven(self) -> bool:
         return bool(callable_tools(self._chat).tools) and not self._memory.knows(self._chat.model, _PROVEN)
@@ -82,12 +106,18 @@ class Negotiation:
     @property
     def is_constrained(self) -> bool:
         """Whether a constraint is asked for."""
-        return self._asked is not None
+        return self._ladder is not None and self._ladder.asked is not None
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether it is a weaker one than the tools' schemas ask for: calls are to be checked against them."""
+        return self._ladder is not None and self._ladder.is_loose
 
     @property
     def constraint(self) -> str | None:
         """The kind of the constraint that is asked for."""
-        return None if self._asked is None else self._asked.kind
+        asked = None if self._ladder is None else self._ladder.asked
+        return None if asked is None else asked.kind
 
     def by_prompt(self, fmt: ToolFormat) -> None:
         """The backend is to take no tools from now on."""
@@ -98,40 +128,53 @@ class Negotiation:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
             # words, and together with the calls where a schema can say both.
             self.extra["response_format"] = None
-        self._requests = constraint_requests(self._chat, fmt, self._settings, self._memory)
-        self._ask()
+        self._ladder = ConstraintLadder(self._chat, fmt, self._settings, self._memory)
+        self._ask(None)
 
-    def _ask(self) -> None:
-        """Ask for the constraint in the next way that there is, or no more."""
-        if self._asked is not None:
-            self.extra.update(dict.fromkeys(self._asked.fields))
-        self._asked = self._requests.pop(0) if self._requests else None
-        if self._asked is not None:
-            self.extra.update(self._asked.fields)
+    def _ask(self, before: ConstraintRequest | None) -> None:
+        """Ask for the constraint at hand, instead of the one `before`."""
+        if before is not None:
+            self.extra.update(dict.fromkeys(before.fields))
+        if self._ladder is not None and self._ladder.asked is not None:
+            self.extra.update(self._ladder.asked.fields)
 
     # -- what an answer teaches ----------------------------------------------------------------------------------
 
     def after_refusal(self, status: int, refusal: bytes) -> Next:
         """The backend answered with an error, whose text in lower case is `refusal`."""
         if self.native and self._auto and self._refuses_tools(status, refusal):
-            self._refuse(_TOOLS)
+            if _says_only(refusal, _NO_PARSER, name=self._chat.choice.name):
+                self._memory.refuse(self._chat.model, _TOOLS)
+                _log.warning("The backend of %s takes no tools: they go by prompt.", shown(self._chat.model))
+            elif has_plain_messages(self._chat):
+                self._refused.append(self._own_tools_fact())
             return Next.PROMPT
         for field in (_STREAM_OPTIONS, _SPECIAL_TOKENS):
             if status in _REFUSED and field.encode() in refusal and self._leaves_out(field):
                 return Next.AGAIN
-        if self._asked is None:
+        ladder = self._ladder
+        if ladder is None or ladder.asked is None:
             return Next.GIVE
-        named = any(word in refusal for word in _CONSTRAINT_WORDS)
+        asked, text = ladder.asked, refusal.decode("utf-8", "replace")
+        named = any(word in refusal for word in _CONSTRAINT_WORDS) or ladder.names_keyword(text)
         if named and status in _REFUSED | _FAILED:
-            self._refuse(self._asked.kind)
-            self._ask()
-            return Next.AGAIN
-        if status in _FAILED or (status in _REFUSED and not any(word in refusal for word in _OTHER_WORDS)):
+            ladder.after_refusal(text)
+        elif status in _FAILED or (status in _REFUSED and not any(word in refusal for word in _OTHER_WORDS)):
             # It may be the constraint, and the server does not say so: once without any.
-            self._requests.clear()
-            self._ask()
-            return Next.AGAIN
-        return Next.GIVE
+            ladder.drop()
+        else:
+            return Next.GIVE
+        self._ask(asked)
+        return Next.AGAIN
+
+    def after_acceptance(self) -> None:
+        """The backend takes the request: what it refused before was refused for what has been left out since."""
+        for fact in self._refused:
+            self._memory.note(self._chat.model, fact)
+            _log.info("The backend of %s: %s.", shown(self._chat.model), fact.partition(" like ")[0])
+        self._refused.clear()
+        if self._ladder is not None:
+            self._ladder.accepted()
 
     def _leaves_out(self, field: str) -> bool:
         """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage."""
@@ -141,7 +184,9 @@ class Negotiation:
             return False
         if not usage and (field in self._chat.fields or field in self.extra):
             return False
-        self._refuse(field)
+        asked = self.extra.get(field) or openai.read_value(self._chat.fields.get(field))
+        if not usage or asked == {"include_usage": True}:  # and nothing of the client's, which it may refuse
+            self._refused.append(f"no {field}")
         if usage and not self._chat.include_usage and field in self._chat.fields:
             del self.extra[field]  # the client's own
         else:
@@ -161,31 +206,55 @@ class Negotiation:
         if not self.native or not self._auto or not callable_tools(self._chat).tools:
             return Next.GIVE
         if read_markup or lost:
-            # It leaves the calls in the text as the model wrote them, or loses them: no parser for this model.
-            self._refuse(_TOOLS)
+            # It leaves the calls in the text as the model wrote them, or loses them: no parser for this model; unless
+            # the model wrote what no parser reads, or what it was told to repeat.
+            if not speaks_of_calls(self._chat):
+                self._doubt_tools("A call was left in the text" if read_markup else "A call was lost")
             return Next.PROMPT if lost else Next.GIVE
         blind = not calls and prompt_tokens is not None and _is_blind(self._chat, prompt_tokens)
-        if blind:
-            self._refuse(_TOOLS)
+        if blind and not self._is_proven:
+            self._doubt_tools("The prompt was too short to hold the tools")
             return Next.PROMPT
         if calls or prompt_tokens is not None:
             self._memory.note(self._chat.model, _PROVEN)
+        if calls:
+            self._memory.note(self._chat.model, self._proof())
         return Next.GIVE
 
-    def after_broken_promise(self, *, cut: bool) -> Next:
-        """No call came, and `tool_choice` asks for one. cut: the answer ended at its limit of tokens."""
+    def after_broken_promise(self, *, cut: bool, text: str) -> Next:
+        """No call came, and `tool_choice` asks for one. cut: the answer ended at its limit of tokens. text: it."""
         if self.native and self._auto:
             # The backend takes the tools and does not keep the promise: the prompt and our own check may.
-            self._refuse(_TOOLS)
+            if not cut:
+                self._doubt_tools("No call came although one must")
             return Next.PROMPT
-        if self._asked is not None and not cut:
+        ladder = self._ladder
+        if ladder is not None and ladder.asked is not None and not cut:
             # An answer without a call does not fit what was asked for: the backend ignores it in silence.
-            self._refuse(self._asked.kind)
-            self._ask()
+            asked = ladder.asked
+            prose = text.lstrip()[:1].isalpha() and asked.kind != "structural_tag"
+            ladder.ignored(plainly=prose and not odd_fields(self._chat))
+            self._ask(asked)
         if not self.attempts_left:
             return Next.GIVE
         self.attempts_left -= 1
         return Next.AGAIN
+
+
+_NO_PARSER = (
+    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    'tool_choice="required" requires --tool-call-parser to be set',
+    'tool_choice=function "{name}" requires --tool-call-parser to be set',
+)
+"""vLLM's whole answer where it has no parser of calls (vllm/entrypoints/openai/chat_completion/serving.py)."""
+
+
+def _says_only(refusal: bytes, sentences: tuple[str, ...], *, name: str | None) -> bool:
+    """Whether an error, in lower case, is one of these sentences and nothing more: a client's words may stand in any
+    other one.
+    """
+    said = openai.read_error(refusal, 400).message.strip()
+    return said in {sentence.replace("{name}", name or "").lower() for sentence in sentences}
 
 
 def _is_blind(chat: ChatRequest, prompt_tokens: int) -> bool:

@@ -109,6 +109,7 @@ class ToolAnswer:
             return State.COLLECTING
         if not 200 <= status < 300 or status in {204, 205}:
             return State.PASSING
+        self._request.is_accepted()
         return State.SNIFFING if self._chat.stream else State.COLLECTING
 
     def sniff(self, data: bytes) -> State:
@@ -122,7 +123,7 @@ class ToolAnswer:
         return State.STREAMING
 
     def _new_rewriter(self) -> StreamRewriter:
-        chat, settings = self._chat, self._settings
+        chat, settings = self._chat, self._request.settings
         return StreamRewriter(
             self._request.make_choice,
             self._request.usage,

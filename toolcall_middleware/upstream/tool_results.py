@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..request.messages import calls_of
 from ..response.call_id_codec import read_id
 from .history import cut_result, result_content
 
@@ -21,6 +22,7 @@ _ERROR = re.compile(
     r"|\{\s*\"(?:error|exception)\"\s*:(?!\s*(?:null|false|\"\"|\[\]|\{\})))",
     re.IGNORECASE,
 )
+_FAILED = "Error: the call failed."
 _EMPTY = frozenset({"", "{}", "[]", "null", '""'})
 
 
@@ -33,7 +35,7 @@ def result_warnings(messages: Sequence[dict[str, Any]], limit: int | None) -> li
             last.append(message)
             continue
         if last:
-            names = {call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()}
+            names = {call["id"]: call["function"]["name"] for call in calls_of(message)}
         break
     return [warning for message in reversed(last) if (warning := _warning(message, names, limit))]
 
@@ -53,17 +55,20 @@ def _warning(message: dict[str, Any], names: dict[str, str], limit: int | None) 
     return f"the result of {name!r} is very large, {size} bytes" if size > _LARGE else ""
 
 
-def for_backend(messages: Sequence[dict[str, Any]], limit: int | None, *, own_ids: bool) -> list[dict[str, Any]] | None:
+def for_backend(
+    messages: Sequence[dict[str, Any]], limit: int | None, *, own_ids: bool, knows_errors: bool = False
+) -> list[dict[str, Any]] | None:
     """The messages for a backend that takes tools itself, or None where the client's are as good.
 
     Results that are JSON become text, longer ones than `limit` bytes are cut, and with `own_ids` the ids of calls that
-    `write_id` made become the backend's.
+    `write_id` made become the backend's. A failed call is told of in words, unless the backend's API has a field for it
+    (`knows_errors`).
     """
-    made = [_for_backend(message, limit, own_ids=own_ids) for message in messages]
+    made = [_for_backend(message, limit, own_ids=own_ids, knows_errors=knows_errors) for message in messages]
     return made if any(new is not old for new, old in zip(made, messages, strict=True)) else None
 
 
-def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool) -> dict[str, Any]:
+def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool, knows_errors: bool) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     if message["role"] == "tool":
         content = message.get("content")
@@ -73,13 +78,26 @@ def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool) -
             changed["content"] = text
         if not media and (short := cut_result(text, limit)) != text:
             changed["content"] = short
+        if "is_error" in message and not knows_errors:
+            if message["is_error"] is True:
+                changed["content"] = _told_as_error(changed.get("content", content))
+            message = {key: value for key, value in message.items() if key != "is_error"}
+            changed.setdefault("content", content)
         if own_ids and (own := read_id(message["tool_call_id"])) is not None:
             changed["tool_call_id"] = own
-    elif own_ids and message.get("tool_calls"):
+    elif own_ids and calls_of(message):
         calls = [_own_call(call) for call in message["tool_calls"]]
         if any(new is not old for new, old in zip(calls, message["tool_calls"], strict=True)):
             changed["tool_calls"] = calls
     return {**message, **changed} if changed else message
+
+
+def _told_as_error(content: Any) -> Any:
+    """The content of a failed call's result, text or parts, with words that say so; unless it begins with such."""
+    if isinstance(content, list):
+        texts = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+        return content if _ERROR.match(texts[:_LOOKED_AT]) else [{"type": "text", "text": _FAILED}, *content]
+    return content if _ERROR.match(content[:_LOOKED_AT]) else f"{_FAILED}\n{content}"
 
 
 def _own_call(call: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client_face import MessagesFace
-from ...errors import ToolCallError
+from ...errors import FormatError, SettingsError, ToolCallError
 from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...observe.observers import Observers, observers_of
@@ -33,11 +33,15 @@ from .face_models import ModelsAnswer
 from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face
 from .observed import exchange_for, tell
 from .responder import Responder
+from .start_up import is_served, refuse_start
 from .token_counting import WholeUsage, wait_for
 from .unread import is_guarded, pass_without_tools
 from .warmup import warm
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ...settings.keywords import Keywords
     from ...settings.tenants_file import Tenant
     from .rate_limit import RateLimiter
     from .tenants import Tenancy
@@ -56,16 +60,27 @@ class ToolCallMiddleware:
 
     app: any ASGI app. settings: a Settings; without one they come from the `TOOLCALL_*` variables.
     options: fields of Settings, which win over both.
-    Raises SettingsError or FormatError for what is not allowed.
+    Raises SettingsError or FormatError for what is not allowed; where a server is running already (frameworks make
+    their middleware when the first message comes), the app's start-up fails with it instead.
     """
 
     if TYPE_CHECKING:
         # For Starlette's add_middleware, whose type wants `app` by position. It passes it by name in older versions.
-        def __init__(self, app: App, /, *, settings: Settings | None = None, **options: Any) -> None: ...
+        def __init__(self, app: App, /, *, settings: Settings | None = None, **options: Unpack[Keywords]) -> None: ...
 
     else:
 
         def __init__(self, app: App, *, settings: Settings | None = None, **options: Any) -> None:
+            self.app = app
+            self._fault = None
+            try:
+                self._configure(settings, options)
+            except (SettingsError, FormatError) as error:
+                if not is_served():
+                    raise
+                self._fault = error
+
+        def _configure(self, settings: Settings | None, options: dict[str, Any]) -> None:
             if settings is None:
                 settings = Settings.from_env(**options)
             elif options:
@@ -77,7 +92,6 @@ class ToolCallMiddleware:
                     settings.where("allowlist"),
                 )
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
-            self.app = app
             self.settings = settings
             self._memory = BackendMemory()
             self._guarded = settings.mode != "off" and is_guarded(settings)
@@ -93,6 +107,7 @@ class ToolCallMiddleware:
                     self._limiter()
 
     app: App
+    _fault: SettingsError | FormatError | None
     settings: Settings
     _memory: BackendMemory
     _guarded: bool
@@ -123,6 +138,9 @@ class ToolCallMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
+        if self._fault is not None:
+            await refuse_start(scope, receive, send, self._fault)
+            return
         settings = self.settings
         door = door_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
         if door is None:
@@ -195,12 +213,13 @@ class ToolCallMiddleware:
     async def _count(self, asking: _Asking, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
         """How long the prompt would be that the backend is asked with."""
         settings = asking.settings
-        action = Exchange(settings, self._memory, always=True).receive(Request(body))[0]
+        memory = self._memory.of(_client(scope, settings))
+        action = Exchange(settings, memory, always=True).receive(Request(body))[0]
         if isinstance(action, Fail):
             await asking.refuse(action.error)
             return
         prompt = action.body if isinstance(action, Ask) else body
-        pending = prompt_count(settings, model_of(prompt), self._memory, prompt)
+        pending = prompt_count(settings, model_of(prompt), memory, prompt)
         inner, _ = chat_request(scope, prompt, settings.paths)
         await wait_for(pending, self.app, inner, settings.paths)
         counted = pending.prompt
@@ -219,7 +238,8 @@ class ToolCallMiddleware:
         """A chat completion. untouched: its messages as they came. always: its answer is read in any case."""
         settings, receive, send, tenant = asking.settings, asking.receive, asking.send, asking.tenant
         record = record_of(scope)
-        exchange = exchange_for(settings, self._memory, record.report, always=always)
+        memory = self._memory.of(_client(scope, settings))
+        exchange = exchange_for(settings, memory, record.report, always=always)
         action = await _first_action(exchange, body)
         if isinstance(action, Fail):
             await asking.refuse(action.error)
@@ -284,3 +304,9 @@ async def _first_action(exchange: Exchange, body: bytes) -> Action:
     if len(body) <= _LARGE:
         return exchange.receive(Request(body))[0]
     return (await asyncio.to_thread(exchange.receive, Request(body)))[0]
+
+
+def _client(scope: Scope, settings: Settings) -> bytes:
+    """What tells clients apart, for what is learned from their requests; empty where nothing does."""
+    name = settings.tenant_header.encode()
+    return next((value for header, value in scope["headers"] if header.lower() == name), b"")

@@ -61,12 +61,14 @@ class Scanner:
         parse_reasoning: bool = False,
         keep_raw: bool = False,
         keep_complete: bool = True,
+        meant: Callable[[str], str] | None = None,
     ) -> None:
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
         sink = self._sink = Sink(
-            offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete
-        )
+            offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
+            meant=meant,
+        )  # fmt: skip
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
         self._code = Code(compiled, self._prose, self._markup, sink)

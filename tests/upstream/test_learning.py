@@ -1,0 +1,245 @@
+"""What is learned of a backend: nothing that one client sends decides for another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, BackendMemory
+
+from ..engines import PROSE, Answered, Engine, ask, deaf, kind_of, vllm_hermes
+
+SET = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def tool(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+    function = {"name": name, "description": "Does a thing.", "parameters": parameters or PLAIN}
+    return {"type": "function", "function": function}
+
+
+def with_property(schema: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"city": {"type": "string"}, "tags": schema}, "required": ["city"]}
+
+
+def request(parameters: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": "Go."}]
+    return {"model": "m", "messages": messages, "tools": [tool("go", parameters)], "tool_choice": "required", **more}
+
+
+def picky(message: str, refused: Callable[[dict[str, Any]], bool], engine: Engine | None = None) -> Engine:
+    """A backend that keeps to constraints, and refuses some requests with this message."""
+    made = engine or Engine("", lambda _body: None, frozenset({"response_format", "llama_cpp"}))
+    inner = made.answer
+
+    def answer(raw: bytes) -> tuple[int, str, bytes]:
+        body = json.loads(raw)
+        if refused(body):
+            made.bodies.append(body)
+            error = {"message": message, "type": "BadRequestError", "param": None, "code": 400}
+            return 400, "application/json", json.dumps({"error": error}).encode()
+        return inner(raw)
+
+    made.answer = answer  # type: ignore[method-assign]
+    return made
+
+
+def has(word: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda body: word in json.dumps(body.get("response_format"))
+
+
+def kinds(engine: Engine, since: int = 0) -> list[str | None]:
+    return [kind_of(body) for body in engine.bodies[since:]]
+
+
+def asked(engine: Engine, memory: BackendMemory, body: dict[str, Any], **settings: Any) -> tuple[list[Any], Answered]:
+    before = len(engine.bodies)
+    answer = ask(engine, memory, body, **{"format": "json", **settings})
+    return engine.bodies[before:], answer
+
+
+@pytest.mark.parametrize(
+    ("keyword", "schema", "message"),
+    [
+        ("uniqueItems", SET, 'Grammar error: Unimplemented keys: ["uniqueItems"]'),
+        ("contains", {"type": "array", "contains": {"const": 1}}, 'Grammar error: Unimplemented keys: ["contains"]'),
+        ("true", True, "JSON schema conversion failed:\nUnrecognized schema: true"),
+        ("uniqueItems", SET, "The provided JSON schema contains features not supported by xgrammar."),
+    ],
+)
+def test_one_requests_schema_does_not_turn_constraints_off_for_others(
+    keyword: str, schema: Any, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toolcall_middleware")
+    refused = has(f'"{keyword}"') if schema is not True else (lambda body: '"tags": true' in json.dumps(body))
+    engine, memory = picky(message, refused), BackendMemory()
+    bodies, answer = asked(engine, memory, request(with_property(schema)))
+    assert answer.status == 200
+    assert [kind_of(body) for body in bodies] == ["response_format", "response_format"]
+    assert '"city"' in json.dumps(bodies[1]["response_format"])  # only the keyword is missing
+    assert any("response_format" in line and "'m'" in line for line in caplog.messages)
+    # Another client's schema is asked as ever, and this one at once without the keyword.
+    assert [kind_of(body) for body in asked(engine, memory, request())[0]] == ["response_format"]
+    again = asked(engine, memory, request(with_property(schema)))[0]
+    assert [body["response_format"] for body in again] == [bodies[1]["response_format"]]
+
+
+def test_a_kind_is_given_up_when_a_schema_that_says_nothing_is_refused_too() -> None:
+    engine = picky("response_format.json_schema is not supported here", has("json_schema"))
+    memory = BackendMemory()
+    assert [kind_of(body) for body in asked(engine, memory, request(with_property(SET)))[0]] == [
+        "response_format", "response_format", "response_format", "llama_cpp",
+    ]  # fmt: skip
+    assert '"city"' not in json.dumps(engine.bodies[2]["response_format"])
+    assert [kind_of(body) for body in asked(engine, memory, request())[0]] == ["llama_cpp"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_under_a_weaker_constraint_is_checked(stream: bool) -> None:
+    wanted = {"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Z]{3}$"}}}
+    engine, memory = picky('Unimplemented keys: ["pattern"]', has('"pattern"')), BackendMemory()
+    body = request(wanted, stream=stream)
+    with pytest.raises(Exception, match="do not fit its schema"):  # the model writes Paris, twice
+        asked(engine, memory, body)
+    assert kinds(engine) == ["response_format"] * 3
+    assert "do not fit" in engine.bodies[2]["messages"][-1]["content"]
+
+
+def test_a_grammar_of_the_clients_own_teaches_nothing_about_others() -> None:
+    def refused(body: dict[str, Any]) -> bool:
+        return "guided_regex" in body and "response_format" in body
+
+    engine, memory = (
+        picky("You can only use one kind of guided decoding: response_format, guided_regex", refused),
+        BackendMemory(),
+    )
+
+    with pytest.raises(Exception, match="did not call"):
+        asked(engine, memory, request(guided_regex="a"), retries=0)
+    assert [kind_of(body) for body in asked(engine, memory, request())[0]] == ["response_format"]
+
+
+def test_an_error_that_only_repeats_our_words_teaches_nothing() -> None:
+    def refused(body: dict[str, Any]) -> bool:
+        return bool(body["temperature"] > 9)
+
+    engine, memory = picky("temperature, response_format: schema and grammar, stream_options", refused), BackendMemory()
+    bodies, answer = asked(engine, memory, request(temperature=10))
+    assert answer.status == 400
+    assert len(bodies) <= 9
+    assert [kind_of(body) for body in asked(engine, memory, request(temperature=1))[0]] == ["response_format"]
+
+
+def test_stream_options_of_the_clients_own_are_not_learned_from() -> None:
+    def refused(body: dict[str, Any]) -> bool:
+        return "odd" in body.get("stream_options", {})
+
+    engine, memory = picky("stream_options.odd: Extra inputs are not permitted", refused, deaf()), BackendMemory()
+    options = {"include_usage": True, "odd": 1}
+    asked(engine, memory, request(stream=True, stream_options=options, tool_choice="auto"))
+    bodies, _ = asked(engine, memory, request(stream=True, stream_options={"include_usage": True}, tool_choice="auto"))
+    assert [body["stream_options"] for body in bodies] == [{"include_usage": True}]
+
+
+# -- mode=auto -------------------------------------------------------------------------------------------------------
+
+MARKUP = '<tool_call>\n{"name": "go", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+class Native(Engine):
+    """A backend that takes tools; `said` is what its model answers: a text, or the arguments of a call."""
+
+    def __init__(self, *said: str) -> None:
+        super().__init__("", lambda _body: None, frozenset())
+        self.said = list(said)
+
+    def _said(self, body: dict[str, Any], text: str) -> tuple[int, str, bytes]:
+        if "tools" not in body:
+            return super()._said(body, text)
+        said = self.said.pop(0) if self.said else "Hello."
+        call = {"id": "call_1", "type": "function", "function": {"name": "go", "arguments": said}}
+        message: dict[str, Any] = {"role": "assistant", "content": said}
+        if said.startswith("{"):
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return (
+            200,
+            "application/json",
+            json.dumps(
+                {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+            ).encode(),
+        )
+
+
+def free(said: str = "Go.", name: str = "go", **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": said}], "tools": [tool(name)], **more}
+
+
+def native(engine: Engine, memory: BackendMemory, body: dict[str, Any]) -> bool:
+    return "tools" in asked(engine, memory, body, mode="auto")[0][-1]
+
+
+def test_words_that_a_model_is_told_to_repeat_do_not_turn_native_tools_off() -> None:
+    engine, memory = Native(MARKUP), BackendMemory()
+    assert native(engine, memory, free(f"Repeat after me: {MARKUP}"))
+    assert native(engine, memory, free())
+
+
+def test_markup_in_the_text_is_learned_for_the_same_tools_of_the_same_client_and_not_for_long() -> None:
+    now = [0.0]
+    memory = BackendMemory(lambda: now[0])
+    engine = Native(MARKUP)
+    assert native(engine, memory.of(b"one"), free())
+    assert not native(engine, memory.of(b"one"), free())
+    assert native(engine, memory.of(b"two"), free())
+    assert native(engine, memory.of(b"one"), free(name="other"))
+    now[0] = DOUBTFUL_SECONDS + 1
+    assert native(engine, memory.of(b"one"), free())
+
+
+def test_a_malformed_call_does_not_send_a_model_that_calls_natively_to_the_prompt() -> None:
+    engine, memory = Native('{"city": "Paris"}', MARKUP.replace('"}', '",}')), BackendMemory()
+    assert native(engine, memory, free())
+    assert native(engine, memory, free())  # hermes' parser leaves it in the text
+    assert native(engine, memory, free())
+
+
+def test_one_bad_request_does_not_turn_native_tools_off_for_others() -> None:
+    def refused(body: dict[str, Any]) -> bool:
+        return "x" * 40 in json.dumps(body.get("tools"))
+
+    engine, memory = picky("tools.0.function: extra fields not permitted", refused, Native()), BackendMemory()
+    assert not native(engine, memory, free(name="x" * 40))
+    assert native(engine, memory, free())
+    assert len(asked(engine, memory, free(name="x" * 40), mode="auto")[0]) == 1  # its own tools are remembered
+
+
+def test_a_conversation_that_a_template_refuses_teaches_nothing_of_its_tools() -> None:
+    def refused(body: dict[str, Any]) -> bool:
+        return "tools" in body and len(body["messages"]) == 2
+
+    engine, memory = picky("jinja: roles must alternate", refused, Native()), BackendMemory()
+    twice = [{"role": "user", "content": "Go."}] * 2
+    assert not native(engine, memory, {**free(), "messages": twice})
+    assert native(engine, memory, free())
+
+
+def test_the_sentence_of_an_engine_without_a_parser_is_remembered_for_all_tools() -> None:
+    message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+    for said, remembered in ((message, True), (f"input: {message}", False)):
+        engine, memory = picky(said, lambda body: "tools" in body, deaf()), BackendMemory()
+        assert not native(engine, memory, free())
+        bodies, answer = asked(engine, memory, free(name="other"), mode="auto")
+        assert ["tools" in body for body in bodies] == ([False] if remembered else [True, False])
+        assert PROSE in answer.body.decode()
+
+
+def test_a_parser_that_is_there_where_calls_must_come_may_be_missing_where_they_may() -> None:
+    engine, memory = vllm_hermes(), BackendMemory()
+    assert native(engine, memory, {**request(), "tools": [tool("get_weather")]})
+    asked(engine, memory, free(name="get_weather"), mode="auto")
+    assert not native(engine, memory, free(name="get_weather"))
