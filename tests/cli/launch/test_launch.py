@@ -14,7 +14,6 @@ import sys
 import textwrap
 import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +79,6 @@ WHERE = {
         return os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], os.environ["OPENAI_MODEL"]
     """,
 }
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in list(os.environ):
-        if name.startswith("TOOLCALL_"):
-            monkeypatch.delenv(name)
-    before = dict(os.environ)
-    yield
-    for name in set(os.environ) - set(before):
-        del os.environ[name]
 
 
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
