@@ -187,6 +187,7 @@ def test_an_open_door_is_warned_of(
         ([], "--upstream URL or set TOOLCALL_UPSTREAM_URL"),
         (["--upstream", "up.example"], "upstream_url: 'up.example' is not allowed; use an http:// or https:// address"),
         (["--upstream", "http://999.1.1.1/v1"], "upstream_url"),
+        (["--upstream", "http://me:hunter2@up/v1/chat/completions/"], "which is added: http://***@up/v1"),
         (["--upstream", "http://up/v1", "--mode", "promt"], "mode: 'promt' is not allowed; use prompt, native"),
         (
             ["--upstream", "http://up/v1", "--format", "hermess"],

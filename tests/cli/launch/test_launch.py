@@ -219,6 +219,34 @@ def test_signals_are_the_agents(number: signal.Signals, tmp_path: Path) -> None:
     assert "Traceback" not in written
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo terminals")
+def test_the_terminal_is_the_agents(tmp_path: Path) -> None:
+    """All three streams are the terminal, and the agent reads from it what is typed."""
+    import pty
+
+    said = tmp_path / "said"
+    agent = (
+        "import pathlib, sys\n"
+        "assert all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))\n"
+        f"pathlib.Path({str(said)!r}).write_text(input('agent> '))\n"
+    )
+    ours, theirs = pty.openpty()
+    with serve(backend()) as url:
+        command = ["-m", "toolcall_middleware", "launch", "env", "--upstream", f"{url}/v1", "--"]
+        process = subprocess.Popen(
+            [sys.executable, *command, sys.executable, "-c", agent],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        os.write(ours, b"hello agent\n")
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+    assert said.read_text() == "hello agent"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_env_prints_the_variables_and_serves_until_ctrl_c() -> None:
     with serve(backend()) as url:
