@@ -15,7 +15,8 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 # Pages on what this version does not do are not shown.
 if "faces" not in OPTIONS:
-    exclude_patterns += ["how-to/clients/claude-code.md", "how-to/clients/codex.md", "how-to/clients/anthropic-sdk.md"]
+    exclude_patterns += [f"how-to/clients/{name}.md" for name in ("claude-code", "codex", "anthropic-sdk")]
+    exclude_patterns += ["explanation/faces.md"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

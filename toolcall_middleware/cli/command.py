@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..settings import ENV_PREFIX, OPTIONS, Settings
+from ..settings import ENV_PREFIX, OPTIONS, Settings, hide_login
 
 PROG = "toolcall-middleware"
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
@@ -88,7 +88,7 @@ def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
 def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the arguments of `add_upstream`, `add_settings` and `add_style` give; `--set` wins.
 
-    Raises UsageError for a `--set` without a value and for a `--key-env` that is not set.
+    Raises UsageError for a `--set` without a value, a `--key-env` that is not set, and an address with a path too many.
     """
     options = {
         "upstream_url": "upstream",
@@ -99,6 +99,10 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     }
     given = {name: getattr(args, option, None) for name, option in options.items()}
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    url = values.get("upstream_url", "").rstrip("/")
+    if url.endswith("/chat/completions"):
+        base = hide_login(url.removesuffix("/chat/completions"))
+        raise UsageError(f"--upstream: leave out /chat/completions, which is added: {base}")
     variable = getattr(args, "key_env", None)
     if variable is not None:
         key = os.environ.get(variable, "").strip()

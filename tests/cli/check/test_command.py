@@ -59,7 +59,8 @@ def test_limits_are_options(capsys: pytest.CaptureFixture[str]) -> None:
     with serve(LlamaServer()) as url:
         code, out, _ = run(capsys, "--upstream", url, "--tokens", "60", "--json")
     report = json.loads(out)
-    assert code == 1
+    assert code == 2  # no prompt for a call was reached: that says nothing of the backend
+    assert not any(call["asked"] for call in report["calls"])
     assert report["complete"] is False
     assert report["tokens"] <= 60
 

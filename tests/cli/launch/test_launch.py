@@ -14,7 +14,6 @@ import sys
 import textwrap
 import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +79,6 @@ WHERE = {
         return os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], os.environ["OPENAI_MODEL"]
     """,
 }
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in list(os.environ):
-        if name.startswith("TOOLCALL_"):
-            monkeypatch.delenv(name)
-    before = dict(os.environ)
-    yield
-    for name in set(os.environ) - set(before):
-        del os.environ[name]
 
 
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -229,6 +217,34 @@ def test_signals_are_the_agents(number: signal.Signals, tmp_path: Path) -> None:
     assert process.returncode == 5
     assert "0 requests, 0 tool calls" in written
     assert "Traceback" not in written
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo terminals")
+def test_the_terminal_is_the_agents(tmp_path: Path) -> None:
+    """All three streams are the terminal, and the agent reads from it what is typed."""
+    import pty
+
+    said = tmp_path / "said"
+    agent = (
+        "import pathlib, sys\n"
+        "assert all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))\n"
+        f"pathlib.Path({str(said)!r}).write_text(input('agent> '))\n"
+    )
+    ours, theirs = pty.openpty()
+    with serve(backend()) as url:
+        command = ["-m", "toolcall_middleware", "launch", "env", "--upstream", f"{url}/v1", "--"]
+        process = subprocess.Popen(
+            [sys.executable, *command, sys.executable, "-c", agent],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        os.write(ours, b"hello agent\n")
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+    assert said.read_text() == "hello agent"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -63,6 +63,6 @@ COMMAND = Command(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format hermes --format json --json",
         "toolcall-middleware check --upstream https://host/v1 --key-env MY_KEY --model NAME --tokens 5000",
     ),
-    exit_codes={0: "calls come out right in some way", 1: "in none", 2: "nothing could be checked, or a mistake"},
+    exit_codes={0: "calls come out right in some way", 1: "in none", 2: "none was tried, or a mistake"},
     order=40,
 )

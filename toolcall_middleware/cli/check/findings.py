@@ -69,6 +69,11 @@ class Report:
         """Whether there is any way in which a call came out right."""
         return any(tally.right for tally in self.tallies)
 
+    @property
+    def calls_were_tried(self) -> bool:
+        """Whether any prompt for a call was answered at all."""
+        return any(tally.asked for tally in self.tallies)
+
     def as_json(self) -> dict[str, Any]:
         """The whole report as JSON values."""
         return {

@@ -48,7 +48,9 @@ class Options:
 
 def run(options: Options, settings: Settings, *, as_json: bool) -> int:
     """Checks the upstream of `settings`, prints the report, gives the exit code: 0 where calls come out right in some
-    way, 1 where in none. Raises CheckError where nothing can be checked, SettingsError for an upstream that cannot be.
+    way, 1 where in none, 2 where none was tried, for lack of time or tokens or because the backend is gone.
+
+    Raises CheckError where nothing can be checked, SettingsError for an upstream that cannot be.
     """
     app = upstream_app(
         settings,
@@ -68,7 +70,9 @@ def run(options: Options, settings: Settings, *, as_json: bool) -> int:
         json.dumps(report.as_json(), indent=2, ensure_ascii=False) if as_json else table.text(report),
         end="\n" * as_json,
     )
-    return 0 if report.calls_come_right else 1
+    if report.calls_come_right:
+        return 0
+    return 1 if report.calls_were_tried else 2
 
 
 def _secrets(settings: Settings) -> list[str]:
