@@ -13,6 +13,7 @@ from toolcall_middleware.exchange import (
     Exchange,
     Fail,
     Failed,
+    Forward,
     Head,
     Pass,
     Request,
@@ -51,6 +52,8 @@ class Driven:
             match action:
                 case Send(data):
                     out += data
+                case Forward() if isinstance(event, Body):
+                    out += event.data
                 case Start():
                     self.started = action
                 case StopUpstream(early):

@@ -2,7 +2,7 @@
 
     receive(Request(body))      -> Pass | Ask(body) | Fail(error)
     receive(Head(status, …))    -> Decode?, Start? (an answer that goes on unread, or is only counted)
-    receive(Body(data, last))   -> Start, Send, …, at the end Send(last=True), StopUpstream; or Ask, Count, Fail
+    receive(Body(data, last))   -> Start, Send, Forward, …, at the end Send(last=True), StopUpstream; Ask, Count, Fail
     receive(Counted())          -> the rest of what waited for it
     receive(BrokenOff()), receive(Failed(error)), receive(Undecodable(error))
 
@@ -37,6 +37,7 @@ from .upstream.actions import (
     Event,
     Fail,
     Failed,
+    Forward,
     Head,
     Pass,
     Request,
@@ -54,11 +55,12 @@ from .upstream.usage_only import UsageOnlyAnswer
 from .wire.sse import DONE
 
 __all__ = [
-    "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed", "Head",
-    "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
+    "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",
+    "Forward", "Head", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
 ]  # fmt: skip
 
 _NOTHING: Sequence[Action] = ()
+_FORWARD: Sequence[Action] = (Forward(),)
 _STREAMING = State.STREAMING
 
 
@@ -117,8 +119,11 @@ class Exchange:
         stream = self._stream
         if stream is not None and type(event) is Body and self.state is _STREAMING and not event.last:
             # Nearly every event of an answer: `_on_stream` without its questions.
-            out = stream.feed(event.data)
+            data = event.data
+            out = stream.feed(data)
             if self._begun and not stream.ended:
+                if out is data:
+                    return _FORWARD if out else _NOTHING
                 return (Send(out),) if out else _NOTHING
             return self._after_feed(out, last=False)
         step = self._TABLE.get((self.state, type(event)))

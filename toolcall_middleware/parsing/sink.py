@@ -59,6 +59,10 @@ class Mode(enum.Enum):
     REFUSED = 4  # a call that is refused, and reported when it is whole
 
 
+# A member by its name costs a call of Python code (up to 3.11), and these are asked of each chunk.
+_HOLD, _CALL, _TEXT, _DROP, _REFUSED = Mode
+
+
 class Sink:
     """Collects the events of one parser.
 
@@ -104,7 +108,7 @@ class Sink:
         meant: Callable[[str], str] | None = None,
     ) -> None:
         self.events: list[Event] = []
-        self.mode = Mode.HOLD
+        self.mode = _HOLD
         self.held: list[str] = []
         self.opening = 0  # characters of it that opened the body
         self.calls = 0  # calls started in this answer
@@ -142,7 +146,7 @@ class Sink:
         """A piece of the open call's arguments."""
         if self.changed and self._change is not None and len(self._change) == 3:
             self._change[2].append(text)
-        elif text and self.mode is Mode.CALL:
+        elif text and self.mode is _CALL:
             self.events.append(CallArgs(text))
 
     def flows(self, reader: ArgumentsReader) -> None:
@@ -150,7 +154,7 @@ class Sink:
 
         Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
         """
-        if self.mode is Mode.CALL and not self.changed and not self.keep_raw:
+        if self.mode is _CALL and not self.changed and not self.keep_raw:
             self.flow = reader
 
     def end(self, *, complete: bool = True, repaired: bool = False) -> None:
@@ -164,7 +168,7 @@ class Sink:
         Whether it is refused; the step is over then.
         """
         if self._refused:
-            self.mode = Mode.TEXT
+            self.mode = _TEXT
             self.changed = True
         return self._refused
 
@@ -173,7 +177,7 @@ class Sink:
         self.committed = True
         self.held = []
         self.opening = 0
-        self.mode = Mode.DROP
+        self.mode = _DROP
 
     def emit_reasoning(self, text: str) -> None:
         """Text of a reasoning channel."""
@@ -188,7 +192,7 @@ class Sink:
         self.changed = False
         change, self._change = self._change, None
         if change is None:
-            self.mode = Mode.HOLD  # behind a refused call
+            self.mode = _HOLD  # behind a refused call
             return
         if len(change) == 3:
             self._start(*change)
@@ -197,12 +201,12 @@ class Sink:
 
     def consumed(self, raw: str) -> None:
         """Raw text that the body has consumed without deciding anything."""
-        if self.mode is Mode.CALL or self.mode is Mode.REFUSED:
+        if self.mode is _CALL or self.mode is _REFUSED:
             if self.keep_raw:
                 self._kept.write(raw)
-        elif self.mode is Mode.HOLD:
+        elif self.mode is _HOLD:
             self.held.append(raw)
-        elif self.mode is Mode.TEXT and raw:
+        elif self.mode is _TEXT and raw:
             self.emit_text(raw)
 
     def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
@@ -216,7 +220,7 @@ class Sink:
         if self._offered(name) or (name and self._unknown == "forward"):
             self.calls += 1
             self.committed = True
-            self.mode = Mode.CALL
+            self.mode = _CALL
             if self.keep_raw:
                 self._kept.write(raw)
             self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
@@ -225,23 +229,23 @@ class Sink:
                 self.events.append(CallArgs(text))
             return
         if self._unknown == "drop":
-            self.mode = Mode.DROP
+            self.mode = _DROP
             self.committed = True
             return
         if self._unknown == "error":
             if self.keep_raw:
-                self.mode = Mode.REFUSED
+                self.mode = _REFUSED
                 self.committed = True
                 self._kept.write(raw)
                 self._ended = name
                 return
             self.events.append(Malformed(raw, "unknown_tool", name))
-        self.mode = Mode.TEXT
+        self.mode = _TEXT
         if raw:
             self.emit_text(raw)
 
     def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
-        if self.mode is Mode.CALL:
+        if self.mode is _CALL:
             end = CallEnd(complete, repaired, coerced=self.coerced)
             if self.keep_raw:
                 self._ended = end
@@ -249,8 +253,8 @@ class Sink:
                 self.events.append(end)
             self.written = None
         self._ended_at = len(self.events)
-        self._refused = self.mode is Mode.TEXT
-        self.mode = Mode.HOLD
+        self._refused = self.mode is _TEXT
+        self.mode = _HOLD
 
     # -- the raw text of a call, where it is kept ------------------------------------------------------------------
 
@@ -262,7 +266,7 @@ class Sink:
     def ends_with(self, text: str) -> None:
         """More markup of the call whose end waits."""
         if self._ended is not None:
-            if self.mode is Mode.REFUSED:
+            if self.mode is _REFUSED:
                 self._ended_at = len(self.events)  # it has broken off
             self._kept.write(text)
 
@@ -273,7 +277,7 @@ class Sink:
     def report_end(self, *, others: bool = False) -> None:
         """Report the end that waits, if one does; `others`: only if something was reported since."""
         ended = self._ended
-        if ended is None or (others and (len(self.events) == self._ended_at or self.mode is Mode.REFUSED)):
+        if ended is None or (others and (len(self.events) == self._ended_at or self.mode is _REFUSED)):
             return
         self._ended = None
         if not isinstance(ended, str) and ended.complete and not self.keep_complete:

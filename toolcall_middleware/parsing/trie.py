@@ -32,12 +32,12 @@ class Trie:
             return ways[0]
         return f"(?:{'|'.join(ways)}){'?' if self.ends else ''}" if ways else ""
 
-    def beginnings(self) -> list[str]:
-        """Patterns for every beginning of a word that is not the whole of it: one for each first character."""
-        return [re.escape(char) + way._begun() for char, way in self._sorted() if way.ways]  # noqa: SLF001
+    def beginnings(self) -> dict[str, str]:
+        """A pattern for every beginning of a word that is not the whole of it, by its first character."""
+        return {char: re.escape(char) + way._begun() for char, way in self._sorted() if way.ways}  # noqa: SLF001
 
     def _begun(self) -> str:
-        ways = self.beginnings()
+        ways = self.beginnings().values()
         return f"(?:{'|'.join(ways)})?" if ways else ""
 
     def ahead(self, depth: int) -> str:

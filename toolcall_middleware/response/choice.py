@@ -24,6 +24,7 @@ __all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened
 
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})
+_TEXT = Source.TEXT  # asked of each chunk, and a member by its name costs a call of Python code (up to 3.11)
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
 
 
@@ -125,15 +126,16 @@ class ChoiceAnswer:
         if len(events) == 1:
             # Nearly all that comes: a piece of text that leaves as it is, or of the open call's arguments.
             only = events[0]
-            if type(only) is CallArgs:
-                if message.source is Source.TEXT:
+            if type(only) is Text:
+                if self._straight:
+                    return events  # type: ignore[return-value]  # the same list: `Content` is `Text`
+            elif type(only) is CallArgs:
+                if message.source is _TEXT:
                     return message.add_arguments(only.text)
-            elif self._straight:
-                if type(only) is Text:
-                    return [only]
-                if type(only) is Reasoning and self._policy.reasoning_field is None and not only.channel:
+            elif self._straight and type(only) is Reasoning:
+                if self._policy.reasoning_field is None and not only.channel:
                     return [Content(only.text)]
-        return message.apply(events) if self._alone else self._take(events, Source.TEXT)
+        return message.apply(events) if self._alone else self._take(events, _TEXT)
 
     def feed_both(self, text: str, deltas: list[Any]) -> list[Op]:
         """Text, and entries of the backend's own `tool_calls`, that come at once.

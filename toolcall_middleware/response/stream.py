@@ -19,7 +19,7 @@ from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, Part, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
-from .operations import Arguments, Content
+from .operations import Content, Op
 from .release_gate import Gate, Hold
 from .templates import Template, Templates
 
@@ -61,6 +61,7 @@ class StreamRewriter:
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._odd = b""  # an event that is no JSON, and waits for the next
+        self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
         self.ended = False
         self.failed: ToolCallError | None = None
@@ -101,20 +102,39 @@ class StreamRewriter:
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the backend."""
-        if not self._reader.buffer and self._gate.is_open:
-            # What nearly every engine sends: one event a message, and it is like one before.
-            templates = self._templates
-            template = templates.last
-            if template is not None:
-                text = template.text_of(data)
-                if text is not None:
-                    return self._repeat(data, template, text)
-                if templates.are_several and (found := templates.find(data)) is not None:
-                    return self._repeat(data, *found)
+        template = self._expected
+        if template is None or (text := template.text_of(data)) is None:
+            return self._unexpected(data)
+        # What nearly every engine sends: one event a message, and it is like the one before.
+        template.met = True
+        if self._counts:
+            self._usage.wrote(text, template.index)
+        ops = template.answer.feed(text)
+        if len(ops) == 1 and type(op := ops[0]) is Content and op.text == text:
+            return data  # what stops an answer takes some of its text away
+        return self._written(data, template, text, ops)
+
+    def _expect(self) -> None:
+        """Settle which template the next bytes are compared with, so that nothing else is asked of each message.
+
+        None where they go on with an event, or what comes of them does not leave at once, or looks different.
+        """
+        last = self._templates.last
+        is_next = last is not None and last.top is self._writer.top and not last.choice.finished
+        self._expected = last if is_next and self._gate.is_open and not self._reader.buffer else None
+
+    def _unexpected(self, data: bytes) -> bytes:
+        """Bytes that are not like those before."""
+        templates = self._templates
+        if self._gate.is_open and not self._reader.buffer:
+            if templates.are_several and (found := templates.find(data)) is not None:
+                out = self._repeat(data, *found)
+                self._expect()
+                return out
             if templates.are_useless and is_one_line(data):
-                out = self._typed_chunk(data, data[6:-2])
-                if out is not None:
-                    return out
+                typed = self._typed_chunk(data, data[6:-2])
+                if typed is not None:
+                    return typed
         return self._read(data)
 
     def _read(self, data: bytes) -> bytes:
@@ -131,7 +151,9 @@ class StreamRewriter:
                 break
             self._event(event, out)
         self._see_stop()
-        return self._let(out, all_there=self._choices.all_begun)
+        left = self._let(out, all_there=self._choices.all_begun)
+        self._expect()
+        return left
 
     def finish(self, *, cut: bool = False) -> bytes:
         """The end of the backend's stream: what is held back and missing finish reasons. `end` follows, or an error.
@@ -183,6 +205,7 @@ class StreamRewriter:
         """Whatever else the backend sends is not read."""
         self._read_all = True
         self._templates.clear()
+        self._expected = None
 
     def _fail(self, error: ToolCallError) -> None:
         self.failed = error
@@ -277,26 +300,22 @@ class StreamRewriter:
     def _repeat(self, raw: bytes, template: Template, text: str) -> bytes:
         """What leaves for the event `raw`, which differs from an earlier one in its text alone."""
         template.met = True
-        part = template.part
-        choice = part.choice
         writer = self._writer
         news = writer.top is not template.top and writer.turn_to(template.top)
-        if choice.finished:
+        if template.choice.finished:
             return b""
         if self._counts:
-            self._usage.wrote(text, part.index)
-        answer = choice.answer
-        ops = answer.feed(text)
-        if not answer.message.stopped:
+            self._usage.wrote(text, template.index)
+        return self._written(raw, template, text, template.answer.feed(text), news=news)
+
+    def _written(self, raw: bytes, template: Template, text: str, ops: list[Op], *, news: bool = False) -> bytes:
+        """What leaves for `raw`, whose text has become `ops`. news: its chunk's own fields must leave."""
+        if not template.answer.message.stopped:
             if len(ops) == 1:
                 op = ops[0]
-                filled = None
-                if type(op) is Content:
-                    if op.text == text:
-                        return raw
-                    filled = template.with_text(op.text)
-                elif type(op) is Arguments:
-                    filled = template.with_arguments(op.index, op.text)
+                if type(op) is Content and op.text == text:
+                    return raw
+                filled = template.filled(op)
                 if filled is not None:
                     return filled
             elif not ops and text and template.silent and not news:
@@ -304,6 +323,7 @@ class StreamRewriter:
         self._see_stop()
         if is_plain(ops, text):
             return raw
+        part, writer = template.part, self._writer
         part.text, part.ops = text, ops
         out: list[bytes] = []
         writer.put(part, out, shell=template.shell, news=news)
@@ -313,7 +333,7 @@ class StreamRewriter:
         else:
             template.silent = not out
         ops.clear()
-        self._blame(choice)
+        self._blame(template.choice)
         return b"".join(out)
 
     def _typed_chunk(self, raw: bytes, data: bytes) -> bytes | None:

@@ -33,14 +33,17 @@ class Template:
     """
 
     __slots__ = (
-        "_arguments_frame", "_arguments_index", "_text_frame", "around", "met", "middle", "part", "shell", "silent",
-        "top",
+        "_arguments_frame", "_arguments_index", "_text_frame", "answer", "around", "choice", "index", "met", "middle",
+        "part", "shell", "silent", "top",
     )  # fmt: skip
 
     def __init__(self, shape: Shape, part: Part, top: Fields) -> None:
         self.around = shape.around
         self.middle = shape.middle
         self.part = part
+        self.choice = part.choice
+        self.answer = part.choice.answer
+        self.index = part.index
         self.top = top
         self.shell = Shell(top, part.fields)
         self.met = False
@@ -59,17 +62,16 @@ class Template:
         except openai.FAILURES:
             return None
 
-    def with_text(self, text: str) -> bytes | None:
-        """The event for a piece of text, where a chunk of this template has become one before."""
-        frame = self._text_frame
-        return None if frame is None else b"".join((frame[0], openai.encode(text), frame[1]))
-
-    def with_arguments(self, index: int, text: str) -> bytes | None:
-        """The event for a piece of a call's arguments, where a chunk of this template has become one before."""
-        if index != self._arguments_index:
+    def filled(self, op: Op) -> bytes | None:
+        """The event for a piece of text or of a call's arguments, where a chunk of this template became one before."""
+        if type(op) is Arguments and op.index == self._arguments_index:
+            before, after = self._arguments_frame
+        elif type(op) is Content and self._text_frame is not None:
+            before, after = self._text_frame
+        else:
             return None
-        before, after = self._arguments_frame
-        return b"".join((before, _encode(text) if text.isascii() else openai.encode(text), after))
+        text = op.text
+        return before + (_encode(text) if text.isascii() else openai.encode(text)) + after
 
     def expect(self, op: Op, frame: Frame | None, *, silent: bool) -> None:
         """Remember the frame of an operation: more chunks become one like it. silent: nothing stands beside it."""

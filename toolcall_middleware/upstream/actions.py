@@ -115,6 +115,10 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     last: bool = False
 
 
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    """Send the data of the `Body` at hand to the client, as it came: nearly every chunk of an answer in text."""
+
+
 class Count(msgspec.Struct, frozen=True):
     """Count tokens, which takes time, and tell `Counted`."""
 
@@ -133,4 +137,4 @@ class Fail(msgspec.Struct, frozen=True):
     error: ToolCallError
 
 
-Action = Pass | Ask | Decode | Start | Send | Count | StopUpstream | Fail
+Action = Pass | Ask | Decode | Start | Send | Forward | Count | StopUpstream | Fail

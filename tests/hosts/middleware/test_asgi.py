@@ -359,6 +359,15 @@ async def test_an_answer_that_is_packed_all_the_same_is_unpacked(coding: bytes, 
     assert not {"content-encoding", "etag"} & made.headers.keys()
 
 
+async def test_a_chunk_that_leaves_as_it_was_unpacked_leaves_unpacked() -> None:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    plain = events(stream(role(), *says("One ", "two ", "three ", "four "), FINISH))
+    packed = [packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) for data in plain]
+    headers = [SSE_TYPE, (b"content-encoding", b"gzip")]
+    made = await Client(ask()).run(middleware(Backend(*packed, headers=headers)))
+    assert check_stream(made.body).only.content == "One two three four "
+
+
 def whole_answer(text: str) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}

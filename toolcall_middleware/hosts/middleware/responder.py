@@ -23,6 +23,7 @@ from ...exchange import (
     Exchange,
     Fail,
     Failed,
+    Forward,
     Head,
     Send,
     Start,
@@ -127,10 +128,11 @@ class Responder:
 
     async def _send(self, message: Message) -> None:
         kind = message["type"]
-        if self._cut:
-            raise GenerationEndedError("the answer is complete: the middleware ended its generation")
-        if self._over and kind in {"http.response.start", "http.response.body"}:
-            return
+        if self._over:
+            if self._cut:
+                raise GenerationEndedError("the answer is complete: the middleware ended its generation")
+            if kind in {"http.response.start", "http.response.body"}:
+                return
         if kind == "http.response.body":
             data = message.get("body", b"")
             if self._inflate is not None:
@@ -139,10 +141,15 @@ class Responder:
                 except ToolCallError as error:
                     await self._execute(self._exchange.receive(Undecodable(error)))
                     return
+                message = {**message, "body": data}
             actions = self._exchange.receive(Body(data, not message.get("more_body", False)))
-            if len(actions) == 1 and type(only := actions[0]) is Send and only.data is data:
-                await self._client_send(message)  # nearly every message of an answer in text
-            else:
+            # Nearly every message has one action: it is done here, without another coroutine.
+            only = actions[0] if len(actions) == 1 else None
+            if type(only) is Forward:
+                await self._client_send(message)
+            elif type(only) is Send:
+                await self._client_send({"type": "http.response.body", "body": only.data, "more_body": not only.last})
+            elif actions:
                 await self._execute(actions)
         elif kind == "http.response.start":
             self._start = message

@@ -77,5 +77,5 @@ def tag_ends(syntax: TaggedSyntax) -> TagEnds:
 
 def _half(tags: Iterable[str]) -> re.Pattern[str]:
     """A tag that the text ends in, or with."""
-    ways = [*Trie.of(f"{tag}\0" for tag in tags).beginnings(), "(?!)"]
+    ways = [*Trie.of(f"{tag}\0" for tag in tags).beginnings().values(), "(?!)"]
     return re.compile(f"(?:{'|'.join(ways)})\\Z")

@@ -73,14 +73,15 @@ class Grammar:
 class Compiled:
     """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
 
-    whole: by a marker's first character. What is a literal has no group in them: `groups` has it.
+    whole and partial (what could still become a marker, up to the end of the text): by a marker's first character. What
+    is a literal has no group in them: `groups` has it.
     """
 
     first: re.Pattern[str]
     first_at_start: re.Pattern[str]
     whole: dict[str, re.Pattern[str]]
     groups: dict[str, str]
-    partial: re.Pattern[str]
+    partial: dict[str, re.Pattern[str]]
     openers: dict[str, Opener]
     reasoning: dict[str, str]
     special: tuple[str, ...]
@@ -90,6 +91,11 @@ class Compiled:
         """The marker that stands at `s[at]`; `group` tells which one."""
         whole = self.whole.get(s[at : at + 1])
         return None if whole is None else whole.match(s, at)
+
+    def may_begin_at(self, s: str, at: int) -> bool:
+        """Whether the text ends in the middle of what could be a marker, which begins at `s[at]`."""
+        partial = self.partial.get(s[at : at + 1])
+        return partial is not None and partial.match(s, at) is not None
 
     def group(self, marker: re.Match[str]) -> str:
         """What a marker is: the first letter says the kind, the rest its number among those."""
@@ -113,7 +119,7 @@ def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
 def compile_grammar(grammar: Grammar) -> Compiled:
     """The expressions for `grammar`; kept, since formats are few and requests many."""
     patterned: list[tuple[set[str], str]] = []  # the characters with which it may begin, and the pattern
-    partial: list[str] = []
+    partial: list[tuple[set[str], str]] = []
     openers: dict[str, Opener] = {}
     start_firsts: set[str] = set()
     anywhere: dict[str, list[Opener]] = {}  # those with a pattern, by the characters they may begin with
@@ -126,7 +132,8 @@ def compile_grammar(grammar: Grammar) -> Compiled:
             continue
         begins = set(opener.first or opener.pattern.lstrip("\\")[0])
         patterned.append((begins, f"(?P<{group}>{opener.pattern})"))
-        partial.append(opener.partial)
+        if opener.partial:
+            partial.append((begins, opener.partial))
         if _opens_only(opener):
             start_firsts |= begins
         else:
@@ -146,9 +153,9 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     return Compiled(
         first=re.compile("|".join(_first(char, far, anywhere) for char in sorted(firsts))),
         first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
-        whole=_by_first(patterned, trie),
+        whole=_by_first(patterned, {char: re.escape(char) + way.longest() for char, way in trie.ways.items()}, ""),
         groups=groups,
-        partial=re.compile(f"(?:{'|'.join([*filter(None, partial), *trie.beginnings()]) or '(?!)'})\\Z"),
+        partial=_by_first(partial, trie.beginnings(), "\\Z"),
         openers=openers,
         reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
         special=tuple(opener.marker for opener in grammar.openers if opener.special),
@@ -160,15 +167,15 @@ def _opens_only(opener: Opener | None) -> bool:
     return opener is not None and opener.where is Where.START
 
 
-def _by_first(patterned: list[tuple[set[str], str]], trie: Trie) -> dict[str, re.Pattern[str]]:
-    """What can stand where a character does: patterns before literals, the longest of those."""
+def _by_first(patterned: list[tuple[set[str], str]], literal: dict[str, str], end: str) -> dict[str, re.Pattern[str]]:
+    """What can stand where a character does, and `end` behind it: patterns before literals, the longest of those."""
     ways: dict[str, list[str]] = {}
     for chars, pattern in patterned:
         for char in chars:
             ways.setdefault(char, []).append(pattern)
-    for char, way in trie.ways.items():
-        ways.setdefault(char, []).append(re.escape(char) + way.longest())
-    return {char: re.compile("|".join(patterns)) for char, patterns in ways.items()}
+    for char, pattern in literal.items():
+        ways.setdefault(char, []).append(pattern)
+    return {char: re.compile(f"(?:{'|'.join(patterns)}){end}") for char, patterns in ways.items()}
 
 
 def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]]) -> str:

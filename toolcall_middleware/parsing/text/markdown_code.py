@@ -94,7 +94,7 @@ class Code:
             (group, opener) for group, opener in self._compiled.openers.items() if opens_answer or info in opener.fences
         ]
         if candidates and k < limit:
-            if not last and (k >= n or self._compiled.partial.match(s, k) is not None):
+            if not last and (k >= n or self._compiled.may_begin_at(s, k)):
                 return -prose.hold(s, begin, pos) - 1
             m = self._compiled.marker_at(s, k)
             found = None if m is None else self._compiled.group(m)
@@ -166,7 +166,7 @@ class Code:
                 prose.fence_tail = None
                 prose.begin_line(blank=s.startswith(s[i], closed))  # another one opens there
                 return closed
-        if not last and self._compiled.partial.match(s, i) is not None:
+        if not last and self._compiled.may_begin_at(s, i):
             self._out.carry = s[i:]
             return n
         m = self._compiled.marker_at(s, i)

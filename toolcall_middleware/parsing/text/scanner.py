@@ -27,7 +27,7 @@ from .reasoning import Thought
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _SHORT = 256  # characters of a text that may pass
-_MANY = 16
+_MANY = 64  # ... and how many of them are remembered before they are looked at
 
 
 class Scanner:
@@ -98,19 +98,19 @@ class Scanner:
         if special is not None and len(text) <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
                 return [Reasoning(text)]
-            self._passed.append(text)
-            if len(self._passed) == _MANY:
+            passed = self._passed
+            passed.append(text)
+            if len(passed) == _MANY:
                 self._note_passed()
             return [Text(text)]
         if self._passed:
             self._note_passed()
         sink = self._sink
         flow = sink.flow
+        if flow is not None and (said := flow.run(text)) is not None:
+            return [CallArgs(said)] if said else []
         events: list[Event] = []
         if flow is not None:
-            said = flow.run(text)
-            if said is not None:
-                return [CallArgs(said)] if said else []
             said, text = flow.leave(text)
             if said:
                 events = [CallArgs(said)]
@@ -271,7 +271,7 @@ class Scanner:
                 i = step
                 continue
             m = compiled.marker_at(s, pos)
-            if not last and compiled.partial.match(s, pos) is not None:
+            if not last and compiled.may_begin_at(s, pos):
                 # Also where a marker stands already: `[` may become `[THINK]`.
                 return prose.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
@@ -340,7 +340,7 @@ class Scanner:
         if next_turn is not None and compiled.group(next_turn)[0] == "s":
             self._prose.emit(s, begin, pos)
             return -behind - 1
-        if behind < n and (last or compiled.partial.match(s, behind) is None):
+        if behind < n and (last or not compiled.may_begin_at(s, behind)):
             return end
         if not last:
             return -self._prose.hold(s, begin, pos) - 1

@@ -49,7 +49,7 @@ class JsonReader:
     """
 
     tail = ""
-    __slots__ = ("_at", "_comments", "_strings", "_structure", "_table", "_triple_quotes", "done")
+    __slots__ = ("_at", "_comments", "_strings", "_structure", "_table", "_triple_quotes", "done", "run")
 
     def __init__(self) -> None:
         at = self._at = Position()
@@ -58,6 +58,8 @@ class JsonReader:
         self._strings = Strings(at, comments)
         self._triple_quotes = TripleQuotes(at)
         self._table = CleanJson(at)
+        self.run = self._table.read
+        """See `ArgumentsReader.run`."""
         self.done = False
         """The value is complete, and what was put out is valid JSON."""
 
@@ -106,10 +108,6 @@ class JsonReader:
         if not at.stack or state in (FIRST_KEY, FIRST_ITEM):
             return False
         return state in (KEY, COLON, VALUE, COMMA) or (at.is_key and state in (STRING, ESCAPE))
-
-    def run(self, s: str) -> str | None:
-        """See `ArgumentsReader.run`."""
-        return self._table.read(s)
 
     def leave(self, text: str) -> tuple[str, str]:
         """What leaves for `text`, and what is left of it."""
