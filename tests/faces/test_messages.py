@@ -131,7 +131,9 @@ def test_a_rate_is_kept_by_the_key_in_either_header(open_host: Open) -> None:
     assert again.json()["error"]["type"] == "rate_limit_error"
     assert again.headers["x-toolcall-error"] == "rate_limit_exceeded"
     assert int(again.headers["retry-after"]) > 0
-    other = httpx.post(f"{served.url}/v1/messages", json=asked(), headers={**headers, "x-api-key": secrets.token_hex(8)})
+    other = httpx.post(
+        f"{served.url}/v1/messages", json=asked(), headers={**headers, "x-api-key": secrets.token_hex(8)}
+    )
     assert other.status_code == 200
 
 
