@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import anthropic
+import openai
 import pytest
 
 from tests.fakes import Model, Script, TextBackend, serve
@@ -20,10 +22,19 @@ HOSTS = ("app", "proxy")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """url: of the host, without `/v1`. backend: what it asks."""
+    """url: of the host, without `/v1`. backend: what it asks. Clients that are made here are closed with it."""
 
     url: str
     backend: TextBackend
+    stack: contextlib.ExitStack
+
+    def anthropic(self, **options: Any) -> anthropic.Anthropic:
+        made = anthropic.Anthropic(**{"base_url": self.url, "api_key": "unused", "max_retries": 0, **options})
+        return self.stack.enter_context(made)
+
+    def openai(self, **options: Any) -> openai.OpenAI:
+        made = openai.OpenAI(**{"base_url": f"{self.url}/v1", "api_key": "unused", "max_retries": 0, **options})
+        return self.stack.enter_context(made)
 
 
 Open = Callable[..., Served]
@@ -43,7 +54,7 @@ def open_host(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
             script: Model | Iterable[Script], *, backend: dict[str, Any] | None = None, **settings: Any
         ) -> Served:
             model = TextBackend(script, **{"strict": True, **(backend or {})})
-            return Served(stack.enter_context(serve(host_of(host, model, stack, monkeypatch, settings))), model)
+            return Served(stack.enter_context(serve(host_of(host, model, stack, monkeypatch, settings))), model, stack)
 
         yield open_one
 

@@ -16,7 +16,6 @@ from starlette.types import Message, Scope, Send
 
 from ...apis.face import ChatRequest, Face, FaceReply
 from ...errors import ToolCallError
-from ...response.whole import as_stream
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, Headers, without
 from ..http.request_record import record_of
@@ -101,7 +100,7 @@ class FaceAnswer:
             if status >= 400:
                 await self._body(self._face.fail(openai.read_error(data, status)), more=False)
             else:
-                await self._body(self._face.feed(as_stream(data) or data) + self._face.finish(cut=False), more=False)
+                await self._body(self._face.feed(data) + self._face.finish(cut=False), more=False)
             return
         headers = {name.lower(): value for name, value in start.get("headers", ())}
         await self._reply(self._face.whole(status, headers, data))
