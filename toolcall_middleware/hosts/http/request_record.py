@@ -12,7 +12,10 @@ RECORD = "toolcall.request"
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """One request. `others`: another upstream can be asked. `unreached`: the upstream at hand was given nothing."""
+    """One request. `others`: another upstream can be asked. `unreached`: the upstream at hand was given nothing.
+
+    `silent`: it was, and said nothing in time. `streams`: the client wants the answer as it is made.
+    """
 
     id: str = ""
     tenant: str | None = None
@@ -20,6 +23,8 @@ class Record:
     upstream: str | None = None
     others: bool = False
     unreached: bool = False
+    silent: bool = False
+    streams: bool = False
 
 
 def record_of(scope: Scope) -> Record:

@@ -19,6 +19,7 @@ from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers
 from ...usage.tokenizers.load import load
 from ..http.bodies import Receive, replay
+from ..http.cors import admits_origin, header_of, with_cors
 from ..http.messages import App, Scope, Send, answer_error, is_chat, with_length
 from ..http.upload import collect, in_the_clear
 from .responder import Responder
@@ -108,6 +109,11 @@ class ToolCallMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         settings = self.settings
+        if settings.cors_origins and scope["type"] == "http":
+            origin = header_of(scope, b"origin")
+            if origin is not None and admits_origin(origin, settings.cors_origins):
+                # Our errors are sent from outside of the app's own CORS layer.
+                send = with_cors(send, origin, replace=False)
         if scope["type"] != "http" or settings.mode == "off" or not is_chat(scope, settings.paths):
             await self._other(scope, receive, send)
             return

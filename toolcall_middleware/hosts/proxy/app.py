@@ -14,7 +14,9 @@ from .auth import Gate
 from .forward_paths import ForwardPaths
 from .lifetime import Lifetime
 from .router import Router
+from .strangers import Strangers
 from .upstream.config import UpstreamConfig
+from .upstream.masking import secrets_of
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams
@@ -42,10 +44,19 @@ def create_proxy() -> ASGIApp:
     else:
         app = Upstream(_only(with_mode(settings, settings.upstream_api)), forward_authorization=forward_authorization)
     gate = Gate(ForwardPaths(app, settings), settings.api_keys)
+    strangers = Strangers(gate, settings, open_with_key=not settings.api_keys and _holds_key(app))
     if settings.access_log != "off":
         write_to_stdout()
-    logged = AccessLog(gate, style=settings.access_log, peek=isinstance(app, Upstream))
+    logged = AccessLog(strangers, style=settings.access_log, peek=isinstance(app, Upstream))
     return Lifetime(logged, drain=gate.drain, grace=settings.shutdown_grace, reload=reload)
+
+
+def _holds_key(app: Upstream | Router) -> bool:
+    """Whether requests get a key of the operator's on their way."""
+    configs = app.upstreams if isinstance(app, Router) else (app.config,)
+    return any(
+        secrets_of(config.settings.upstream_key, config.settings.upstream_url, config.headers) for config in configs
+    )
 
 
 def _only(settings: Settings) -> UpstreamConfig:
