@@ -26,9 +26,8 @@ def scope(host: str = "localhost:8080", origin: str | None = None, **more: Any) 
     if origin is not None:
         headers.append((b"origin", origin.encode()))
     headers += more.pop("headers", [])
-    return scope_of(
-        "/v1/chat/completions", **{"method": "POST", "server": ("127.0.0.1", 80), **more, "headers": headers}
-    )
+    given = {"method": "POST", "server": ("127.0.0.1", 80), **more}
+    return {**scope_of("/v1/chat/completions", **given), "headers": headers}
 
 
 async def status(asked: Scope, *, key: bool = True, **settings: Any) -> int:

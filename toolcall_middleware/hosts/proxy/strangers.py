@@ -22,7 +22,7 @@ class Strangers:
     """Refuses what a foreign web page sends, with a 403; answers preflights of pages in `cors_origins`.
 
     `Host` is held to `allowed_hosts`. Where the operator named none, it is held to this machine's names when the proxy
-    is asked on loopback and lets in without a key (`open_with_key`): then a page's `Origin` must be of this machine too.
+    is asked on loopback and lets in without a key (`open_with_key`): then a page's `Origin` must be of it too.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, *, open_with_key: bool) -> None:
