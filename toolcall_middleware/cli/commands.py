@@ -161,7 +161,9 @@ def _serve(args: argparse.Namespace) -> int:
     import uvicorn
 
     from ..formats import registry
+    from ..hosts.middleware.rate_limit import warn_of_workers
     from ..hosts.proxy.app import create_proxy
+    from ..hosts.proxy.connections import BoundedProtocol
     from ..hosts.proxy.lifetime import supervise
     from ..hosts.proxy.upstream.connection import free_port, is_loopback
     from ..hosts.proxy.upstream.providers import with_mode
@@ -190,9 +192,11 @@ def _serve(args: argparse.Namespace) -> int:
             file=sys.stderr,
             flush=True,
         )
+    warn_of_workers(settings, args.workers)
     uvicorn.run(
         "toolcall_middleware:create_proxy",
         factory=True,
+        http=BoundedProtocol,
         host=args.host,
         port=port,
         workers=args.workers,

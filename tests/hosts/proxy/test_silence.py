@@ -55,7 +55,7 @@ async def test_who_is_alone_has_all_its_time() -> None:
         answer = await drive(app, scope_of(method="POST"), json.dumps({"stream": True}).encode())
         assert (answer.status, answer.body) == (200, b"ok")
         record = Record(others=True, streams=True)
-        answer = await drive(app, scope_of(method="POST", **{RECORD: record}), b"{}")
+        answer = await drive(app, {**scope_of(method="POST"), RECORD: record}, b"{}")
         assert (answer.status, record.silent) == (504, True)
 
 

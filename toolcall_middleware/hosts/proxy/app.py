@@ -11,6 +11,7 @@ from ...errors import SettingsError
 from ...settings import Settings
 from .access_log import AccessLog, write_to_stdout
 from .auth import Gate
+from .connections import bound_logging
 from .forward_paths import ForwardPaths
 from .lifetime import Lifetime
 from .router import Router
@@ -28,6 +29,7 @@ def create_proxy() -> ASGIApp:
     Raises SettingsError or FormatError.
     """
     settings = Settings.from_env()
+    bound_logging()
     # What the client shows is else a key of this proxy and nobody else's business.
     forward_authorization = not settings.api_keys
     app: Upstream | Router

@@ -59,7 +59,7 @@ class Strangers:
 def _on_loopback(scope: Scope) -> bool:
     """Whether the request came in at an address of this machine alone; a Unix socket has no pages."""
     server = scope.get("server")
-    return bool(server) and server[1] is not None and is_of_this_machine(str(server[0]))
+    return server is not None and server[1] is not None and is_of_this_machine(str(server[0]))
 
 
 def _refusal(why: str) -> ToolCallError:
