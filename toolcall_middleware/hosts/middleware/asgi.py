@@ -120,7 +120,7 @@ class ToolCallMiddleware:
         tenant = None
         if self._tenancy is not None:
             try:
-                tenant = self._tenancy.find(scope)
+                tenant = await self._tenancy.find(scope)
             except ToolCallError as refusal:
                 await answer_error(send, refusal)
                 return
