@@ -85,14 +85,15 @@ def test_a_model_goes_by_another_name_and_the_client_sees_its_own(
     messages = stack.enter_context(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
     if stream:
         with messages.messages.stream(model="claude-opus-9", max_tokens=9, messages=HI) as events:
-            message = events.get_final_message()
+            named = events.get_final_message().model
     else:
-        message = messages.messages.create(model="claude-opus-9", max_tokens=9, messages=HI)
-    assert message.model == "claude-opus-9"
+        named = messages.messages.create(model="claude-opus-9", max_tokens=9, messages=HI).model
+    assert named == "claude-opus-9"
     responses = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0))
     if stream:
         with responses.responses.stream(model="gpt-5", input="hi") as made:
-            names = {event.response.model for event in made if event.type in ENDS}
+            ends: list[Any] = [event for event in made if event.type in ENDS]
+            names = {event.response.model for event in ends}
             assert names == {"gpt-5"}
     else:
         assert responses.responses.create(model="gpt-5", input="hi").model == "gpt-5"

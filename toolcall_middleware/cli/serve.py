@@ -73,7 +73,9 @@ def _run(args: argparse.Namespace) -> int:
     import uvicorn
 
     from ..formats import registry
+    from ..hosts.middleware.rate_limit import warn_of_workers
     from ..hosts.proxy.app import create_proxy
+    from ..hosts.proxy.connections import BoundedProtocol
     from ..hosts.proxy.lifetime import supervise
     from ..hosts.proxy.upstream.connection import free_port, is_loopback
     from ..hosts.proxy.upstream.providers import with_mode
@@ -97,9 +99,11 @@ def _run(args: argparse.Namespace) -> int:
             f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
             f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1."
         )
+    warn_of_workers(settings, args.workers)
     uvicorn.run(
         "toolcall_middleware:create_proxy",
         factory=True,
+        http=BoundedProtocol,
         host=args.host,
         port=port,
         workers=args.workers,

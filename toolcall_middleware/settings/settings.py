@@ -155,9 +155,12 @@ def read_variable(name: str) -> str | None:
 
 
 def hide_login(text: str) -> str:
-    """`text` with the login of an address in it (`redis://:secret@host`) replaced by `***`."""
+    """`text` with the login of an address in it (`redis://:secret@host`, `redis://host?password=secret`) replaced by
+    `***`.
+    """
     # Up to the last @, because people write unescaped ones into passwords.
-    return re.sub(r"(?<=://).*@", "***@", text)
+    text = re.sub(r"(?<=://).*@", "***@", text)
+    return re.sub(r"(?i)([?&;][^=&;\s]*(?:pass|secret|token|key|auth|user)[^=&;\s]*=)[^&;\s'\"]*", r"\1***", text)
 
 
 def _read(option: Option, value: Any, source: str) -> Any:

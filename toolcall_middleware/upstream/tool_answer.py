@@ -27,6 +27,9 @@ from .conversation import Facts
 _log = logging.getLogger("toolcall_middleware")
 
 
+_FAULTS = " do not fit its schema: "
+
+
 class ToolAnswer:
     """One request with tools, and the answers to its attempts. A `Conversation`; see there for what is public.
 
@@ -287,4 +290,7 @@ class ToolAnswer:
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        _log.warning("%s", warning)
+        # What does not fit quotes the arguments, and they are nobody's business in a log.
+        what, fits, faults = warning.partition(_FAULTS)
+        places = "; ".join(fault.partition(": ")[0] for fault in faults.split("; "))
+        _log.warning("%s", f"{what}{_FAULTS}{places}" if fits else what)

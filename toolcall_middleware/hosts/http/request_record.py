@@ -18,6 +18,7 @@ class Record:
 
     mode, format, calls, outcomes: how its answer was made, known at its end. error: the code that the client was told.
     trace: the trace id of its `traceparent`. report: what observers are told; None where there are none.
+    `silent`: it was, and said nothing in time. `streams`: the client wants the answer as it is made.
     """
 
     id: str = ""
@@ -33,6 +34,8 @@ class Record:
     error: str | None = None
     trace: str | None = None
     report: Report | None = None
+    silent: bool = False
+    streams: bool = False
 
 
 def record_of(scope: Scope) -> Record:

@@ -78,18 +78,43 @@ def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:
     if len(codings) > 1 or codings[0] not in {b"gzip", b"x-gzip", b"deflate"}:
         text = "The request's content-encoding cannot be read here: send gzip, deflate or none."
         raise ToolCallError("invalid_request", text, status=415)
-    decoder = zlib.decompressobj(zlib.MAX_WBITS | (0 if codings[0] == b"deflate" else 32))
     try:
-        body = decoder.decompress(body, 0 if limit is None else limit + 1)
+        plain = _inflated(body, codings[0], limit)
     except zlib.error as error:
         raise ToolCallError(
             "invalid_json", f"The request's body is not what its content-encoding says: {error}."
         ) from None
-    if limit is not None and len(body) > limit:
+    if limit is not None and len(plain) > limit:
         raise _too_large(limit)
-    if not decoder.eof or decoder.unused_data:
-        raise ToolCallError("invalid_json", "The request's body is not what its content-encoding says.")
-    return body
+    return plain
+
+
+def _inflated(body: bytes, coding: bytes, limit: int | None) -> bytes:
+    """At most one byte more than `limit`. Raises zlib.error."""
+    if coding == b"deflate":
+        try:
+            return _member(body, zlib.MAX_WBITS, limit)[0]
+        except zlib.error:
+            return _member(body, -zlib.MAX_WBITS, limit)[0]  # as many send it, without zlib's frame
+    part, body = _member(body, zlib.MAX_WBITS | 32, limit)
+    parts = [part]
+    left = None if limit is None else limit - len(part)
+    while body and (left is None or left >= 0):  # gzip may come in several members
+        part, body = _member(body, zlib.MAX_WBITS | 32, left)
+        parts.append(part)
+        left = None if left is None else left - len(part)
+    return b"".join(parts)
+
+
+def _member(body: bytes, bits: int, limit: int | None) -> tuple[bytes, bytes]:
+    """(what one compressed stream holds, what comes behind it)."""
+    decoder = zlib.decompressobj(bits)
+    part = decoder.decompress(body, 0 if limit is None else limit + 1)
+    if limit is not None and len(part) > limit:
+        return part, b""
+    if not decoder.eof or (decoder.unused_data and bits != zlib.MAX_WBITS | 32):
+        raise zlib.error("it is cut off, or something comes behind it")
+    return part, decoder.unused_data
 
 
 def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:

@@ -24,6 +24,7 @@ from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...usage.tokenizers.load import load
 from ..http.bodies import Message, Receive, replay
+from ..http.cors import admits_origin, header_of, with_cors
 from ..http.messages import App, Scope, Send, answer_error, with_length
 from ..http.request_record import Record, record_of
 from ..http.upload import collect, in_the_clear
@@ -142,6 +143,11 @@ class ToolCallMiddleware:
             await refuse_start(scope, receive, send, self._fault)
             return
         settings = self.settings
+        if settings.cors_origins and scope["type"] == "http":
+            origin = header_of(scope, b"origin")
+            if origin is not None and admits_origin(origin, settings.cors_origins):
+                # Our errors are sent from outside of the app's own CORS layer.
+                send = with_cors(send, origin, replace=False)
         door = door_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
         if door is None:
             await self._other(scope, receive, send)
@@ -164,7 +170,7 @@ class ToolCallMiddleware:
         asking = _Asking(scope, receive, send if answer is None else answer.send, settings)
         try:
             if self._tenancy is not None:
-                asking.tenant = self._tenancy.find(scope)
+                asking.tenant = await self._tenancy.find(scope)
                 asking.settings = settings = asking.tenant.settings
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout

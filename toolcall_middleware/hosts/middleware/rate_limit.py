@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.types import Message, Send
 
 from ...errors import SettingsError, ToolCallError
-from ...settings import OPTIONS, hide_login
+from ...settings import OPTIONS, Settings, hide_login
 
 if TYPE_CHECKING:
     from limits.aio.strategies import FixedWindowRateLimiter
@@ -36,6 +36,18 @@ _T = TypeVar("_T")
 def require_limits(storage: str) -> None:
     """Raises SettingsError where rates cannot be counted in `storage`: a library is missing, or it is no storage."""
     _limiter(storage)
+
+
+def warn_of_workers(settings: Settings, workers: int) -> None:
+    """Says so where each of several `workers` would count by itself: the rate is that many times as high."""
+    limits = settings.rate_limit is not None or settings.tenants_file is not None
+    if workers > 1 and limits and _is_memory(settings.rate_limit_storage):
+        _log.warning(
+            "rate_limit_storage is memory://, and each of the %d workers counts by itself: up to %d times the rate "
+            "passes. Give them a common one, redis://HOST.",
+            workers,
+            workers,
+        )
 
 
 _memory: list[FixedWindowRateLimiter] = []

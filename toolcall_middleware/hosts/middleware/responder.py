@@ -135,6 +135,9 @@ class Responder:
                 return
         if kind == "http.response.body":
             data = message.get("body", b"")
+            if type(data) is not bytes:  # ASGI's type is bytes; servers take a view of them, and so do we
+                data = bytes(data)
+                message = {**message, "body": data}
             if self._inflate is not None:
                 try:
                     data = self._inflate.feed(data)
@@ -152,8 +155,9 @@ class Responder:
             elif actions:
                 await self._execute(actions)
         elif kind == "http.response.start":
-            self._start = message
-            await self._execute(self._exchange.receive(Head(message["status"], list(message.get("headers", ())))))
+            # An iterator gives its headers once.
+            self._start = message = {**message, "headers": list(message.get("headers", ()))}
+            await self._execute(self._exchange.receive(Head(message["status"], message["headers"])))
         else:
             await self._client_send(message)
 

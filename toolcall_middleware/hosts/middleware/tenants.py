@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -52,10 +53,15 @@ class Tenancy:
         """Whether anybody's rate is limited."""
         return _limits_rates(self._tenants)
 
-    def find(self, scope: Scope) -> Tenant:
-        """Who asks in `scope`. Raises ToolCallError where that is told in two ways: the app might believe the other."""
+    async def find(self, scope: Scope) -> Tenant:
+        """Who asks in `scope`. Raises ToolCallError where that is told in two ways: the app might believe the other.
+
+        Who finds the file changed waits until it has been read, in a thread; others go on with what held before.
+        """
         if self._path is not None and time.monotonic() - self._looked >= _SECONDS:
-            self._look(self._path)
+            self._looked = time.monotonic()
+            if self._has_changed(self._path):
+                await asyncio.to_thread(self._look, self._path)
         name = scope.get(TENANT_KEY)
         values = {value for key, value in scope.get("headers", ()) if key.lower() == self._header}
         if not values and self._header == b"authorization":
@@ -65,8 +71,13 @@ class Tenancy:
             raise ToolCallError("invalid_request", message)
         return self._tenants.find(name if isinstance(name, str) else None, values.pop() if values else None)
 
+    def _has_changed(self, path: str) -> bool:
+        try:
+            return _stamp(path) != self._stamp
+        except SettingsError:
+            return True
+
     def _look(self, path: str) -> None:
-        self._looked = time.monotonic()
         try:
             stamp = _stamp(path)
         except SettingsError as error:

@@ -130,6 +130,8 @@ class WholeUsage:
         async def look(message: Message) -> None:
             nonlocal passing
             if not passing:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": list(message.get("headers", ()))}  # an iterator gives them once
                 if self._hold(message):
                     if message["type"] == "http.response.body" and not message.get("more_body", False):
                         passing = True

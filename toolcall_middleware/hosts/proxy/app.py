@@ -13,11 +13,14 @@ from ...settings import Settings
 from ..http.metrics_page import MetricsPage
 from .access_log import AccessLog, write_to_stdout
 from .auth import Gate
+from .connections import bound_logging
 from .forward_paths import ForwardPaths
 from .health import PATHS, Readiness
 from .lifetime import Lifetime
 from .router import Router
+from .strangers import Strangers
 from .upstream.config import UpstreamConfig
+from .upstream.masking import secrets_of
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams
@@ -30,6 +33,7 @@ def create_proxy() -> ASGIApp:
     Raises SettingsError or FormatError.
     """
     settings = Settings.from_env()
+    bound_logging()
     # What the client shows is else a key of this proxy and nobody else's business.
     forward_authorization = not settings.api_keys
     app: Upstream | Router
@@ -66,7 +70,8 @@ def create_proxy() -> ASGIApp:
 
         tell = shared_metrics().upstream_is
     upstreams = partial(getattr, app, "apps") if isinstance(app, Router) else partial(tuple, [app])
-    outer: ASGIApp = Readiness(gate, upstreams, tell)
+    strangers = Strangers(gate, settings, open_with_key=not settings.api_keys and _holds_key(app))
+    outer: ASGIApp = Readiness(strangers, upstreams, tell)
     if settings.metrics != "off" and settings.metrics_open:
         outer = MetricsPage(outer, metrics_path)
     if observers is not None:
@@ -79,6 +84,14 @@ def create_proxy() -> ASGIApp:
 
         logged = Inspector(logged, store, settings.inspector)
     return Lifetime(logged, drain=gate.drain, grace=settings.shutdown_grace, reload=reload)
+
+
+def _holds_key(app: Upstream | Router) -> bool:
+    """Whether requests get a key of the operator's on their way."""
+    configs = app.upstreams if isinstance(app, Router) else (app.config,)
+    return any(
+        secrets_of(config.settings.upstream_key, config.settings.upstream_url, config.headers) for config in configs
+    )
 
 
 def _only(settings: Settings) -> UpstreamConfig:

@@ -1,8 +1,8 @@
 """Many upstreams behind one address: the model of a request says who may answer it, in which order they are asked.
 
-An upstream that cannot be reached, or says that it is busy (429, 503, 529), is passed over as long as the client has
-got nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end with their last
-answer.
+An upstream that cannot be reached, says nothing in time, or says that it is busy (429, 503, 529) is passed over as long
+as the client has got nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end
+with their last answer.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Callable, Sequence
 
 from starlette.types import Message, Receive, Scope, Send
@@ -36,6 +37,8 @@ logger = logging.getLogger("toolcall_middleware.proxy")
 
 _MODELS = ("/v1/models", "/models")
 _MOST_SHOWN = 100
+# Whether an answer is wanted as it is made: near enough for how long to wait for its beginning.
+_STREAMS = re.compile(rb'"stream"\s*:\s*true\b')
 # Bytes of a body that are not read in the event loop.
 _LARGE = 64 * 1024
 
@@ -193,6 +196,7 @@ class Router:
             await refuse(scope, send, refusal)
             return
         record.model = model = asked.model
+        record.streams = _STREAMS.search(body) is not None
         if model is None:
             await self._pass(scope_for_body(scope, len(body)) if body else scope, giving(body, receive), send)
             return
@@ -228,7 +232,7 @@ class Router:
         named: our name of the model, which is another one than the client's where it has an alias.
         """
         record = record_of(scope)
-        record.unreached = False
+        record.unreached = record.silent = False
         model = asking.model or ""
         own = upstream.config.model_for(named)
         aliased = own != model
@@ -247,9 +251,16 @@ class Router:
             if not started:
                 if message["type"] == "http.response.start":
                     # Our own refusals (a tenant's rate) are none of the upstream's.
-                    if REFUSED not in asked and (record.unreached or message["status"] in BUSY):
+                    if REFUSED in asked:
+                        pass
+                    elif record.silent:
+                        upstream.was_silent()
+                        passed_over = record.others
+                    elif record.unreached or message["status"] in BUSY:
                         upstream.rest(retry_after(message.get("headers", ())))
                         passed_over = record.others
+                    else:
+                        upstream.spoke()
                     started = not passed_over
                 if passed_over:
                     raise _PassedOverError("another upstream is asked")

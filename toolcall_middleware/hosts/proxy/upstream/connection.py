@@ -97,10 +97,13 @@ def _has_more(response: httpx.Response) -> bool:
 
 
 class Connection:
-    """What a request learns of its connection. `reused`: one was there, and was not opened for this request."""
+    """What a request learns of its connection. `reused`: one was there, and was not opened for this request. `sent`:
+    the whole request has left.
+    """
 
     def __init__(self) -> None:
         self.reused = False
+        self.sent = False
         self._opened = False
 
     async def trace(self, event: str, _info: object) -> None:
@@ -109,6 +112,8 @@ class Connection:
             self._opened = True
         elif ".send_request_headers" in event and not self._opened:
             self.reused = True
+        elif event.endswith(".send_request_body.complete"):
+            self.sent = True
 
 
 class Target(httpx.URL):

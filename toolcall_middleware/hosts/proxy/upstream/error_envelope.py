@@ -4,86 +4,135 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ....errors import ToolCallError
 from ....wire.openai import read_error, read_value
-from ...http.headers import OF_ITS_BYTES, without
+from ...http.bodies import Inflate
+from ...http.headers import ENTITY_HEADERS, OF_ITS_BYTES, without
 from ...http.messages import is_chat
+from .masking import Mask, MaskedStream
 
 # A longer one is no error message; it passes.
 _LIMIT = 256 * 1024
+_MOST_INFLATED = 16 << 20
 _MEMBERS = frozenset({"message", "type", "param", "code"})
-# What is shorter is no key, and its letters stand anywhere.
-_SHORTEST_KEY = 8
 
 
 class ErrorEnvelope:
     """Passes everything but answers of status 400 and more: these get OpenAI's envelope where POST `paths` were asked.
 
-    `key`: replaced by `***` in them, and in the headers of every answer; some servers quote what they refuse.
+    `secrets`: replaced by `***` in bodies and in the headers of every answer; some servers quote what they refuse. An
+    error, or a stream, in a content coding is decoded for that; one whose coding is not known leaves without its body.
     """
 
-    def __init__(self, app: ASGIApp, *, paths: tuple[str, ...], key: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, paths: tuple[str, ...], secrets: tuple[str, ...] = ()) -> None:
         self._app = app
         self._paths = paths
-        self._key = key.encode() if key is not None and len(key) >= _SHORTEST_KEY else None
+        self._mask = Mask(secrets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        chat = is_chat(scope, self._paths)
-        held: Message | None = None
-        parts: list[bytes] = []
-        passes = False
-        size = 0
+        answer = _Answer(send, self._mask, chat=is_chat(scope, self._paths))
+        await self._app(scope, receive, answer.send)
 
-        async def guarded(message: Message) -> None:
-            nonlocal held, passes, size
-            if passes:
-                await send(message)
-            elif held is None:
-                message = self._without_key(message)
-                if message["type"] != "http.response.start" or message["status"] < 400 or _is_coded(message):
-                    passes = True
-                    await send(message)
-                else:
-                    held = message
-            else:
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                more = message.get("more_body", False)
-                if not more:
-                    await self._finish(send, held, b"".join(parts), chat=chat)
-                elif size > _LIMIT:
-                    passes = True
-                    await send(held)
-                    await send({**message, "body": b"".join(parts)})
 
-        await self._app(scope, receive, guarded)
+class _Answer:
+    """One answer on its way to the client."""
 
-    def _without_key(self, message: Message) -> Message:
-        key = self._key
-        headers = message.get("headers", ())
-        if key is None or not any(key in value for _, value in headers):
-            return message
-        return {**message, "headers": [(name, value.replace(key, b"***")) for name, value in headers]}
+    def __init__(self, send: Send, mask: Mask, *, chat: bool) -> None:
+        self._client = send
+        self._mask = mask
+        self._chat = chat
+        self._start: Message | None = None  # of an error that is held
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._stream: MaskedStream | None = None
+        self._inflate: Inflate | None = None
+        self._unreadable = False
 
-    async def _finish(self, send: Send, start: Message, body: bytes, *, chat: bool) -> None:
-        out = body if self._key is None else body.replace(self._key, b"***")
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if message["type"] == "http.response.start":
+            await self._begin(message)
+        elif message["type"] == "http.response.body":
+            await self._body(message)
+        else:
+            await self._client(message)
+
+    async def _begin(self, message: Message) -> None:
+        headers = list(message.get("headers", ()))
+        if self._mask:
+            headers = [(name, self._mask.whole(value)) for name, value in headers]
+        is_error = message["status"] >= 400
+        kind = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+        is_stream = kind.lower().startswith(b"text/event-stream")
+        coding = _coding(headers)
+        if coding and (is_error or (is_stream and self._mask)):
+            headers = without(headers, ENTITY_HEADERS)
+            try:
+                self._inflate = Inflate(coding, _MOST_INFLATED if is_error else None)
+            except ToolCallError:
+                self._unreadable = True
+        message = {**message, "headers": headers}
+        if is_error:
+            self._start = message
+        else:
+            self._stream = self._masked(headers)
+            await self._client(message)
+
+    def _masked(self, headers: list[tuple[bytes, bytes]]) -> MaskedStream:
+        tells_length = any(name.lower() == b"content-length" for name, _ in headers)
+        # What is coded is not read, unless it was decoded above.
+        return MaskedStream(Mask(()) if _coding(headers) else self._mask, keeps_length=tells_length)
+
+    async def _body(self, message: Message) -> None:
+        data, more = message.get("body", b""), message.get("more_body", False)
+        try:
+            data = self._read(data)
+        except ToolCallError:
+            data, self._unreadable = b"", True
+        start = self._start
+        if start is None:
+            assert self._stream is not None  # noqa: S101 - a body follows its start
+            out = self._stream.feed(data, last=not more)
+            if out is data and data is message.get("body"):
+                await self._client(message)
+            elif out or not more:
+                await self._client({**message, "body": out})
+            return
+        self._parts.append(data)
+        self._size += len(data)
+        if not more:
+            await self._finish(start, b"".join(self._parts))
+        elif self._size > _LIMIT:
+            self._start = None
+            self._stream = self._masked(start["headers"])
+            await self._client(start)
+            await self._client({**message, "body": self._stream.feed(b"".join(self._parts), last=False)})
+
+    def _read(self, data: bytes) -> bytes:
+        if self._unreadable:
+            return b""
+        return data if self._inflate is None else self._inflate.feed(data)
+
+    async def _finish(self, start: Message, body: bytes) -> None:
+        out = self._mask.whole(body)
         headers = list(start["headers"])
-        if chat and not _is_envelope(out):
+        if self._chat and not _is_envelope(out):
             out = read_error(out, start["status"]).body()
             headers = without(headers, OF_ITS_BYTES | {b"content-type"})
             headers.append((b"content-type", b"application/json"))
-        if out != body:
+        if out != body or self._inflate is not None or self._unreadable:
             headers = without(headers, {b"content-length"})
             headers.append((b"content-length", b"%d" % len(out)))
-        await send({**start, "headers": headers})
-        await send({"type": "http.response.body", "body": out, "more_body": False})
+        await self._client({**start, "headers": headers})
+        await self._client({"type": "http.response.body", "body": out, "more_body": False})
 
 
-def _is_coded(start: Message) -> bool:
-    codings = [value.strip().lower() for name, value in start["headers"] if name.lower() == b"content-encoding"]
-    return any(coding not in {b"", b"identity"} for coding in codings)
+def _coding(headers: list[tuple[bytes, bytes]]) -> str:
+    codings = [value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"]
+    return b", ".join(coding for coding in codings if coding not in {b"", b"identity"}).decode("latin-1")
 
 
 def _is_envelope(body: bytes) -> bool:

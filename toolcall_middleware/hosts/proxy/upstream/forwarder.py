@@ -45,6 +45,7 @@ _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
 # Nothing of a request has left for the upstream.
 _CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _BODILESS = frozenset({204, 304})
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
@@ -54,7 +55,8 @@ class Limits:
     """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
 
     `connections`: that many at a time; the rest waits as for a connection. `retries`: further attempts at a request.
-    `upload`: seconds for the next piece of a client's body (see Upload).
+    `upload`: seconds for the next piece of a client's body (see Upload). `first_byte`: seconds for the beginning of a
+    streamed answer, while another upstream can be asked.
     """
 
     connect: float = 10.0
@@ -62,6 +64,7 @@ class Limits:
     connections: int | None = None
     retries: int = 0
     upload: float | None = None
+    first_byte: float | None = None
 
 
 class Forwarder:
@@ -118,6 +121,7 @@ class Forwarder:
         self._connections = limits.connections
         self._retries = limits.retries
         self._upload = limits.upload
+        self._first_byte = limits.first_byte
         self._random = random.Random()  # noqa: S311 - how long a pause takes is no secret
         self._own = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
         self._key_header = key_header.encode()
@@ -268,13 +272,16 @@ class Forwarder:
         while True:
             connection = Connection()
             try:
-                response = await self._open(self._request(scope, body, connection))
+                response = await self._first(self._request(scope, body, connection), record)
             except ToolCallError as error:
-                if stale and connection.reused and isinstance(error.__cause__, _CLOSED):
-                    # The upstream has closed it while it was idle, and we learn of it only now: nobody read this.
+                unread = not connection.sent or scope["method"] in _REPEATABLE
+                if stale and unread and connection.reused and isinstance(error.__cause__, _CLOSED):
+                    # The upstream has closed it while it was idle, and we learn of it only now. What it may have read
+                    # is not sent again, unless that changes nothing.
                     stale = False
                     continue
                 record.unreached = isinstance(error.__cause__, _UNREACHED)
+                record.silent = isinstance(error.__cause__, httpx.ReadTimeout)
                 # Who has waited for a connection once has waited long enough.
                 if not left or not isinstance(error.__cause__, httpx.ConnectError):
                     _tell(error, record)
@@ -290,6 +297,15 @@ class Forwarder:
             await anyio.sleep(wait + pause(attempts, self._random))
             left -= 1
             attempts += 1
+
+    async def _first(self, request: httpx.Request, record: Record) -> httpx.Response:
+        """The beginning of the answer, waited for less long where another upstream may be quicker."""
+        limit = self._first_byte
+        if limit is None or not (record.others and record.streams):
+            return await self._open(request)
+        with anyio.move_on_after(limit):
+            return await self._open(request)
+        raise self._fault(httpx.ReadTimeout("no first byte"), started=False, seconds=limit)
 
     def _request(self, scope: Scope, body: RequestBody, connection: Connection) -> httpx.Request:
         method = scope["method"]
@@ -353,7 +369,7 @@ class Forwarder:
         message = f"The upstream {self.address} took longer than {self._total_timeout:g} s for its whole answer."
         return ToolCallError("upstream_timeout", message)
 
-    def _fault(self, error: httpx.TransportError, *, started: bool) -> ToolCallError:
+    def _fault(self, error: httpx.TransportError, *, started: bool, seconds: float | None = None) -> ToolCallError:
         """What to tell the client. Never the error's own words on what was received: an echo could hold the key."""
         code, what = "upstream_error", "did not answer with valid HTTP"
         match error:
@@ -365,7 +381,7 @@ class Forwarder:
             case httpx.WriteTimeout():
                 code, what = "upstream_timeout", f"took nothing of the request for {self._timeout:g} s"
             case httpx.TimeoutException():
-                code, what = "upstream_timeout", f"sent nothing for {self._timeout:g} s"
+                code, what = "upstream_timeout", f"sent nothing for {seconds or self._timeout:g} s"
             case httpx.ConnectError() | httpx.ProxyError():
                 what = f"cannot be reached: {reason(error)}"
             case _ if started:

@@ -108,6 +108,7 @@ def upstream_app(
         connections=settings.upstream_connections,
         retries=settings.upstream_retries,
         upload=settings.upload_timeout,
+        first_byte=settings.upstream_first_byte_timeout,
     )
     if api == "openai":
         if url is None:

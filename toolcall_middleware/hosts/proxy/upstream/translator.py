@@ -17,7 +17,7 @@ from ....wire.sse import DONE
 from ...http.bodies import Inflate, giving
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
-from ...http.upload import collect
+from ...http.upload import collect, in_the_clear
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
 _MODELS = re.compile(rb"(?:/v1)?/models/?")
@@ -83,8 +83,9 @@ class Translator:
         """The provider's request; None when the client has gone."""
         method, path = scope["method"], raw_path(scope)
         if method == "POST" and _CHAT.fullmatch(path):
-            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
-            return None if body is None else translation.request(body)
+            limit = self._max_request_bytes
+            body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
+            return None if body is None else translation.request(in_the_clear(body, messages, scope, limit)[0])
         if method == "GET" and _MODELS.fullmatch(path):
             return translation.models(None)
         if method == "GET" and (found := _MODEL.fullmatch(path)):

@@ -14,11 +14,14 @@ from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from .config import UpstreamConfig
 from .error_envelope import ErrorEnvelope
+from .masking import secrets_of
 from .providers import upstream_app
 
 # Seconds for which an upstream that refused is asked last.
 _REST = 5.0
 _LONGEST_REST = 60.0
+# In a row, until one that says nothing rests.
+_SILENCES = 2
 
 
 ALL_FACES = ("chat", "messages", "responses")
@@ -46,11 +49,16 @@ class Upstream:
         if settings.faces == ("auto",):
             settings = settings.replace(faces=ALL_FACES)
         whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
-        self._app = ErrorEnvelope(whole, paths=settings.paths, key=settings.upstream_key)
+        self._app = ErrorEnvelope(
+            whole,
+            paths=settings.paths,
+            secrets=secrets_of(settings.upstream_key, settings.upstream_url, config.headers),
+        )
         self.origin = urlsplit(settings.upstream_url or settings.upstream_api).netloc.rpartition("@")[2]
         self._users = 0
         self._retired = False
         self._rests_until = 0.0
+        self._silences = 0
 
     def __repr__(self) -> str:
         return f"Upstream({self.config.name!r})"
@@ -82,6 +90,16 @@ class Upstream:
             pass
 
         await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+
+    def was_silent(self) -> None:
+        """It said nothing in time. Once may be chance; it rests when it happens again."""
+        self._silences += 1
+        if self._silences >= _SILENCES:
+            self._rests_until = time.monotonic() + _LONGEST_REST
+
+    def spoke(self) -> None:
+        """It answered."""
+        self._silences = 0
 
     def rest(self, retry_after: float | None) -> None:
         """It refused: it is asked after the others for as long as it said, or some seconds."""

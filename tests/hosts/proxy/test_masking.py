@@ -1,0 +1,109 @@
+"""The upstream's key never reaches a client, in whatever form the upstream quotes it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.types import Receive, Scope, Send
+
+from toolcall_middleware.hosts.proxy.upstream.error_envelope import ErrorEnvelope
+from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedStream, secrets_of
+
+from .proxy_servers import ask, scope_of
+
+KEY = 'sk-ab/cd"ef+1234567890'
+
+
+def quoted(key: str) -> dict[str, bytes]:
+    return {
+        "plain": key.encode(),
+        "json": json.dumps(key)[1:-1].encode(),
+        "php": json.dumps(key)[1:-1].replace("/", "\\/").encode(),
+        "escapes": "".join(f"\\u{ord(char):04x}" for char in key).encode(),
+        "big escapes": "".join(f"\\u{ord(char):04X}" for char in key).encode(),
+        "percent": "".join(f"%{ord(char):02x}" for char in key).encode(),
+        "mixed": ("".join(f"\\u{ord(char):04x}" if char in "kb" else char for char in key)).encode(),
+    }
+
+
+class Says:
+    """An upstream that answers with these parts."""
+
+    def __init__(self, status: int, headers: dict[bytes, bytes], *parts: bytes) -> None:
+        self.status, self.headers, self.parts = status, list(headers.items()), parts
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        for part in self.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def answer_of(app: Says, path: str = "/v1/embeddings") -> Any:
+    envelope = ErrorEnvelope(app, paths=("/chat/completions",), secrets=secrets_of(KEY, None, ()))
+    return await ask(envelope, scope_of(path, method="POST"))
+
+
+@pytest.mark.parametrize("form", quoted(KEY))
+@pytest.mark.parametrize("kind", ["whole", "gzip", "deflate", "long", "long and told", "stream", "pieces"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/chat/completions"])
+async def test_a_key_does_not_come_back(kind: str, form: str, path: str) -> None:
+    key = quoted(KEY)[form]
+    body = b'{"error": {"message": "wrong key ' + key + b'!"}}'
+    long = b"x" * 300_000 + body + b"y" * 100
+    sse = {b"content-type": b"text/event-stream"}
+    app = {
+        "whole": Says(401, {}, body),
+        "gzip": Says(401, {b"content-encoding": b"gzip", b"content-length": b"9"}, gzip.compress(body)),
+        "deflate": Says(403, {b"Content-Encoding": b"deflate"}, zlib.compress(body)),
+        "long": Says(500, {}, long[:300_050], long[300_050:]),
+        "long and told": Says(500, {b"content-length": b"%d" % len(long)}, long[:300_040], long[300_040:]),
+        "stream": Says(200, sse, b'data: {"a": 1}\n\n', b"data: " + body + b"\n\n"),
+        "pieces": Says(200, sse, *(body[at : at + 3] for at in range(0, len(body), 3))),
+    }[kind]
+    answer = await answer_of(app, path)
+    assert key not in answer.body
+    assert KEY not in json.dumps(answer.body.decode())
+    assert b"wrong key **" in answer.body
+    told = dict(answer.headers).get(b"content-length")
+    assert told is None or int(told) == len(answer.body)
+    assert b"content-encoding" not in {name.lower() for name, _ in answer.headers}
+
+
+async def test_an_error_in_an_unknown_coding_leaves_without_its_body() -> None:
+    answer = await answer_of(Says(401, {b"content-encoding": b"br"}, b"\x0b" + KEY.encode()))
+    assert (answer.status, answer.body) == (401, b"")
+
+
+@given(st.binary(max_size=60), st.sampled_from(sorted(quoted(KEY))), st.lists(st.integers(1, 9), min_size=1))
+def test_no_cut_lets_a_key_through_and_nothing_else_changes(before: bytes, form: str, sizes: list[int]) -> None:
+    mask = Mask(secrets_of(KEY, None, ()))
+    data = before + quoted(KEY)[form] + b" and more"
+    stream = MaskedStream(mask, keeps_length=False)
+    out, at, turn = b"", 0, 0
+    while at < len(data):
+        part = data[at : at + sizes[turn % len(sizes)]]
+        at, turn = at + len(part), turn + 1
+        out += stream.feed(part, last=at >= len(data))
+    assert out == mask.whole(data) == before + b"*** and more"
+
+
+def test_logins_and_the_operators_headers_are_secrets_too() -> None:
+    keys = [(b"x-portkey-api-key", b"pk-1234567890"), (b"authorization", b"Bearer tok-123456")]
+    headers = [*keys, (b"x-team", b"research-team")]
+    found = secrets_of(None, "https://user:p%40ssw0rd1@host/v1", headers)
+    assert {"pk-1234567890", "tok-123456", "p@ssw0rd1", b64encode(b"user:p@ssw0rd1").decode()} <= set(found)
+    assert "research-team" not in found
+
+
+async def test_what_holds_no_key_passes_to_the_byte() -> None:
+    parts = [b'data: {"a": "s', b'k-a%"}\n\n', b"data: [DONE]\n\n"]
+    answer = await answer_of(Says(200, {b"content-type": b"text/event-stream"}, *parts))
+    assert answer.body == b"".join(parts)

@@ -1,0 +1,79 @@
+"""An upstream that hangs is passed over and rested; a request that it may have read is not sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.hosts.http.request_record import RECORD, Record
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
+
+from ...fakes import TextBackend
+from .proxy_servers import ask as drive
+from .proxy_servers import raw_upstream, read_request, scope_of, serving
+from .routing import Proxies, ask, table
+
+
+@pytest.fixture
+def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
+    return Proxies(tmp_path, monkeypatch)
+
+
+async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(proxies: Proxies) -> None:
+    asked = 0
+
+    async def hangs(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()
+
+    backend = TextBackend(lambda _body: "here")
+    async with raw_upstream(hangs) as first, serving(backend) as second:
+        tables = table(f"{first}/v1", name="one", models=["m"]), table(f"{second}/v1", name="two", models=["m"])
+        async with proxies.running(*tables, upstream_first_byte_timeout="0.1") as client:
+            begin = time.monotonic()
+            answers = [await ask(client, stream=True) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert all("here" in answer.text for answer in answers)
+    assert asked == 2
+    assert time.monotonic() - begin < 5
+
+
+async def test_who_is_alone_has_all_its_time() -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await asyncio.sleep(0.2)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    async with raw_upstream(slow) as address:
+        app = Forwarder(f"{address}/v1", timeout=5, limits=Limits(first_byte=0.05))
+        answer = await drive(app, scope_of(method="POST"), json.dumps({"stream": True}).encode())
+        assert (answer.status, answer.body) == (200, b"ok")
+        record = Record(others=True, streams=True)
+        answer = await drive(app, {**scope_of(method="POST"), RECORD: record}, b"{}")
+        assert (answer.status, record.silent) == (504, True)
+
+
+@pytest.mark.parametrize(("method", "times"), [("POST", 1), ("GET", 2)])
+async def test_a_post_that_the_upstream_has_read_is_not_sent_again(method: str, times: int) -> None:
+    read: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        await writer.drain()
+        if not read:
+            read.append(await read_request(reader))
+
+    async with raw_upstream(talk) as address:
+        app = Forwarder(f"{address}/v1", timeout=5)
+        body: Any = b"{}" if method == "POST" else b""
+        assert (await drive(app, scope_of(method=method), body)).status == 200
+        answer = await drive(app, scope_of(method=method), body)
+    assert len(read) == 1
+    assert answer.status == (502 if times == 1 else 200)
