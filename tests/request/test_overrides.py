@@ -174,7 +174,18 @@ SAMPLES: dict[str, list[Any]] = {
     "default_max_tokens": [8192, 100],
     "upstream_connect_timeout": [10.0, 1.0],
     "upstream_total_timeout": [None, 60.0],
+    "upstream_first_byte_timeout": [60.0, None],
     "api_keys": [(), ("k",)],
+    "faces": [("auto",), ("chat",)],
+    "forward_paths": [("/models",), ("*",)],
+    "allowed_hosts": [(), ("a.example",)],
+    "cors_origins": [(), ("https://a.example",)],
+    "model_aliases": [(), ("a*=b",)],
+    "metrics": ["off", "on", "/numbers"],
+    "inspector": [None, "0123456789abcdef0123456789abcdef"],
+    "trace_dir": [None, "traces"],
+    "trace_sample": [1.0, 0.5],
+    "trace_max_bytes": [1 << 20, 1 << 16],
 }
 
 

@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "format": "auto",
     "profile": "compat",
     "paths": ("/chat/completions",),
+    "faces": ("auto",),
     "constrain": "auto",
     "retries": 1,
     "parallel": "client",
@@ -86,6 +87,14 @@ DEFAULTS: dict[str, Any] = {
     "api_keys": (),
     "shutdown_grace": 30,
     "access_log": "text",
+    "model_aliases": (),
+    "metrics": "off",
+    "metrics_open": False,
+    "trace_dir": None,
+    "trace_sample": 1.0,
+    "trace_max_bytes": 16 * 1024 * 1024,
+    "otel": False,
+    "inspector": None,
 }
 
 
