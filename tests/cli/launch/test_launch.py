@@ -306,6 +306,10 @@ def test_codex_gets_a_home_of_its_own(tmp_path: Path) -> None:
     assert setup.environment[provider["env_key"]] == "k"
 
 
+def test_cline_is_not_to_leave_a_daemon_behind(tmp_path: Path) -> None:
+    assert AGENTS["cline"].setup(place(tmp_path)).environment["CLINE_SESSION_BACKEND_MODE"] == "local"
+
+
 @pytest.mark.skipif("faces" in OPTIONS, reason="this version serves those APIs")
 def test_an_agent_whose_api_is_not_served_is_told_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

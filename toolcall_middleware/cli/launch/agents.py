@@ -167,7 +167,12 @@ def _cline(place: Place) -> Setup:
         "providers": {"openai-compatible": listed},
     }
     (settings / "providers.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    return Setup({"CLINE_DATA_DIR": str(settings.parent)}, ("-P", "openai-compatible", "-m", place.model))
+    environment = {
+        "CLINE_DATA_DIR": str(settings.parent),
+        # Else it starts a daemon that outlives it, and the temporary folder.
+        "CLINE_SESSION_BACKEND_MODE": "local",
+    }
+    return Setup(environment, ("-P", "openai-compatible", "-m", place.model))
 
 
 def variables(place: Place) -> dict[str, str]:
