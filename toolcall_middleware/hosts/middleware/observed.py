@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Head, Request, Send, State
+from ...observe.recorder import Recorder
 from ...observe.report import Attempt, Report
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
@@ -77,14 +78,10 @@ class ObservedExchange(Exchange):
                     cause = recorder.data("backend", data, begin)
             case _:
                 cause = recorder.note("event", begin, what=type(event).__name__)
-        facts = self.facts
-        if facts is not None and len(facts.decisions) > self._decided:
-            for what, value, why in facts.decisions[self._decided :]:
-                recorder.note("decision", now, what=what, value=value, why=why)
-            self._decided = len(facts.decisions)
         for action in actions:
             match action:
                 case Ask(body):
+                    self._record_decisions(recorder, now)  # all that is decided leads to a question
                     recorder.data("ask", body, now)
                 case Send(data):
                     if data:
@@ -93,6 +90,13 @@ class ObservedExchange(Exchange):
                     recorder.note("error", now, code=error.code, message=error.message)
                 case _:
                     pass
+
+    def _record_decisions(self, recorder: Recorder, now: float) -> None:
+        facts = self.facts
+        decisions = () if facts is None else facts.decisions
+        for what, value, why in decisions[self._decided :]:
+            recorder.note("decision", now, what=what, value=value, why=why)
+        self._decided = len(decisions)
 
 
 def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None) -> Exchange:
