@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.fakes import Answer, Refusal, TextBackend, serve, write_calls
+from tests.fakes import Answer, Refusal, Script, TextBackend, serve, write_calls
 from toolcall_middleware import create_proxy
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
@@ -85,7 +86,7 @@ def request(
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[str]:
     """Exchanges 1 to 4: a call after a thought, hostile text, an error, a misspelt tool."""
-    scripts = [
+    scripts: list[Script] = [
         f"{THOUGHT}Let me look. {CALL}",
         f"{HOSTILE}{CALL}",
         Refusal(400, {"error": {"message": HOSTILE}}),
@@ -117,8 +118,8 @@ def proxy() -> Iterator[str]:
 def opened(page: Any, base: str, number: int = 1) -> Any:
     page.goto(f"{base}/inspect/{TOKEN}/")
     page.locator(f".item[data-number='{number}']").click()
-    page.wait_for_function(f"location.hash === '#{number}' && !document.querySelector('#exchange').hidden")
-    page.wait_for_function("document.querySelector('#times').textContent.includes('total')")
+    page.wait_for_function(f"() => location.hash === '#{number}' && !document.querySelector('#exchange').hidden")
+    page.wait_for_function("() => document.querySelector('#times').textContent.includes('total')")
     page.wait_for_timeout(150)
     return page
 
@@ -199,7 +200,7 @@ def test_the_list_is_filtered(page: Any, proxy: str) -> None:
 def test_the_models_text_is_searched(page: Any, proxy: str) -> None:
     opened(page, proxy)
     page.keyboard.press("f")
-    page.keyboard.type("the")
+    page.keyboard.type("let ME")
     assert page.inner_text("#found") == "1/1"
     assert page.evaluate("CSS.highlights.has('current')")
     page.fill("#find", "nowhere to be found")
@@ -211,11 +212,11 @@ def test_keys_do_what_they_say(page: Any, proxy: str) -> None:
     page.wait_for_selector(".item[data-number='4']")
     newest = int(page.locator(".item").first.get_attribute("data-number"))
     page.keyboard.press("j")
-    page.wait_for_function(f"location.hash === '#{newest}'")
+    page.wait_for_function(f"() => location.hash === '#{newest}'")
     page.keyboard.press("j")
-    page.wait_for_function(f"location.hash === '#{newest - 1}'")
+    page.wait_for_function(f"() => location.hash === '#{newest - 1}'")
     page.keyboard.press("k")
-    page.wait_for_function(f"location.hash === '#{newest}'")
+    page.wait_for_function(f"() => location.hash === '#{newest}'")
     page.keyboard.press("2")
     assert page.is_hidden("#prompt")
     page.keyboard.press("2")
@@ -265,15 +266,14 @@ def test_the_timeline_is_drawn(page: Any, proxy: str) -> None:
     opened(page, proxy)
     assert "first call" in page.inner_text("#times")
     drawn = page.evaluate(
-        "() => { const c = document.querySelector('#time'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "() => { const c = document.querySelector('#time');"
+        " const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
         " return new Set(Array.from({length: d.length / 4}, (_, i) => `${d[4*i]},${d[4*i+1]},${d[4*i+2]}`)).size; }"
     )
     assert drawn > 4
 
 
 def test_what_streams_is_seen_as_it_streams(page: Any, proxy: str) -> None:
-    import threading
-
     page.goto(f"{proxy}/inspect/{TOKEN}/")
     page.wait_for_selector(".item[data-number='4']")
     asking = threading.Thread(target=request, args=(proxy,))
@@ -286,7 +286,9 @@ def test_what_streams_is_seen_as_it_streams(page: Any, proxy: str) -> None:
     finally:
         asking.join()
     page.wait_for_selector(".item.running", state="detached", timeout=10_000)
-    page.wait_for_function("document.querySelector('#wrote').textContent.match(/more/g)?.length === 30", timeout=10_000)
+    page.wait_for_function(
+        "() => document.querySelector('#wrote').textContent.match(/more/g)?.length === 30", timeout=10_000
+    )
 
 
 def stored(store: Store) -> Inspector:
@@ -329,7 +331,9 @@ def test_a_megabyte_on_one_line_is_shown_within_seconds(page: Any) -> None:
     with serve(stored(store)) as base:
         begin = time.monotonic()
         opened(page, base.removesuffix("/v1"))
-        page.wait_for_function("document.querySelector('#wrote pre')?.textContent.length > 1_000_000", timeout=20_000)
+        page.wait_for_function(
+            "() => document.querySelector('#wrote pre')?.textContent.length > 1_000_000", timeout=20_000
+        )
         page.fill("#find", "needle")
         assert page.inner_text("#found") == "1/1"
         assert time.monotonic() - begin < 20

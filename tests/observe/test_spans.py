@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01".encode()
 CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
 
 
-async def spans_of(backend: TextBackend, body: bytes, *headers: tuple[bytes, bytes]) -> list[object]:
+async def spans_of(backend: TextBackend, body: bytes, *headers: tuple[bytes, bytes]) -> list[Any]:
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))

@@ -27,7 +27,11 @@ async def traced(folder: Path, body: bytes, text: str = CALL, **options: Any) ->
     for observer in app._observers.all:
         if isinstance(observer, TraceFiles):
             observer.flush()
-    return [read_trace(path.read_bytes()) for path in sorted(folder.glob("*.jsonl"))]
+    return [read_trace(path.read_bytes()) for path in written(folder)]
+
+
+def written(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
 
 
 async def test_a_trace_holds_what_came_was_asked_was_written_and_left(tmp_path: Path) -> None:
@@ -72,7 +76,7 @@ async def test_another_attempt_says_what_led_to_it(tmp_path: Path) -> None:
     assert app._observers is not None
     files = next(observer for observer in app._observers.all if isinstance(observer, TraceFiles))
     files.flush()
-    (path,) = tmp_path.glob("*.jsonl")
+    (path,) = written(tmp_path)
     trace = read_trace(path.read_bytes())
     assert [attempt["why"] for attempt in trace.summary["attempts"]] == ["first", "no_call"]
     assert any(row.get("what") == "ask again" for row in trace.rows)
@@ -80,7 +84,7 @@ async def test_another_attempt_says_what_led_to_it(tmp_path: Path) -> None:
 
 async def test_no_key_is_ever_in_a_trace(tmp_path: Path) -> None:
     await traced(tmp_path, ask())
-    (path,) = tmp_path.glob("*.jsonl")
+    (path,) = written(tmp_path)
     assert b"sk-" not in path.read_bytes()
     assert path.stat().st_mode & 0o077 == 0
 
@@ -92,7 +96,7 @@ async def test_a_sample_of_none_writes_none(tmp_path: Path) -> None:
 async def test_a_trace_is_bounded(tmp_path: Path) -> None:
     (trace,) = await traced(tmp_path, ask(), text="prose " * 500, trace_max_bytes=20_000)
     assert trace.rows[-1]["kind"] == "cut"
-    (path,) = tmp_path.glob("*.jsonl")
+    (path,) = written(tmp_path)
     assert path.stat().st_size < 60_000
 
 

@@ -114,9 +114,8 @@ async def test_what_is_new_is_told_as_it_comes() -> None:
     told: list[Any] = []
 
     async def on_send(message: Any) -> None:
-        for line in message.get("body", b"").split(b"\n\n"):
-            if line.startswith(b"data: "):
-                told.append(json.loads(line[6:]))
+        events = message.get("body", b"").split(b"\n\n")
+        told.extend(json.loads(event[6:]) for event in events if event.startswith(b"data: "))
         if len(told) == 1 and not store.entries:
             store.add(trace(model="first"))
         elif len(told) >= 2:
@@ -151,3 +150,18 @@ def test_one_that_was_dropped_while_it_ran_takes_no_room() -> None:
     store.end(report)
     assert list(store.entries) == [2]
     assert store._size == sum(entry.size for entry in store.entries.values())
+
+
+async def test_a_page_that_is_open_ends_with_the_process() -> None:
+    store = Store()
+    client = Client(path=f"{PAGE}api/events", method="GET", headers=HOST)
+    running = asyncio.ensure_future(client.run_with_others(inspector(store)))
+    await asyncio.sleep(0.05)
+    store.close()
+    await asyncio.wait_for(running, 2)
+    assert client.complete
+
+
+async def test_the_address_without_its_slash_leads_to_the_page() -> None:
+    answer = await get(inspector(), PAGE[:-1])
+    assert (answer.status, answer.headers["location"]) == (307, PAGE)

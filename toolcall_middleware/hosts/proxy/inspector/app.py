@@ -156,7 +156,7 @@ async def _events(store: Store, request: Request) -> AsyncIterator[bytes]:
     """A snapshot of what has changed, at most some times a second: `data: {"changed": [summaries], "gone": below}`."""
     shown: dict[int, str] = {}
     version = -1
-    while not await request.is_disconnected():
+    while not store.closed and not await request.is_disconnected():
         before, version = version, await store.wait(version, _HEARTBEAT)
         changed = [entry for entry in store.entries.values() if shown.get(entry.number) != entry.version]
         # Rows of a running exchange make no version of the store.
