@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,8 @@ from toolcall_middleware.observe.metrics import MAX_MODELS, Metrics
 from toolcall_middleware.observe.report import Attempt, Report
 
 parser = pytest.importorskip("prometheus_client.parser")
+
+_NAMES = re.compile(r"toolcall_[a-z_]+")
 
 
 def told(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -113,3 +118,21 @@ def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(SettingsError, match=r"toolcall-middleware\[metrics\]"):
         Metrics()
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    metrics = Metrics()
+    known = {family.name for family in parser.text_string_to_metric_families(metrics.render()[0].decode())}
+    path = Path(__file__).parent.parent.parent / "examples" / "grafana" / "toolcall.json"
+    panels = json.loads(path.read_text("utf-8"))["panels"]
+    asked = {name for panel in panels for target in panel["targets"] for name in _NAMES.findall(target["expr"])}
+    assert len(asked) >= 10
+    assert {re.sub(r"_(total|bucket)$", "", name) for name in asked} <= known
+
+
+def test_names_follow_the_rules_of_prometheus() -> None:
+    names = {name for name, _ in told(Metrics())}
+    assert all(
+        re.fullmatch(r"toolcall_[a-z_]+(?:_seconds|_total|_requests|_up|_bucket|_sum|_count|_created)", name)
+        for name in names
+    )

@@ -79,6 +79,13 @@ DEFAULTS: dict[str, Any] = {
     "api_keys": (),
     "shutdown_grace": 30,
     "access_log": "text",
+    "metrics": "off",
+    "metrics_open": False,
+    "trace_dir": None,
+    "trace_sample": 1.0,
+    "trace_max_bytes": 16 << 20,
+    "otel": False,
+    "inspector": None,
 }
 
 
