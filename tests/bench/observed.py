@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.traces import TraceFiles
 
 from . import material, measure
 from .measure import Stream
@@ -21,17 +23,21 @@ _HELLO = ["Hello", " there", ". "]
 @contextmanager
 def _apps(stream: Stream) -> Iterator[list[tuple[str, ToolCallMiddleware]]]:
     with tempfile.TemporaryDirectory() as folder:
-        given = {"mode": "prompt", "format": "hermes"}
+        given: dict[str, Any] = {"mode": "prompt", "format": "hermes"}
         inspected = ToolCallMiddleware(stream, **given)
-        inspected._observers = Observers([Store(100)])  # noqa: SLF001 - the proxy's own is made from settings
+        inspected._observers = Observers([Store(100)])
+        traced = ToolCallMiddleware(stream, **given, trace_dir=folder)
         yield [
             ("nobody", ToolCallMiddleware(stream, **given)),
             ("nobody, once more", ToolCallMiddleware(stream, **given)),
             ("metrics", ToolCallMiddleware(stream, **given, metrics="on")),
             ("spans, no SDK", ToolCallMiddleware(stream, **given, otel="on")),
             ("inspector", inspected),
-            ("traces of all", ToolCallMiddleware(stream, **given, trace_dir=folder)),
+            ("traces of all", traced),
         ]
+        for observer in traced._observers.all if traced._observers is not None else ():
+            if isinstance(observer, TraceFiles):
+                observer.flush()
 
 
 def run(*, smoke: bool) -> Table:

@@ -181,6 +181,7 @@ def test_a_delta_leads_back_to_its_text(page: Any, proxy: str) -> None:
 def test_a_call_that_was_none_says_why(page: Any, proxy: str) -> None:
     opened(page, proxy, 4)
     assert "unknown name `weathr`, did you mean `weather`?" in page.inner_text("#why")
+    assert page.evaluate("[...CSS.highlights.get('fault')].map(String)")[0].startswith("<tool_call>")
 
 
 def test_the_list_is_filtered(page: Any, proxy: str) -> None:

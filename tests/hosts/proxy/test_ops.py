@@ -22,8 +22,12 @@ from starlette.types import ASGIApp, Message
 
 from tests.fakes import TextBackend, serve, write_calls
 from tests.hosts.asgi_client import TOOL, Client, ask
-from toolcall_middleware import create_proxy, metrics_app
+from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
+from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.hosts.proxy.upstream.connection import free_port
+from toolcall_middleware.observe.metrics import Metrics
+from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.traces import TraceFiles
 
 parser = pytest.importorskip("prometheus_client.parser")
 
@@ -237,6 +241,22 @@ async def test_every_face_of_a_setting_can_be_on_at_once(proxy: Any, tmp_path: P
             break
         await asyncio.sleep(0.02)
     assert len(written(tmp_path)) == 1
+
+
+async def test_of_two_hundred_streams_at_once_nothing_is_lost(tmp_path: Path) -> None:
+    store, metrics = Store(), Metrics()
+    files = TraceFiles(tmp_path, sample=1, max_bytes=1 << 20)
+    app = ToolCallMiddleware(TextBackend([f"Hm. {CALL}"] * 200, pause=0), mode="prompt", format="hermes")
+    app._observers = Observers([store, metrics, files])
+    clients = await asyncio.gather(*(Client(ask()).run_with_others(app) for _ in range(200)))
+    files.flush()
+    assert all(b'"finish_reason":"tool_calls"' in client.body for client in clients)
+    assert len(written(tmp_path)) == 200
+    assert [entry.summary["outcomes"] for entry in store.entries.values()] == [["clean"]] * 200
+    text = metrics.render()[0]
+    assert b'toolcall_calls_total{format="hermes",outcome="clean"} 200.0' in text
+    assert b"toolcall_running_requests 0.0" in text
+    assert all(b'"kind":"cut"' not in path.read_bytes() for path in written(tmp_path))
 
 
 def written(folder: Path) -> list[Path]:

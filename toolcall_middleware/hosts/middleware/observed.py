@@ -28,6 +28,7 @@ class ObservedExchange(Exchange):
         super().__init__(settings, memory, defer=defer)
         self._report = report
         self._decided = 0
+        self._answering = False  # the attempt at hand has its first byte
 
     def receive(self, event: Event) -> Sequence[Action]:
         """As of an exchange."""
@@ -39,7 +40,8 @@ class ObservedExchange(Exchange):
         if report.recorder is not None:
             self._record(event, actions, begin, now)
         if type(event) is Body:
-            if report.attempts and report.attempts[-1].first_byte is None:
+            if not self._answering and report.attempts:
+                self._answering = True
                 report.attempts[-1].first_byte = begin
         elif type(event) is Head and report.attempts:
             report.attempts[-1].status = event.status
@@ -48,6 +50,7 @@ class ObservedExchange(Exchange):
                 self._note_sent(action.data, now)
             elif type(action) is Ask:
                 facts = self.facts
+                self._answering = False
                 report.attempts.append(Attempt("first" if facts is None else facts.why, now))
             elif type(action) is Fail:
                 report.error = str(action.error.code)
@@ -55,11 +58,11 @@ class ObservedExchange(Exchange):
 
     def _note_sent(self, data: bytes, now: float) -> None:
         report = self._report
-        if report.first_call is None and self.emitted_calls:
+        if report.first_call is None and b"_call" in data and self.emitted_calls:
             report.first_call = now
         if report.first_content is None and _CONTENT.search(data):
             report.first_content = now
-        if b'"finish_reason"' in data:
+        if b'"finish_reason":"' in data or b'"finish_reason": "' in data:
             room = _MAX_REASONS - len(report.finish_reasons)
             report.finish_reasons += [found.decode() for found in _REASON.findall(data)[:room]]
 

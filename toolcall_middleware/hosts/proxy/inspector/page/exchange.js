@@ -137,6 +137,7 @@ export class Exchange {
     if (!parts.length) parts.push(el("p", { class: "note" }, summary.running ? "It has written nothing yet." : "It wrote nothing that was read."));
     if (this.data.rows.at(-1)?.kind === "cut") parts.push(el("p", { class: "note bad" }, `The recording was cut: ${this.data.rows.at(-1).why}.`));
     body("wrote").replaceChildren(...parts);
+    light("fault", this.text.faults.slice(0, 1000).map((one) => (one.end > one.start ? this.text.range(one.start, one.end) : null)));
   }
 
   got() {
