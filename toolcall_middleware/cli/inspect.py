@@ -45,7 +45,15 @@ def _run(args: argparse.Namespace) -> int:
     if args.open:
         webbrowser.open(address)
     app = Inspector(PlainTextResponse("Not found.", 404), store, token)
-    uvicorn.run(app, host=args.host, port=port, log_level="warning", server_header=False, access_log=False)
+    uvicorn.run(
+        app,
+        host=args.host,
+        port=port,
+        log_level="critical",  # a page that is open at the end is no error
+        server_header=False,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
     return 0
 
 

@@ -14,17 +14,20 @@ from ..errors import SettingsError
 from .report import Report
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, TracerProvider
 
 _PROVIDER = "openai"  # the API that the backend speaks, as far as the conventions name it
 
 
 class Spans:
-    """An observer that makes spans. The client's `traceparent` is continued, and the backend gets ours."""
+    """An observer that makes spans. The client's `traceparent` is continued, and the backend gets ours.
+
+    provider: whose spans they are; the app's own where none is given.
+    """
 
     wants_content = False
 
-    def __init__(self) -> None:
+    def __init__(self, provider: TracerProvider | None = None) -> None:
         try:
             from opentelemetry import propagate, trace
         except ImportError:
@@ -33,7 +36,7 @@ class Spans:
             ) from None
         self._trace = trace
         self._propagate = propagate
-        self._tracer = trace.get_tracer("toolcall_middleware")
+        self._tracer = trace.get_tracer("toolcall_middleware", tracer_provider=provider)
         self._open: dict[int, tuple[Span, int]] = {}
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:

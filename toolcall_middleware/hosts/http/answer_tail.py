@@ -22,11 +22,13 @@ class AnswerTail:
     __slots__ = ("_tail",)
 
     def __init__(self) -> None:
-        self._tail: tuple[bytes, ...] = ()
+        self._tail = (b"", b"", b"")
 
     def add(self, data: bytes) -> None:
         """The next piece."""
-        self._tail = (*self._tail[-2:], data[-_TAIL:])  # it may stand in two pieces, and [DONE] in a third
+        # It may stand in two pieces, and [DONE] in a third.
+        one, two, three = self._tail
+        self._tail = two, three, data if len(data) <= _TAIL else data[-_TAIL:]
 
     def usage(self) -> dict[str, int | None]:
         """The tokens that the answer says it took; None where it does not say."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Head, Request, Send, State
+from ...observe.recorder import Recorder
 from ...observe.report import Attempt, Report
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
@@ -29,6 +30,7 @@ class ObservedExchange(Exchange):
         super().__init__(settings, memory, defer=defer, always=always)
         self._report = report
         self._decided = 0
+        self._answering = False  # the attempt at hand has its first byte
 
     def receive(self, event: Event) -> Sequence[Action]:
         """As of an exchange."""
@@ -40,7 +42,8 @@ class ObservedExchange(Exchange):
         if report.recorder is not None:
             self._record(event, actions, begin, now)
         if type(event) is Body:
-            if report.attempts and report.attempts[-1].first_byte is None:
+            if not self._answering and report.attempts:
+                self._answering = True
                 report.attempts[-1].first_byte = begin
         elif type(event) is Head and report.attempts:
             report.attempts[-1].status = event.status
@@ -49,6 +52,7 @@ class ObservedExchange(Exchange):
                 self._note_sent(action.data, now)
             elif type(action) is Ask:
                 facts = self.facts
+                self._answering = False
                 report.attempts.append(Attempt("first" if facts is None else facts.why, now))
             elif type(action) is Fail:
                 report.error = str(action.error.code)
@@ -56,11 +60,11 @@ class ObservedExchange(Exchange):
 
     def _note_sent(self, data: bytes, now: float) -> None:
         report = self._report
-        if report.first_call is None and self.emitted_calls:
+        if report.first_call is None and b"_call" in data and self.emitted_calls:
             report.first_call = now
         if report.first_content is None and _CONTENT.search(data):
             report.first_content = now
-        if b'"finish_reason"' in data:
+        if b'"finish_reason":"' in data or b'"finish_reason": "' in data:
             room = _MAX_REASONS - len(report.finish_reasons)
             report.finish_reasons += [found.decode() for found in _REASON.findall(data)[:room]]
 
@@ -79,14 +83,10 @@ class ObservedExchange(Exchange):
                     cause = recorder.data("backend", data, begin)
             case _:
                 cause = recorder.note("event", begin, what=type(event).__name__)
-        facts = self.facts
-        if facts is not None and len(facts.decisions) > self._decided:
-            for what, value, why in facts.decisions[self._decided :]:
-                recorder.note("decision", now, what=what, value=value, why=why)
-            self._decided = len(facts.decisions)
         for action in actions:
             match action:
                 case Ask(body):
+                    self._record_decisions(recorder, now)  # all that is decided leads to a question
                     recorder.data("ask", body, now)
                 case Send(data):
                     if data:
@@ -95,6 +95,13 @@ class ObservedExchange(Exchange):
                     recorder.note("error", now, code=error.code, message=error.message)
                 case _:
                     pass
+
+    def _record_decisions(self, recorder: Recorder, now: float) -> None:
+        facts = self.facts
+        decisions = () if facts is None else facts.decisions
+        for what, value, why in decisions[self._decided :]:
+            recorder.note("decision", now, what=what, value=value, why=why)
+        self._decided = len(decisions)
 
 
 def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None, *, always: bool = False) -> Exchange:

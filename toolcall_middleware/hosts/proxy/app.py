@@ -83,7 +83,13 @@ def create_proxy() -> ASGIApp:
         from .inspector.app import Inspector
 
         logged = Inspector(logged, store, settings.inspector)
-    return Lifetime(logged, drain=gate.drain, grace=settings.shutdown_grace, reload=reload)
+
+    def drain() -> None:
+        gate.drain()
+        if store is not None:
+            store.close()
+
+    return Lifetime(logged, drain=drain, grace=settings.shutdown_grace, reload=reload)
 
 
 def _holds_key(app: Upstream | Router) -> bool:

@@ -6,6 +6,7 @@ anywhere else: the page's own policy forbids it.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import AsyncIterator
 from importlib import resources
@@ -15,7 +16,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -60,7 +61,10 @@ class Inspector:
             return
         path = raw_path(scope).decode("latin-1")
         inner = path[len(PREFIX) + len(self._token) :]
-        await self._pages({**scope, "path": inner or "/", "raw_path": inner.encode(), "root_path": ""}, receive, send)
+        if not inner:  # the page's own addresses are relative
+            await RedirectResponse(f"{path}/", headers=_HEADERS)(scope, receive, send)
+            return
+        await self._pages({**scope, "path": inner, "raw_path": inner.encode(), "root_path": ""}, receive, send)
 
     def _is_mine(self, scope: Scope) -> bool:
         path = raw_path(scope)
@@ -111,7 +115,7 @@ def pages(store: Store) -> Starlette:
     async def events(request: Request) -> Response:
         return StreamingResponse(_events(store, request), 200, _HEADERS, "text/event-stream")
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", page),
             Route("/api/exchanges", listed),
@@ -122,6 +126,8 @@ def pages(store: Store) -> Starlette:
             Route("/{name:str}", page),
         ]
     )
+    app.router.redirect_slashes = False  # it would lead out of the token's folder
+    return app
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -148,11 +154,9 @@ def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
 
 async def _events(store: Store, request: Request) -> AsyncIterator[bytes]:
     """A snapshot of what has changed, at most some times a second: `data: {"changed": [summaries], "gone": below}`."""
-    import asyncio
-
     shown: dict[int, str] = {}
     version = -1
-    while not await request.is_disconnected():
+    while not store.closed and not await request.is_disconnected():
         before, version = version, await store.wait(version, _HEARTBEAT)
         changed = [entry for entry in store.entries.values() if shown.get(entry.number) != entry.version]
         # Rows of a running exchange make no version of the store.

@@ -64,6 +64,7 @@ class Store:
         self._next = 1
         self._running: dict[int, Entry] = {}
         self._waiting: set[asyncio.Event] = set()
+        self.closed = False
 
     def add(self, trace: Trace) -> Entry:
         """An exchange that is over."""
@@ -114,6 +115,11 @@ class Store:
         self.version += 1
         for event in self._waiting:
             event.set()
+
+    def close(self) -> None:
+        """Let those who wait go: the process is about to end, and an open page must not hold it."""
+        self.closed = True
+        self._changed()
 
     async def wait(self, version: int, at_most: float) -> int:
         """The version, once it is not `version` any more, or after `at_most` seconds."""

@@ -38,6 +38,7 @@ export class Rows {
   show(items) {
     this.items = items;
     if (this.spacer.parentNode !== this.scroller) this.scroller.replaceChildren(this.spacer);
+    this.spacer.replaceChildren(); // what stands far below would keep the list scrolled there
     this.spacer.style.height = `${items.length * this.height}px`;
     this.draw();
   }

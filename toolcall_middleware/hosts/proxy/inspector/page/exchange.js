@@ -137,6 +137,7 @@ export class Exchange {
     if (!parts.length) parts.push(el("p", { class: "note" }, summary.running ? "It has written nothing yet." : "It wrote nothing that was read."));
     if (this.data.rows.at(-1)?.kind === "cut") parts.push(el("p", { class: "note bad" }, `The recording was cut: ${this.data.rows.at(-1).why}.`));
     body("wrote").replaceChildren(...parts);
+    light("fault", this.text.faults.slice(0, 1000).map((one) => (one.end > one.start ? this.text.range(one.start, one.end) : null)));
   }
 
   got() {
@@ -205,7 +206,9 @@ export class Exchange {
     const jump = (one) => () => { if (one.start !== undefined) { light("piece", [this.text.range(one.start, one.end)]); this.into(this.text.range(one.start, one.end)); this.tell(one.start, true); } };
     this.text.calls.forEach((call, number) => {
       const state = call.complete === undefined ? "open" : call.complete ? (call.repaired ? "mended" : "complete") : "cut off";
-      shown.push(line("call", rows[call.row]?.at ?? null, `call ${number}`, call.name, `${state}: ${call.arguments.slice(0, 300)}`, jump(call)));
+      const outcomes = this.data.summary.outcomes ?? [];
+      const outcome = outcomes.length === this.text.calls.length ? `${outcomes[number]}, ` : "";
+      shown.push(line("call", rows[call.row]?.at ?? null, `call ${number}`, call.name, `${outcome}${state}: ${call.arguments.slice(0, 300)}`, jump(call)));
     });
     for (const fault of this.text.faults) shown.push(line("fault", null, "why not", "!", fault.why, jump(fault)));
     for (const row of rows) if (row.kind === "error") shown.push(line("error", row.at, "error", row.code, row.message));

@@ -1,0 +1,167 @@
+"""The inspector's server: who gets in, what is kept, and what it forbids the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from tests.fakes import TextBackend, write_calls
+from tests.hosts.asgi_client import Client, ask
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.hosts.proxy.inspector.app import Inspector
+from toolcall_middleware.hosts.proxy.inspector.store import Store
+from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Report
+from toolcall_middleware.observe.traces import Trace
+
+TOKEN = "abcdefghijklmnop"
+PAGE = f"/inspect/{TOKEN}/"
+CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
+HOST = [(b"host", b"127.0.0.1:8080")]
+
+
+def inspector(store: Store | None = None, **options: Any) -> Inspector:
+    return Inspector(PlainTextResponse("the proxy", 404), store or Store(), TOKEN, **options)
+
+
+async def get(app: Any, path: str, **scope: Any) -> Client:
+    return await Client(path=path, method="GET", headers=scope.pop("headers", HOST), **scope).run_with_others(app)
+
+
+def trace(size: int = 10, **summary: Any) -> Trace:
+    return Trace({"id": "x", "model": "m", "time": 0.0, **summary}, [{"at": 0, "kind": "backend", "data": "x" * size}])
+
+
+@pytest.mark.parametrize(
+    "name", ["", "style.css", "app.js", "dom.js", "list.js", "text.js", "exchange.js", "timeline.js", "icon.svg"]
+)
+async def test_the_page_and_its_files_are_there(name: str) -> None:
+    answer = await get(inspector(), PAGE + name)
+    assert answer.status == 200
+    assert b"://" not in answer.body.replace(b"http://www.w3.org/2000/svg", b"")
+
+
+async def test_the_page_may_ask_nothing_of_anybody_else() -> None:
+    headers = (await get(inspector(), PAGE)).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/inspect/", "/inspect/wrong-token-here/", "/inspect/abcdefghijklmno/", "/inspect"])
+async def test_without_the_token_there_is_nothing(path: str) -> None:
+    assert (await get(inspector(), path)).body == b"the proxy"
+
+
+async def test_only_this_machine_gets_in() -> None:
+    assert (await get(inspector(), PAGE, client=("192.0.2.1", 5))).body == b"the proxy"
+    assert (await get(inspector(local_only=False), PAGE, client=("192.0.2.1", 5))).status == 200
+
+
+@pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8080", b"127.0.0.1.evil.example", b""])
+async def test_a_name_that_was_made_to_lead_here_does_not_get_in(host: bytes) -> None:
+    assert (await get(inspector(), PAGE, headers=[(b"host", host)])).body == b"the proxy"
+
+
+@pytest.mark.parametrize("host", [b"localhost:8080", b"[::1]:8080", b"[::1]", b"127.0.0.1"])
+async def test_names_of_this_machine_do(host: bytes) -> None:
+    assert (await get(inspector(), PAGE, headers=[(b"host", host)])).status == 200
+
+
+@pytest.mark.parametrize("name", ["..%2fapp.py", "../app.py", "app.py", "%2e%2e/store.py", "page/", "x.html"])
+async def test_no_other_file_is_served(name: str) -> None:
+    assert (await get(inspector(), PAGE + name)).status == 404
+
+
+async def observed(text: str) -> Store:
+    store = Store()
+    app = ToolCallMiddleware(TextBackend([text]), mode="prompt", format="hermes")
+    app._observers = Observers([store])
+    await Client(ask()).run(app)
+    return store
+
+
+async def test_an_exchange_is_listed_and_shown() -> None:
+    app = inspector(await observed(f"Hello. {CALL}"))
+    (one,) = (await get(app, f"{PAGE}api/exchanges")).json
+    assert (one["number"], one["model"], one["outcomes"], one["running"]) == (1, "m", ["clean"], False)
+    data = (await get(app, f"{PAGE}api/exchanges/1")).json
+    assert data["explained"]["calls"][0]["name"] == "weather"
+    assert {row["kind"] for row in data["rows"]} >= {"request", "ask", "backend", "client", "decision"}
+
+
+async def test_a_case_and_a_trace_can_be_saved() -> None:
+    app = inspector(await observed(CALL))
+    case = await get(app, f"{PAGE}api/exchanges/1/case")
+    assert case.json["expected_tool_calls"][0]["name"] == "weather"
+    assert "attachment" in case.headers["content-disposition"]
+    assert (await get(app, f"{PAGE}api/exchanges/1/trace")).body.startswith(b'{"toolcall_trace":1')
+
+
+async def test_what_is_gone_is_404() -> None:
+    for path in ("api/exchanges/7", "api/exchanges/7/case", "api/exchanges/7/trace"):
+        assert (await get(inspector(), PAGE + path)).status == 404
+
+
+async def test_what_is_new_is_told_as_it_comes() -> None:
+    store = Store()
+    client = Client(path=f"{PAGE}api/events", method="GET", headers=HOST)
+    told: list[Any] = []
+
+    async def on_send(message: Any) -> None:
+        events = message.get("body", b"").split(b"\n\n")
+        told.extend(json.loads(event[6:]) for event in events if event.startswith(b"data: "))
+        if len(told) == 1 and not store.entries:
+            store.add(trace(model="first"))
+        elif len(told) >= 2:
+            client.leave()
+
+    client.on_send = on_send
+    store.add(trace(model="before"))
+    store.entries.clear()
+    await asyncio.wait_for(client.run_with_others(inspector(store)), 5)
+    assert [[one["model"] for one in event["changed"]] for event in told] == [[], ["first"]]
+
+
+def test_the_oldest_go_when_there_are_too_many() -> None:
+    store = Store(max_exchanges=3)
+    for _ in range(10):
+        store.add(trace())
+    assert list(store.entries) == [8, 9, 10]
+
+
+def test_the_oldest_go_when_there_are_too_many_bytes() -> None:
+    store = Store(max_bytes=5000)
+    for _ in range(10):
+        store.add(trace(2000))
+    assert list(store.entries) == [9, 10]
+
+
+def test_one_that_was_dropped_while_it_ran_takes_no_room() -> None:
+    store = Store(max_exchanges=1)
+    report = Report()
+    store.begin(report, {})
+    store.add(trace())
+    store.end(report)
+    assert list(store.entries) == [2]
+    assert store._size == sum(entry.size for entry in store.entries.values())
+
+
+async def test_a_page_that_is_open_ends_with_the_process() -> None:
+    store = Store()
+    client = Client(path=f"{PAGE}api/events", method="GET", headers=HOST)
+    running = asyncio.ensure_future(client.run_with_others(inspector(store)))
+    await asyncio.sleep(0.05)
+    store.close()
+    await asyncio.wait_for(running, 2)
+    assert client.complete
+
+
+async def test_the_address_without_its_slash_leads_to_the_page() -> None:
+    answer = await get(inspector(), PAGE[:-1])
+    assert (answer.status, answer.headers["location"]) == (307, PAGE)

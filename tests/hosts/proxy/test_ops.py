@@ -1,0 +1,263 @@
+"""What the proxy answers about itself: metrics, readiness, and one line for an upstream that is down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from starlette.types import ASGIApp, Message
+
+from tests.fakes import TextBackend, serve, write_calls
+from tests.hosts.asgi_client import TOOL, Client, ask
+from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
+from toolcall_middleware.hosts.proxy.inspector.store import Store
+from toolcall_middleware.hosts.proxy.upstream.connection import free_port
+from toolcall_middleware.observe.metrics import Metrics
+from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.traces import TraceFiles
+
+parser = pytest.importorskip("prometheus_client.parser")
+
+KEY = (b"authorization", b"Bearer right")
+CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
+
+
+@pytest.fixture
+def backend() -> Iterator[tuple[TextBackend, str]]:
+    app = TextBackend([CALL] * 50)
+    with serve(app) as base:
+        yield app, base
+
+
+@pytest_asyncio.fixture
+async def proxy(backend: tuple[TextBackend, str], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    made: list[ASGIApp] = []
+
+    def make(**settings: str) -> ASGIApp:
+        values = {
+            "upstream_url": f"{backend[1].removesuffix('/v1')}/v1",
+            "mode": "prompt",
+            "format": "hermes",
+            **settings,
+        }
+        for name, value in values.items():
+            monkeypatch.setenv(f"TOOLCALL_{name.upper()}", value)
+        made.append(create_proxy())
+        return made[-1]
+
+    yield make
+    for app in made:
+        await close(app)
+
+
+async def close(app: ASGIApp) -> None:
+    """Its connections, as a server does that ends."""
+    told = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> Message:
+        return {"type": next(told)}
+
+    async def send(_message: Message) -> None:
+        pass
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+
+
+async def get(app: ASGIApp, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Client:
+    return await Client(path=path, method=method, headers=list(headers)).run_with_others(app)
+
+
+# -- metrics
+
+
+async def test_metrics_are_the_proxys_own_and_never_forwarded(proxy: Any, backend: Any) -> None:
+    app = proxy(metrics="on")
+    await Client(ask()).run_with_others(app)
+    answer = await get(app, "/metrics")
+    assert answer.status == 200
+    names = {family.name for family in parser.text_string_to_metric_families(answer.body.decode())}
+    assert {"toolcall_requests", "toolcall_calls", "toolcall_added_latency_seconds", "toolcall_upstream_up"} <= names
+    assert b'toolcall_calls_total{format="hermes",outcome="clean"}' in answer.body
+    assert all(seen.path.endswith("/chat/completions") for seen in backend[0].seen)
+
+
+async def test_metrics_that_are_off_are_the_upstreams(proxy: Any) -> None:
+    assert (await get(proxy(), "/metrics")).status == 404
+
+
+async def test_metrics_lie_where_they_are_told(proxy: Any) -> None:
+    app = proxy(metrics="/internal/metrics")
+    assert (await get(app, "/internal/metrics")).status == 200
+    assert (await get(app, "/metrics")).status == 404
+
+
+async def test_metrics_want_a_key_unless_they_are_open(proxy: Any) -> None:
+    app = proxy(metrics="on", api_keys="right")
+    assert (await get(app, "/metrics")).status == 401
+    assert (await get(app, "/metrics", KEY)).status == 200
+    assert (await get(proxy(metrics="on", api_keys="right", metrics_open="true"), "/metrics")).status == 200
+
+
+async def test_metrics_are_only_read(proxy: Any) -> None:
+    assert (await get(proxy(metrics="on"), "/metrics", method="POST")).status == 405
+
+
+async def test_an_app_can_mount_the_metrics() -> None:
+    answer = await get(metrics_app(), "/")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert b"toolcall_running_requests" in answer.body
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_metrics_of_all_workers_are_added_up(backend: Any) -> None:
+    port = free_port("127.0.0.1")
+    command = [
+        *(sys.executable, "-m", "toolcall_middleware", "serve", "--upstream", f"{backend[1].removesuffix('/v1')}/v1"),
+        *("--port", str(port), "--workers", "2", "--mode", "prompt", "--format", "hermes", "--set", "metrics=on"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            base = f"http://127.0.0.1:{port}"
+            _wait_for(base)
+            body = json.loads(ask(stream=False))
+            for _ in range(12):
+                # A connection each, so that both workers get some.
+                assert httpx.post(f"{base}/v1/chat/completions", json=body, timeout=20).status_code == 200
+            counted = {_requests(httpx.get(f"{base}/metrics").text) for _ in range(6)}
+            assert counted == {12.0}
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+
+
+def _wait_for(base: str) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if httpx.get(f"{base}/healthz").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.2)
+    raise TimeoutError(base)
+
+
+def _requests(text: str) -> float:
+    families = parser.text_string_to_metric_families(text)
+    samples = [sample for family in families for sample in family.samples]
+    return sum(
+        float(one.value) for one in samples if one.name == "toolcall_requests_total" and one.labels["api"] == "chat"
+    )
+
+
+# -- health
+
+
+async def test_ready_is_who_has_an_upstream_that_answers(proxy: Any, backend: Any) -> None:
+    answer = await get(proxy(api_keys="right"), "/readyz")
+    (name,) = answer.json["upstreams"]
+    assert (answer.status, answer.json) == (200, {"status": "ready", "upstreams": {name: True}})
+
+
+async def test_unready_is_who_has_none(proxy: Any) -> None:
+    answer = await get(
+        proxy(upstream_url=f"http://127.0.0.1:{free_port('127.0.0.1')}/v1", upstream_retries="0"), "/readyz"
+    )
+    assert (answer.status, answer.json["status"]) == (503, "unready")
+    assert list(answer.json["upstreams"].values()) == [False]
+
+
+async def test_readiness_is_asked_once_in_some_seconds(
+    proxy: Any, backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = proxy(upstream_url=f"http://127.0.0.1:{free_port('127.0.0.1')}/v1", upstream_retries="0")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            await get(app, "/readyz")
+    assert len([record for record in caplog.records if record.name == "toolcall_middleware.proxy"]) == 1
+
+
+async def test_an_upstream_that_is_down_is_one_line(proxy: Any, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port("127.0.0.1")
+    app = proxy(upstream_url=f"http://127.0.0.1:{port}/v1", upstream_retries="2")
+    with caplog.at_level(logging.WARNING):
+        answer = await Client(ask(), headers=[(b"x-request-id", b"mine")]).run_with_others(app)
+    assert answer.status == 502
+    lines = [record.getMessage() for record in caplog.records if record.name == "toolcall_middleware.proxy"]
+    assert len(lines) == 1
+    assert re.fullmatch(rf"upstream=127\.0\.0\.1:{port} id=mine The upstream .* cannot be reached: .*", lines[0])
+
+
+# -- the access log
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(record.getMessage()) for record in caplog.records if record.name == "toolcall_middleware.access"]
+
+
+async def test_a_streams_line_tells_its_calls_outcome_mode_and_format(
+    proxy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = proxy(access_log="json")
+    with caplog.at_level(logging.INFO):
+        await Client(ask()).run_with_others(app)
+    (line,) = lines(caplog)
+    told = {name: line[name] for name in ("calls", "outcome", "mode", "format")}
+    assert told == {"calls": 1, "outcome": "clean", "mode": "prompt", "format": "hermes"}
+
+
+async def test_a_clients_trace_is_in_its_line(proxy: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = proxy(access_log="json")
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    with caplog.at_level(logging.INFO):
+        for value in (f"00-{trace}-b7ad6b7169203331-01", "nonsense\x1b"):
+            await Client(ask(), headers=[(b"traceparent", value.encode())]).run_with_others(app)
+    assert [line["trace"] for line in lines(caplog)] == [trace, None]
+
+
+# -- what a tool is to the one who looks
+
+
+async def test_every_face_of_a_setting_can_be_on_at_once(proxy: Any, tmp_path: Path) -> None:
+    app = proxy(metrics="on", trace_dir=str(tmp_path), inspector="abcdefghijklmnop")
+    answer = await Client(ask(tools=[TOOL])).run_with_others(app)
+    assert b'"tool_calls"' in answer.body
+    for _ in range(250):
+        if written(tmp_path):
+            break
+        await asyncio.sleep(0.02)
+    assert len(written(tmp_path)) == 1
+
+
+async def test_of_two_hundred_streams_at_once_nothing_is_lost(tmp_path: Path) -> None:
+    store, metrics = Store(), Metrics()
+    files = TraceFiles(tmp_path, sample=1, max_bytes=1 << 20)
+    app = ToolCallMiddleware(TextBackend([f"Hm. {CALL}"] * 200, pause=0), mode="prompt", format="hermes")
+    app._observers = Observers([store, metrics, files])
+    clients = await asyncio.gather(*(Client(ask()).run_with_others(app) for _ in range(200)))
+    files.flush()
+    assert all(b'"finish_reason":"tool_calls"' in client.body for client in clients)
+    assert len(written(tmp_path)) == 200
+    assert [entry.summary["outcomes"] for entry in store.entries.values()] == [["clean"]] * 200
+    text = metrics.render()[0]
+    assert b'toolcall_calls_total{format="hermes",outcome="clean"} 200.0' in text
+    assert b"toolcall_running_requests 0.0" in text
+    assert all(b'"kind":"cut"' not in path.read_bytes() for path in written(tmp_path))
+
+
+def written(folder: Path) -> list[Path]:
+    return list(folder.glob("*.jsonl"))

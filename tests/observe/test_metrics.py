@@ -1,0 +1,138 @@
+"""Metrics: what the client library's own parser reads out of them, and that no client can make labels without end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcall_middleware.errors import SettingsError
+from toolcall_middleware.observe.metrics import MAX_MODELS, Metrics
+from toolcall_middleware.observe.report import Attempt, Report
+
+parser = pytest.importorskip("prometheus_client.parser")
+
+_NAMES = re.compile(r"toolcall_[a-z_]+")
+
+
+def told(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Each sample by name and labels."""
+    text, content_type = metrics.render()
+    assert content_type.startswith("text/plain")
+    families = parser.text_string_to_metric_families(text.decode())
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return told(metrics).get((name, frozenset(labels.items())))
+
+
+def ended(metrics: Metrics, **fields: object) -> Report:
+    report = Report(began=10.0)
+    metrics.begin(report, {})
+    for name, given in {"ended": 12.0, "status": 200, "end": "complete", **fields}.items():
+        setattr(report, name, given)
+    metrics.end(report)
+    return report
+
+
+def test_a_request_is_counted_by_api_model_mode_format_and_status() -> None:
+    metrics = Metrics()
+    ended(metrics, api="messages", model="m", mode="prompt", format="hermes", status=422)
+    labels = {"api": "messages", "model": "m", "mode": "prompt", "format": "hermes", "status": "422"}
+    assert value(metrics, "toolcall_requests_total", **labels) == 1
+
+
+def test_calls_are_counted_by_outcome_and_format() -> None:
+    metrics = Metrics()
+    ended(metrics, format="json", outcomes=("clean", "coerced", "clean"))
+    assert value(metrics, "toolcall_calls_total", outcome="clean", format="json") == 2
+    assert value(metrics, "toolcall_calls_total", outcome="coerced", format="json") == 1
+
+
+def test_attempts_are_counted_by_what_led_to_them() -> None:
+    metrics = Metrics()
+    ended(metrics, attempts=[Attempt("first", 10.0), Attempt("no_call", 11.0)])
+    assert value(metrics, "toolcall_attempts_total", why="no_call") == 1
+
+
+def test_tokens_tell_whether_they_are_estimated() -> None:
+    metrics = Metrics()
+    ended(metrics, prompt_tokens=7, completion_tokens=5, estimated=True)
+    assert value(metrics, "toolcall_tokens_total", kind="prompt", estimated="true") == 7
+    assert value(metrics, "toolcall_tokens_total", kind="completion", estimated="true") == 5
+
+
+def test_latencies_are_measured_from_the_request_and_ours_alone() -> None:
+    metrics = Metrics()
+    attempts = [Attempt("first", 10.25, first_byte=10.75)]
+    ended(metrics, mode="prompt", own=0.002, first_content=11.0, first_call=11.5, attempts=attempts, rate_units=3)
+    sums = {
+        name: value(metrics, f"toolcall_{name}_seconds_sum", api="chat")
+        for name in ("added_latency", "first_content", "first_call", "upstream_first_byte")
+    }
+    assert sums == {"added_latency": 0.002, "first_content": 1.0, "first_call": 1.5, "upstream_first_byte": 0.5}
+    assert value(metrics, "toolcall_rate_units_total") == 3
+
+
+def test_running_requests_are_those_that_have_not_ended() -> None:
+    metrics = Metrics()
+    metrics.begin(Report(), {})
+    ended(metrics)
+    assert value(metrics, "toolcall_running_requests") == 1
+
+
+@pytest.mark.parametrize(("error", "up"), [(None, 1), ("upstream_error", 0), ("invalid_tool_arguments", 1)])
+def test_an_upstream_is_up_when_it_answered_last(error: str | None, up: int) -> None:
+    metrics = Metrics()
+    ended(metrics, upstream="gpu-1", error=error)
+    assert value(metrics, "toolcall_upstream_up", upstream="gpu-1") == up
+
+
+def test_past_a_limit_models_are_one_label() -> None:
+    metrics = Metrics()
+    for number in range(MAX_MODELS + 50):
+        ended(metrics, model=f"model-{number}")
+    models = {dict(labels)["model"] for name, labels in told(metrics) if name == "toolcall_requests_total"}
+    assert len(models) == MAX_MODELS + 1
+    other = {"api": "chat", "model": "other", "mode": "pass", "format": "none", "status": "200"}
+    assert value(metrics, "toolcall_requests_total", **other) == 50
+
+
+def test_a_hostile_model_name_is_one_bounded_label() -> None:
+    metrics = Metrics()
+    ended(metrics, model='x"}\n evil{a="' + "y" * 10_000 + "\ud800")
+    (model,) = {dict(labels)["model"] for name, labels in told(metrics) if name == "toolcall_requests_total"}
+    assert len(model) == 100
+    assert model.startswith('x"}\n evil')
+
+
+def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(SettingsError, match=r"toolcall-middleware\[metrics\]"):
+        Metrics()
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    metrics = Metrics()
+    known = {family.name for family in parser.text_string_to_metric_families(metrics.render()[0].decode())}
+    path = Path(__file__).parent.parent.parent / "examples" / "grafana" / "toolcall.json"
+    panels = json.loads(path.read_text("utf-8"))["panels"]
+    asked = {name for panel in panels for target in panel["targets"] for name in _NAMES.findall(target["expr"])}
+    assert len(asked) >= 10
+    assert {re.sub(r"_(total|bucket)$", "", name) for name in asked} <= known
+
+
+def test_names_follow_the_rules_of_prometheus() -> None:
+    names = {name for name, _ in told(Metrics())}
+    assert all(
+        re.fullmatch(r"toolcall_[a-z_]+(?:_seconds|_total|_requests|_up|_bucket|_sum|_count|_created)", name)
+        for name in names
+    )

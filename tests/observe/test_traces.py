@@ -1,0 +1,149 @@
+"""Traces: what is in them, what never is, and that they are bounded."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import TextBackend, write_calls
+from tests.hosts.asgi_client import Client, ask
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.observe.recorder import Recorder
+from toolcall_middleware.observe.report import Report
+from toolcall_middleware.observe.traces import Trace, TraceError, TraceFiles, read_trace
+
+CALL = "Let me look. " + write_calls("hermes", ("weather", {"city": "Paris"}))
+
+
+async def traced(folder: Path, body: bytes, text: str = CALL, **options: Any) -> list[Trace]:
+    app = ToolCallMiddleware(TextBackend([text]), mode="prompt", format="hermes", trace_dir=str(folder), **options)
+    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer sk-secret"), (b"x-api-key", b"sk-2")]
+    await Client(body, headers=headers).run(app)
+    assert app._observers is not None
+    for observer in app._observers.all:
+        if isinstance(observer, TraceFiles):
+            observer.flush()
+    return [read_trace(path.read_bytes()) for path in written(folder)]
+
+
+def written(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+async def test_a_trace_holds_what_came_was_asked_was_written_and_left(tmp_path: Path) -> None:
+    (trace,) = await traced(tmp_path, ask())
+    kinds = [row["kind"] for row in trace.rows]
+    assert kinds[0] == "request"
+    assert kinds.index("ask") < kinds.index("head") < kinds.index("backend") < kinds.index("client")
+    assert json.loads(trace.rows[0]["data"])["model"] == "m"
+    assert "weather" in next(row["data"] for row in trace.rows if row["kind"] == "ask")
+    assert trace.summary["outcomes"] == ["clean"]
+    assert (trace.summary["mode"], trace.summary["format"], trace.summary["end"]) == ("prompt", "hermes", "complete")
+
+
+async def test_what_left_names_the_piece_that_it_came_of(tmp_path: Path) -> None:
+    (trace,) = await traced(tmp_path, ask())
+    causes = [row["of"] for row in trace.rows if row["kind"] == "client" and row["of"] >= 0]
+    assert causes
+    assert {trace.rows[cause]["kind"] for cause in causes} <= {"backend", "event"}
+
+
+async def test_times_never_go_back(tmp_path: Path) -> None:
+    (trace,) = await traced(tmp_path, ask())
+    times = [row["at"] for row in trace.rows]
+    assert times == sorted(times)
+    assert trace.summary["first_call"] is not None
+
+
+async def test_decisions_say_why(tmp_path: Path) -> None:
+    (trace,) = await traced(tmp_path, ask())
+    decided = {row["what"]: (row["value"], row["why"]) for row in trace.rows if row["kind"] == "decision"}
+    assert decided["format"] == ("hermes", "format=hermes (keyword)")
+    assert decided["mode"][0] == "prompt"
+    assert "constraint" in decided
+
+
+async def test_another_attempt_says_what_led_to_it(tmp_path: Path) -> None:
+    body = ask(tool_choice="required", stream=False)
+    app = ToolCallMiddleware(
+        TextBackend(["No.", CALL]), mode="prompt", format="hermes", trace_dir=str(tmp_path), constrain="off"
+    )
+    await Client(body).run(app)
+    assert app._observers is not None
+    files = next(observer for observer in app._observers.all if isinstance(observer, TraceFiles))
+    files.flush()
+    (path,) = written(tmp_path)
+    trace = read_trace(path.read_bytes())
+    assert [attempt["why"] for attempt in trace.summary["attempts"]] == ["first", "no_call"]
+    assert any(row.get("what") == "ask again" for row in trace.rows)
+
+
+async def test_no_key_is_ever_in_a_trace(tmp_path: Path) -> None:
+    await traced(tmp_path, ask())
+    (path,) = written(tmp_path)
+    assert b"sk-" not in path.read_bytes()
+    assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_sample_of_none_writes_none(tmp_path: Path) -> None:
+    assert await traced(tmp_path, ask(), trace_sample=0) == []
+
+
+async def test_a_trace_is_bounded(tmp_path: Path) -> None:
+    (trace,) = await traced(tmp_path, ask(), text="prose " * 500, trace_max_bytes=20_000)
+    assert trace.rows[-1]["kind"] == "cut"
+    (path,) = written(tmp_path)
+    assert path.stat().st_size < 60_000
+
+
+async def test_a_request_that_passes_unread_has_no_content_in_it(tmp_path: Path) -> None:
+    (trace,) = await traced(tmp_path, ask(tools=None))
+    assert trace.summary["mode"] == "pass"
+    assert [row["kind"] for row in trace.rows] == ["request", "passed"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    files = TraceFiles(file / "inner", sample=1, max_bytes=10_000)
+    report = Report(id="x")
+    files.begin(report, {})
+    assert report.recorder is not None
+    report.recorder.note("event", what="nothing")
+    with caplog.at_level(logging.WARNING):
+        files.end(report)
+        files.flush()
+    assert [record.getMessage().startswith("trace_dir: ") for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "no trace"),
+        (b'{"a": 1}', "no trace"),
+        (b'{"toolcall_trace":2}', "version 2"),
+        (b'{"toolcall_trace":1}\n{"at"', "line 2"),
+        (b'{"toolcall_trace":1}\n' + b"[" * 100_000, "line 2"),
+    ],
+)
+def test_what_is_no_trace_says_why(data: bytes, why: str) -> None:
+    with pytest.raises(TraceError, match=why):
+        read_trace(data)
+
+
+def test_rows_that_make_no_sense_are_left_out() -> None:
+    trace = read_trace(b'{"toolcall_trace":1,"id":"a"}\n{"kind":5,"at":1}\n"x"\n{"kind":"head","at":1}\n')
+    assert trace.rows == [{"kind": "head", "at": 1}]
+    assert trace.summary["id"] == "a"
+
+
+def test_a_recorder_past_its_bytes_stays_cut() -> None:
+    recorder = Recorder(0.0, 1000)
+    for _ in range(100):
+        recorder.data("backend", b"x" * 100)
+    assert [row["kind"] for row in recorder.rows].count("cut") == 1
+    assert recorder.size <= 1000
