@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ToolCallError
 from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry
+from ...request.one_reading import one_reading
 from ...request.overrides import without_overrides
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
@@ -144,7 +145,7 @@ class ToolCallMiddleware:
             await _refuse(scope, send, action.error)
             return
         if not isinstance(action, Ask):
-            plain = without_overrides(body)
+            plain = one_reading(without_overrides(body))
             if plain is body:
                 messages, scope = untouched
             else:
