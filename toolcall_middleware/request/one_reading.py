@@ -26,7 +26,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def one_reading(body: bytes) -> bytes:
-    """`body`, or the same with one member for each field of tools: the last, in its own spelling, as it is read here."""
+    """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
     found = [match[1] for match in _MEMBER.finditer(body)]
     if len(found) == len(set(found)) and all(name.islower() for name in found) and not _ESCAPED.search(body):
         return body
