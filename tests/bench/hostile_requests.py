@@ -84,6 +84,9 @@ CASES: dict[str, Callable[[int], Body]] = {
     "escapes": lambda n: _results("\x00" * (n // 6)),
     "a deep result": lambda n: _results(json.dumps({"a": "[" * (n // 2)})),
     "stop strings": lambda n: _ask(stop=["x" * (n // 4)] * 4),
+    "many stop strings": lambda n: _ask(stop=[f"x{i}" for i in range(n // 9)]),
+    "neighbours": lambda n: _ask(messages=[{"role": "user", "content": "x" * 9} for _ in range(n // 45)]),
+    "tools twice": lambda n: _ask(Tools=[_tool({}, f"f{i}") for i in range(n // 90)]),
     "unknown fields": lambda n: {**_ask(), **{f"x{i}": i for i in range(n // 12)}},
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from ..model import ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
 from .json_input import DECODE_ERRORS, decode, not_json
 from .messages import History, read_history
+from .one_reading import OURS, rewritten_tools, without_variants
 from .overrides import read_overrides
 from .tool_choice import read_choice
 from .tools import OfferedTools, ToolLimits, read_tools, with_types
@@ -113,9 +114,13 @@ def read_request(body: bytes, settings: Settings, *, always: bool = False) -> Ch
         return concern
     if not concern:
         return None
-    fields = _read_fields(body)
+    fields = without_variants(_read_fields(body))
     overrides = read_overrides(fields.pop("toolcall", None), fields.pop("request_options", None), settings)
-    return _Reader(fields, settings, overrides).read()
+    chat = _Reader(fields, settings, overrides).read()
+    if settings.allowlist_mode == "enforce":
+        # In native mode they go on: in the words that were checked.
+        fields |= {name: rewritten_tools(fields[name]) for name in ("tools", "functions") if name in fields}
+    return chat
 
 
 def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
@@ -163,9 +168,6 @@ def _means_us(body: bytes) -> bool:
     return any(name in written for name in _NAMES)
 
 
-_OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
-
-
 def _check_spelling(body: bytes) -> None:
     """Refuses `Tools`: backends in Go (Ollama) read it as `tools`, and it would pass a list of allowed ones unseen."""
     try:
@@ -173,7 +175,7 @@ def _check_spelling(body: bytes) -> None:
     except DECODE_ERRORS:
         return
     for name in names:
-        if name not in _OURS and name.casefold() in _OURS:
+        if name not in OURS and name.casefold() in OURS:
             message = f"The field {shown(name)} is to be spelled {name.casefold()!r}."
             raise ToolCallError("invalid_request", message, param=name[:64])
 

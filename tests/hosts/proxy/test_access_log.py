@@ -292,7 +292,7 @@ async def test_a_key_in_an_answers_headers_is_blacked_out(proxies: Proxies) -> N
         writer.write(b"HTTP/1.1 200 OK\r\nx-seen: " + shown + b"\r\ncontent-length: 2\r\n\r\n{}")
 
     async with raw_upstream(echo) as address, proxies.running(table(address, key=KEY)) as client:
-        answer = await client.get("/v1/x")
+        answer = await client.get("/v1/embeddings")
     assert (answer.headers["x-seen"], answer.text) == ("authorization: Bearer ***", "{}")
 
 

@@ -238,7 +238,7 @@ async def test_an_upstream_that_is_down_is_said_in_openais_form(monkeypatch: pyt
 
 async def test_the_clients_key_never_goes_where_the_proxy_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async with proxying(monkeypatch, PROSE) as proxy:
-        headers = {"x-api-key": "sk-mine", "anthropic-beta": "b1", "cookie": "a=b", "origin": "http://x"}
+        headers = {"x-api-key": "sk-mine", "anthropic-beta": "b1", "cookie": "a=b", "origin": "http://localhost:3000"}
         await proxy.chat(extra_headers=headers)
         got = proxy.upstream.headers[0]
     assert got["x-api-key"] == KEY

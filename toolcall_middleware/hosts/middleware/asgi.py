@@ -18,6 +18,7 @@ from ...errors import FormatError, SettingsError, ToolCallError
 from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...observe.observers import Observers, observers_of
+from ...request.one_reading import one_reading
 from ...request.overrides import without_overrides
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
@@ -251,7 +252,7 @@ class ToolCallMiddleware:
             await asking.refuse(action.error)
             return
         if not isinstance(action, Ask):
-            plain = without_overrides(body)
+            plain = one_reading(without_overrides(body))
             if plain is body:
                 messages, scope = untouched
             else:

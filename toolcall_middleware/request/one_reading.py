@@ -1,0 +1,59 @@
+"""A body that every parser reads alike where it speaks of tools.
+
+JSON does not say which of two members of one name holds, and Go's reader takes `Tools` for `tools`: what was checked
+here would not be what the backend does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
+"""The fields of a request that say which tools there are, and which were called."""
+_INNER = frozenset({"type", "function", "name", "parameters", "custom", "description", "strict"})
+
+_MEMBER = re.compile(rb'"(tools|functions|tool_choice|function_call|messages)"\s*:', re.IGNORECASE)
+_ESCAPED = re.compile(rb"\\u00[4-7]")
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with all its members."""
+
+
+def one_reading(body: bytes) -> bytes:
+    """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
+    found = [match[1] for match in _MEMBER.finditer(body)]
+    if len(found) == len(set(found)) and all(name.islower() for name in found) and not _ESCAPED.search(body):
+        return body
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs)
+        names = [name for name, _ in pairs if name.casefold() in OURS] if isinstance(pairs, _Pairs) else []
+        if len(names) == len(set(names)) and OURS.issuperset(names):
+            return body
+        return msgspec.json.encode(without_variants(_FIELDS.decode(body)))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return body  # the backend's to refuse
+
+
+def without_variants(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """The fields but for those that are one of ours in another case."""
+    return {name: value for name, value in fields.items() if name in OURS or name.casefold() not in OURS}
+
+
+def rewritten_tools(raw: bytes | msgspec.Raw) -> msgspec.Raw:
+    """A list of tools as it was read: each member once, and none that differs from a known one by its case alone."""
+    return msgspec.Raw(msgspec.json.encode(_known(msgspec.json.decode(raw), depth=2)))
+
+
+def _known(value: Any, *, depth: int) -> Any:
+    if isinstance(value, list):
+        return [_known(item, depth=depth) for item in value]
+    if not isinstance(value, dict) or not depth:
+        return value
+    kept = {name: item for name, item in value.items() if name in _INNER or name.casefold() not in _INNER}
+    return kept | {name: _known(kept[name], depth=depth - 1) for name in ("function", "custom") if name in kept}
