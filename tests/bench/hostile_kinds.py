@@ -116,7 +116,10 @@ def main() -> int:
         size = sizes.choice((20_000, 60_000, 200_000))
         seconds, length = cost(plain(size))
         ordinary = seconds / length
-        works = [*kinds(size), *((name, size, partial(_request, make, size)) for name, make in CASES.items())]
+        works: list[tuple[str, int, Work]] = [
+            *kinds(size),
+            *((name, size, partial(_request, make, size)) for name, make in CASES.items()),
+        ]
         for name, sent, work in works:
             factor = _seconds(work) / sent / ordinary / (3 if name in CASES else 1)
             tracemalloc.start()
