@@ -20,6 +20,8 @@ DEFAULTS: dict[str, Any] = {
     "format": "auto",
     "profile": "compat",
     "paths": ("/chat/completions",),
+    "faces": ("auto",),
+    "model_aliases": (),
     "constrain": "auto",
     "retries": 1,
     "parallel": "client",
