@@ -181,6 +181,24 @@ def test_tokens_are_counted_as_they_would_be_sent(open_host: Open) -> None:
     assert not served.backend.seen
 
 
+async def test_tokens_are_counted_by_the_backend_where_it_is_asked() -> None:
+    asked_for: list[Any] = []
+
+    async def backend(scope: Any, receive: Any, send: Any) -> None:
+        asked_for.append((scope["path"], json.loads((await receive())["body"])))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"count": 77, "max_model_len": 99, "tokens": [1]}'})
+
+    app = ToolCallMiddleware(backend, tokenizer="upstream", usage="off")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+        headers = {"anthropic-version": "2023-06-01"}
+        body = {"model": "m", "messages": HI}
+        answer = await client.post("/v1/messages/count_tokens?beta=true", json=body, headers=headers)
+    assert answer.json() == {"input_tokens": 77}
+    assert answer.headers["x-toolcall"] == "api=messages"
+    assert [path for path, _ in asked_for] == ["/tokenize"]
+
+
 def test_models_are_listed_in_this_api_s_form(open_host: Open) -> None:
     served = open_host([])
     client = served.anthropic()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,9 @@ import httpx
 import openai
 import pytest
 
-from tests.fakes import Refusal, TextBackend, serve
-from toolcall_middleware import create_proxy
+from tests.clients.anthropic_face import AnthropicFace
+from tests.fakes import Refusal, TextBackend, obedient_model, serve
+from toolcall_middleware import ToolCallMiddleware, create_proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,6 +126,44 @@ def test_the_first_upstream_that_refuses_is_passed_over(
     (model,) = httpx.get(f"{url}/v1/models", headers=VERSION).json()["data"]
     assert (model["type"], model["id"]) == ("model", "qwen")
     assert httpx.get(f"{url}/v1/models").json()["data"][0]["object"] == "model"
+
+
+def test_a_face_s_usage_is_in_the_access_log(proxied: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="toolcall_middleware.access")
+    _, url = proxied(access_log="json")
+    usage = ask(url).json()["usage"]
+    end = time.monotonic() + 5
+    lines: list[Any] = []
+    while not lines and time.monotonic() < end:  # it is written once the client has its answer
+        lines = [json.loads(one.getMessage()) for one in caplog.records if one.name.endswith(".access")]
+        time.sleep(0.01)
+    (line,) = lines
+    assert (line["path"], line["model"]) == ("/v1/messages", "qwen")
+    assert (line["prompt_tokens"], line["completion_tokens"]) == (usage["input_tokens"], usage["output_tokens"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_messages_go_to_an_upstream_of_messages(
+    stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch, *, stream: bool
+) -> None:
+    """By way of a chat completion. The model server reads the calls by itself."""
+    model = TextBackend(obedient_model("hermes", ("look", {"at": "ä"})), strict=True)
+    server = AnthropicFace(ToolCallMiddleware(model, format="hermes"))
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_API", "anthropic")
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", stack.enter_context(serve(server)))
+    monkeypatch.setenv("TOOLCALL_ACCESS_LOG", "off")
+    url = stack.enter_context(serve(create_proxy()))
+    client = stack.enter_context(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
+    tool: Any = {"name": "look", "input_schema": {"type": "object", "properties": {"at": {"type": "string"}}}}
+    asked: Any = {"model": "m", "max_tokens": 99, "messages": HI, "tools": [tool]}
+    if stream:
+        with client.messages.stream(**asked) as events:
+            message = events.get_final_message()
+    else:
+        message = client.messages.create(**asked)
+    call = message.content[-1]
+    assert isinstance(call, anthropic.types.ToolUseBlock)
+    assert (call.name, call.input, message.stop_reason) == ("look", {"at": "ä"}, "tool_use")
 
 
 def test_a_face_that_is_not_listed_is_not_read(proxied: Any) -> None:

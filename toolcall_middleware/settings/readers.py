@@ -157,12 +157,13 @@ def _faces(value: Any) -> tuple[str, ...]:
 
 def _aliases(value: Any) -> tuple[str, ...]:
     """`PATTERN=NAME`: one `*` at most in each, as in the upstreams file; in the name only where the pattern has it."""
-    rules = _names(value)
-    for rule in rules:
+    rules = []
+    for rule in _names(value):
         pattern, equals, name = (part.strip() for part in rule.partition("="))
         if not equals or not pattern or not name or pattern.count("*") > 1 or name.count("*") > pattern.count("*"):
             raise ValueError
-    return rules
+        rules.append(f"{pattern}={name}")
+    return tuple(rules)
 
 
 def _tokenizer(value: Any) -> str:

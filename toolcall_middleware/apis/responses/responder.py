@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from .request import Asked, read_request
 from .stream import EventStream, write_choice
 
 _MARK_BYTES = 16
+_log = logging.getLogger("toolcall_middleware")
 
 
 class ResponsesFace:
@@ -36,6 +38,9 @@ class ResponsesFace:
     def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> ChatRequest:  # noqa: ARG002 - the body says all
         """The request as a chat completion. Raises ToolCallError for what the API forbids or what needs a memory."""
         request, self._asked = read_request(body)
+        if request.dropped_tools:
+            names = ", ".join(name[:64] for name in request.dropped_tools)
+            _log.warning("responses: tools that nobody here can run are left out: %s", names)
         return request
 
     def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:  # noqa: ARG002 - as a face
