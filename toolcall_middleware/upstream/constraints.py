@@ -108,10 +108,12 @@ def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
 
 def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
     """Calls in the format's own syntax (xgrammar's structural tags, as vLLM and SGLang take them)."""
-    made = [
-        {"begin": tag.begin, "content": {"type": "json_schema", "json_schema": tag.schema}, "end": tag.end}
-        for tag in tags
-    ]
+    made = []
+    for tag in tags:
+        content = {"type": "json_schema", "json_schema": tag.schema}
+        if tag.style:
+            content["style"] = tag.style
+        made.append({"begin": tag.begin, "content": content, "end": tag.end})
     form: dict[str, Any] = {"type": "triggered_tags", "triggers": sorted({tag.trigger for tag in tags}), "tags": made}
     if chat.choice.must_call:
         form["at_least_one"] = True
