@@ -76,7 +76,7 @@ class Family:
     the name.
     """
     xml_tag: tuple[str, str, str] | None = None
-    """What stands before a call's arguments (`{name}` for the tool's), what behind, and xgrammar's name for how they are
+    """What stands before a call's arguments (`{name}` is its tool's), what behind, and xgrammar's name for how they are
     written between the two, where that is not JSON.
     """
     constrain: Callable[[Sequence[Tool], ToolChoice], Constraint | None] | None = None

@@ -52,6 +52,7 @@ class ToolRequest:
         self._format = registry.for_model(settings.format, chat.model)
         self._negotiation = Negotiation(chat, settings, memory)
         self._messages: list[dict[str, Any]] = []
+        self._tries = 1
 
     @property
     def native(self) -> bool:
@@ -158,7 +159,7 @@ class ToolRequest:
         if not self._negotiation.attempts_left:
             return False
         self._negotiation.attempts_left -= 1
-        self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
+        self._again(error.written, f"{_to_model(error.message)} Correct the call and write it again, and nothing else.")
         return True
 
     def is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
@@ -198,7 +199,7 @@ class ToolRequest:
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
-        tries = "1 try" if not self._settings.retries else f"{self._settings.retries + 1} tries"
+        tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
         cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
         shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
@@ -209,6 +210,7 @@ class ToolRequest:
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
+        self._tries += 1
         self.usage.next_attempt()
         self._retried = True
         before = self._messages or self.chat.messages
@@ -220,6 +222,14 @@ class ToolRequest:
             {"role": "user", "content": note},
         ]
         self.next_body = self._body()
+
+
+def _to_model(message: str) -> str:
+    """An error about a model's call in words for the model, which sees what it wrote anyway."""
+    said = message.partition(" It wrote: ")[0].replace("the model's call", "your call", 1)
+    if said.startswith("The model called"):
+        said = f"You called{said.removeprefix('The model called')}"
+    return said if said.endswith(".") else f"{said}."
 
 
 def _token_limit(chat: ChatRequest) -> int | None:
