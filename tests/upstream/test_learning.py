@@ -129,7 +129,7 @@ def test_a_grammar_of_the_clients_own_teaches_nothing_about_others() -> None:
 
 def test_an_error_that_only_repeats_our_words_teaches_nothing() -> None:
     def refused(body: dict[str, Any]) -> bool:
-        return body["temperature"] > 9
+        return bool(body["temperature"] > 9)
 
     engine, memory = picky("temperature, response_format: schema and grammar, stream_options", refused), BackendMemory()
     bodies, answer = asked(engine, memory, request(temperature=10))
