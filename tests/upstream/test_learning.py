@@ -284,3 +284,14 @@ def test_the_retry_speaks_to_the_model() -> None:
     assert _to_model("The model called 'g', which is not among the tools of the request: <x>").startswith(
         "You called 'g'"
     )
+
+
+def test_the_prompt_and_the_constraint_ask_for_the_same_syntax() -> None:
+    engine = picky("structural_tag is not supported: unknown schema", has("structural_tag"))
+    bodies, answer = asked(engine, BackendMemory(), request(), format="hermes")
+    assert answer.status == 200
+    last = [body["messages"][-1]["content"] for body in bodies]
+    assert [kind_of(body) for body in bodies] == ["structural_tag", "structural_tag", "response_format"]
+    assert "<tool_call>" in last[0]
+    assert "<tool_call>" not in last[2]
+    assert '{"tool_calls": [' in last[2]

@@ -53,6 +53,7 @@ class ToolRequest:
         self._negotiation = Negotiation(chat, settings, memory)
         self._messages: list[dict[str, Any]] = []
         self._tries = 1
+        self._bare = False  # the prompt asks for bare JSON, as the constraint does
 
     @property
     def native(self) -> bool:
@@ -114,9 +115,15 @@ class ToolRequest:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self.usage.limit = None
-        self._messages = prompt.build_messages(self.chat, self._format, self._settings, answer=self._answer_schema())
         self._negotiation.by_prompt(self._format)
+        self._write_prompt()
         return self._body()
+
+    def _write_prompt(self) -> None:
+        self._bare = self._negotiation.is_bare
+        self._messages = prompt.build_messages(
+            self.chat, self._format, self._settings, answer=self._answer_schema(), bare=self._bare
+        )
 
     def _body(self) -> bytes:
         chat, settings, extra = self.chat, self._settings, self._negotiation.extra
@@ -131,7 +138,9 @@ class ToolRequest:
         """What we add to the prompt, where that is reported."""
         if self.native or self._settings.extension_field is None:
             return ""
-        return prompt.injected_text(self.chat, self._format, self._settings, answer=self._answer_schema())
+        return prompt.injected_text(
+            self.chat, self._format, self._settings, answer=self._answer_schema(), bare=self._bare
+        )
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""
@@ -145,7 +154,12 @@ class ToolRequest:
         todo = self._negotiation.after_refusal(status, data[:_MAX_READ].lower())
         if todo is Next.GIVE:
             return False
-        self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
+        if todo is Next.PROMPT:
+            self.next_body = self._by_prompt()
+            return True
+        if not self.native and self._tries == 1 and self._bare is not self._negotiation.is_bare:
+            self._write_prompt()
+        self.next_body = self._body()
         return True
 
     def is_accepted(self) -> None:
@@ -195,7 +209,8 @@ class ToolRequest:
             self.next_body = self._by_prompt()
             return False
         if todo is Next.AGAIN:
-            wish = self._format.render_choice(self.chat.tools.tools, choice) if not self.native else _CALL_NOW
+            bare = self._negotiation.is_bare
+            wish = _CALL_NOW if self.native else prompt.wish(self.chat, self._format, bare=bare)
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"

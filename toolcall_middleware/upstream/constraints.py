@@ -25,6 +25,8 @@ class ConstraintRequest:
 
     kind: str
     fields: dict[str, Any]
+    bare: bool = False
+    """What must come is bare JSON, `{"tool_calls": [...]}`, which is not the format's own syntax."""
 
 
 Change = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -58,6 +60,8 @@ def constraint_requests(
         # Every format reads calls as JSON too.
         schema = own.schema if own is not None else {}
         plain = _whole(schema or calls_schema(tools, parallel=chat.choice.parallel))
+        if not schema:
+            plain = [dataclasses.replace(asking, bare=True) for asking in plain]
     elif answer is not None:
         # The client's own schema, or a call: the model is locked out of neither.
         found = []
