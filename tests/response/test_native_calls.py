@@ -115,7 +115,9 @@ def test_arguments_leave_as_they_come() -> None:
             [("f", "a", {"city": "Paris"})],
             id="all so far in each delta",
         ),
-        pytest.param([[delta('{"x": 1', "f", index=0, id="a")]], [("f", "a", {"x": 1})], id="last brace: vLLM 10398"),
+        pytest.param(
+            [[delta('{"x": true', "f", index=0, id="a")]], [("f", "a", {"x": True})], id="last brace: vLLM 10398"
+        ),
         pytest.param(
             [
                 [delta('{"a"', "f", index=0, id="a"), delta('{"b"', "get", index=1, id="b")],

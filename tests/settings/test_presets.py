@@ -69,7 +69,10 @@ def test_gateway_serves_a_whole_turn_with_index_and_warning() -> None:
         (call,) = first.choices[0].message.tool_calls
         assert (call.function.name, json.loads(call.function.arguments)) == PARIS
         assert call.index == 0
-        assert first._toolcall["warning"] == "tool calls are written by a model: check them before you run them"
+        assert first._toolcall["warning"] == (
+            "tool calls are written by a model: check them before you run them; "
+            "none has been run: the client runs the tools and sends their results"
+        )
         result = {"role": "tool", "tool_call_id": call.id, "content": "Error: TOOLMARK-0a1b"}
         history = [*ASK, first.choices[0].message.model_dump(exclude_none=True), result]
         last: Any = create(model="m", messages=history, tools=[tool()])

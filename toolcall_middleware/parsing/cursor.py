@@ -29,6 +29,8 @@ class CopiedArguments(Protocol):
     @property
     def stuck(self) -> bool: ...
     @property
+    def cut(self) -> bool: ...
+    @property
     def repaired(self) -> bool: ...
     @property
     def streams(self) -> ArgumentsReader | None: ...
@@ -126,6 +128,7 @@ class Cursor:
         arguments, self.arguments = self.arguments, None
         self._open = False
         self.sink.args(text)
+        complete = complete and not (arguments is not None and arguments.cut)
         self.sink.end(
             complete=complete, repaired=repaired or (complete and arguments is not None and arguments.repaired)
         )

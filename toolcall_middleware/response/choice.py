@@ -179,7 +179,7 @@ class ChoiceAnswer:
         if not message.stopped and not self._ended:
             if reason not in _CUT and self._breaks_off():
                 reason = "length"
-            cut = lost or reason in _CUT
+            cut = message.limited = lost or reason in _CUT
             events = self._parser.finish(cut=cut)
             if message.calls and not message.refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
@@ -207,6 +207,8 @@ class ChoiceAnswer:
     def _reason(self, reason: str | None) -> str:
         if reason in _CUT and not self.stopped:
             return str(reason)
+        if self.message.broken:
+            return "length"
         if self.calls:
             return "function_call" if self._policy.legacy else "tool_calls"
         # The backend may have seen a call where there is none.
@@ -215,7 +217,7 @@ class ChoiceAnswer:
     def _breaks_off(self) -> bool:
         """Whether the backend's own call was cut off by the token limit, whatever finish_reason it gives."""
         native, full = self.native, self._policy.full
-        return native is not None and native.unfinished and (native.amid or (full is not None and full()))
+        return native is not None and native.unfinished and full is not None and full()
 
     # -- several sources -----------------------------------------------------------------------------------------
 

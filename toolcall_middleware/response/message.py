@@ -49,6 +49,8 @@ class OpenCall:
     coercion: Coercion | None = None
     passed: Gathered | None = None
     """The arguments of a call that streams and is checked all the same."""
+    begun: bool = False
+    """An object has begun in its arguments."""
 
 
 def place_of(path: str) -> str:
@@ -89,12 +91,13 @@ class HeldProse:
 class Message:
     """Events in, operations out. See `ChoiceAnswer` for what most of its public attributes say.
 
-    call: the open one, which was read in `source`. refused: the last call went out as text.
+    call: the open one, which was read in `source`. refused: the last call went out as text. broken: a call ended in a
+    value, though the model ended by itself. limited: it did not: the end of the text is nobody's fault.
     """
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_stops", "call", "calls", "calls_in_reasoning", "fault", "outcomes", "prose",
-        "refused", "source", "stopped", "warnings",
+        "_ids", "_policy", "_reasoning", "_stops", "broken", "call", "calls", "calls_in_reasoning", "fault", "limited",
+        "outcomes", "prose", "refused", "source", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
@@ -105,7 +108,7 @@ class Message:
         self.prose = HeldProse()
         self.call: OpenCall | None = None
         self.source = Source.TEXT
-        self.refused = False
+        self.refused = self.broken = self.limited = False
         self.calls = 0
         self.calls_in_reasoning = 0
         self.stopped = False
@@ -160,6 +163,9 @@ class Message:
         limit = self._policy.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
         self._refuse("limit_exceeded", message, at="arguments", begun=begun)
+        if self.call is not None:
+            self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+            self.outcomes.end(name)
 
     def _refuse(
         self, code: str, message: str, written: str = "", *, at: str | None = None, begun: bool = False
@@ -167,6 +173,9 @@ class Message:
         """End the answer. at: where in the call at hand; begun: the client has its name already."""
         param = None if at is None else f"tool_calls[{self.calls - begun}].function.{at}"
         self.fault = ToolCallError(code, message, param=param)
+        if code == "limit_exceeded":  # by the model, not by the request
+            again = {"x-should-retry": "false"}
+            self.fault = ToolCallError(code, message, param=param, status=422, type="model_error", headers=again)
         self.fault.written = written
         self.stopped = True
 
@@ -256,11 +265,30 @@ class Message:
 
     def _leave(self, call: OpenCall, text: str) -> list[Op]:
         if call.parts is None:
+            if not call.begun and not self._begins_object(call, text):
+                return []
             if call.passed is not None:
                 call.passed.write(text)
             return [Arguments(self.calls - 1, text)]
         call.parts.write(text)
         return []
+
+    def _begins_object(self, call: OpenCall, text: str) -> bool:
+        """Whether arguments that leave at once may: they are an object's, or only white space so far."""
+        start = text.lstrip()[:1]
+        call.begun = start == "{"
+        if not start or call.begun:
+            return True
+        # There is nothing to repair, and the client has the call's name already.
+        self._malformed(call, "a JSON object", text, begun=True)
+        self.outcomes.end(call.name)
+        return False
+
+    def _malformed(self, call: OpenCall, what: str, written: str, *, begun: bool = False) -> None:
+        """Refuse a call whose arguments are not `what` they should be."""
+        self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+        message = f"The arguments of the model's call of {call.name!r} are not {what}: {written[:_MAX_SHOWN]}"
+        self._refuse("malformed_tool_arguments", message, written, at="arguments", begun=begun)
 
     def _end(self, event: CallEnd, ops: list[Op]) -> None:
         call, self.call = self.call, None
@@ -268,6 +296,8 @@ class Message:
         if call.coercion is not None:
             if rest := call.coercion.finish():
                 ops += self._leave(call, rest)
+                if self.fault is not None:
+                    return
             if call.coercion.coerced:
                 self.outcomes.note(CallOutcome.COERCED, place_of(call.coercion.path))
         self._note_end(event)
@@ -290,22 +320,22 @@ class Message:
             self._faults(call.name, call.passed.take())
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.malformed
-            if event.complete and self._policy.objects and not written.lstrip().startswith("{"):
-                # JSON, but none that could be given as an object; there is nothing to repair.
-                kept, malformed = False, "error" if malformed == "repair" else malformed
+            what = "a JSON object" if self._policy.objects else "JSON"
+            free = call.name in self._policy.custom
+            if event.complete and not free and not written.lstrip().startswith("{"):
+                # JSON, but no object; there is nothing to repair.
+                kept, malformed, what = False, "error" if malformed == "repair" else malformed, "a JSON object"
             else:
                 kept = malformed == "repair" or not event.repaired
             if event.complete and kept:
                 self._whole_call(call, written, event.raw, ops)
                 if self.fault is not None:
                     return
-            elif event.complete and malformed == "error":
-                self.outcomes.note(CallOutcome.MALFORMED, "arguments")
-                what = "a JSON object" if self._policy.objects else "JSON"
-                message = f"The arguments of the model's call of {call.name!r} are not {what}: {event.raw[:_MAX_SHOWN]}"
-                self._refuse("malformed_tool_arguments", message, event.raw, at="arguments")
+            elif malformed == "error" and (event.complete or not self.limited):
+                self._malformed(call, what if event.complete else "complete: the text ends inside of them", event.raw)
                 return
             else:
+                self.broken = self.broken or not (event.complete or self.limited)
                 if not self._waits_behind(call.name):
                     self.refused = True
                     if self.source >= Source.REASONING:
@@ -314,6 +344,9 @@ class Message:
                         self._show(event.raw, ops)
                 return
         self.refused = False
+        if not event.complete and not self.limited:
+            # It has left, and what came behind could be taken for the rest of it.
+            self.broken = self.stopped = True
         most = self._policy.max_calls
         if event.complete and most is not None and self.calls >= most:
             self.stopped = True

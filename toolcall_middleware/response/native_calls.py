@@ -90,12 +90,6 @@ class NativeCalls:
         """Whether the last call's arguments have begun and are not complete."""
         return bool(self._calls) and self._calls[-1].reader is not None and not self._calls[-1].done
 
-    @property
-    def amid(self) -> bool:
-        """Whether they stop where more is missing than a quote and brackets."""
-        reader = self._calls[-1].reader if self._calls else None
-        return reader is not None and not reader.done and reader.amid
-
     def feed(self, deltas: list[Any]) -> list[Event]:
         """The entries of one `delta.tool_calls` (or of a message's `tool_calls`)."""
         named = False  # an entry of this list has a name: another one is of another call
@@ -308,11 +302,13 @@ class NativeCalls:
                 events.append(CallArgs("{}"))
         elif not call.reader.done:
             out = call.reader.close() if complete else call.reader.release()
+            complete = complete and not call.reader.cut
             repaired = complete
             if out:
                 events.append(CallArgs(out))
         else:
             repaired = call.reader.repaired
+            complete = not call.reader.cut
         events.append(CallEnd(complete, repaired, _written(call)))
 
     def _refuse(self, call: _Call, events: list[Event]) -> None:

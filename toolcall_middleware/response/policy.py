@@ -9,7 +9,10 @@ from typing import Any
 from ..parsing.values.coercion import Coercion
 from .outcome import CallReport, FinishedCall, counted
 
-_ALWAYS = "tool calls are written by a model: check them before you run them"
+_ALWAYS = (
+    "tool calls are written by a model: check them before you run them; "
+    "none has been run: the client runs the tools and sends their results"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,12 @@ class Settings(Values):
         for name, value in PROFILES[values["profile"]].items():
             if sources[name] == "default":
                 values[name], sources[name] = value, f"profile {values['profile']}"
-        implying = (("malformed_arguments", "repair"), ("validate_arguments", "off"), ("arguments_as_object", False))
+        checks = values["validate_arguments"]
+        if checks != "off" and sources["malformed_arguments"] == "default":
+            # What was made to fit is not what the model called with, and a check of it would say nothing.
+            values["malformed_arguments"] = "error"
+            sources["malformed_arguments"] = f"implied by validate_arguments={checks}"
+        implying = (("validate_arguments", "off"), ("malformed_arguments", "repair"), ("arguments_as_object", False))
         for name, harmless in implying:
             if values[name] != harmless and values["stream_arguments"]:
                 values["stream_arguments"] = False

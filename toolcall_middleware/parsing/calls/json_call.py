@@ -36,7 +36,7 @@ class CallReader:
     """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
 
     __slots__ = (
-        "_args", "_args_ended", "_early", "_early_size", "_hopeless", "_id", "_key", "_level", "_list", "_name",
+        "_args", "_args_ended", "_cut", "_early", "_early_size", "_hopeless", "_id", "_key", "_level", "_list", "_name",
         "_sink", "_started", "_state", "_syntax", "_unsettled", "_value", "done", "failed", "lost", "repaired",
     )  # fmt: skip
 
@@ -55,6 +55,7 @@ class CallReader:
         self._started = False
         self._hopeless = False  # a value begins as none does
         self._args_ended = False
+        self._cut = False  # ... in a value
         self._args: CallArguments | None = None
         self._early: list[str] | None = None  # arguments that came before the name
         self._early_size = 0
@@ -68,7 +69,7 @@ class CallReader:
         while True:
             state = self._state
             if state == _ARGS:
-                i = self._feed_arguments(s, i)
+                i = self._feed_arguments(s, i, last=last)
                 if self._sink.changed or self.failed or self._state == state:
                     return i
                 continue
@@ -165,9 +166,11 @@ class CallReader:
                 self._end(complete=False)
                 return
             self._put(self._args.close(), settled=True)
+            self._cut = self._args.cut
             self._args_ended = True
         self.repaired = True
-        self._end(complete=not cut)
+        # Where a key or a value was to come, it may have been that of the arguments.
+        self._end(complete=not cut and (self._args_ended or self._state == _NEXT))
 
     def _read_list(self, s: str, i: int, *, last: bool) -> int:
         calls = self._list
@@ -286,7 +289,7 @@ class CallReader:
         self._state = _ARGS
         self._args = CallArguments(c)
 
-    def _feed_arguments(self, s: str, i: int) -> int:
+    def _feed_arguments(self, s: str, i: int, *, last: bool) -> int:
         args = self._args
         assert args is not None  # noqa: S101 - set with the state
         i, out = args.feed(s, i)
@@ -294,12 +297,17 @@ class CallReader:
             self.failed = True  # behind no marker
             return i
         if args.stuck:
-            out += args.close()
+            close = self._syntax.close
+            if not last and any(len(marker) > len(s) - i and marker.startswith(s[i:]) for marker in close):
+                self._put(out, settled=args.settled)
+                return i
+            out += args.close(marked=s.startswith(close, i))
         if self._syntax.bare and not self._started and args.done:
             self.failed = args.is_data
         self._put(out, settled=args.settled)
         if args.done:
             self.repaired = self.repaired or args.repaired
+            self._cut = args.cut
             self._args = None
             self._args_ended = True
             self._state = _NEXT
@@ -374,7 +382,7 @@ class CallReader:
         if complete and not self._args_ended:
             self._sink.args("{}")
         self.done = True
-        self._sink.end(complete=complete, repaired=self.repaired)
+        self._sink.end(complete=complete and not self._cut, repaired=self.repaired)
 
 
 def _entry(syntax: JsonCallSyntax, sink: Sink) -> CallReader:

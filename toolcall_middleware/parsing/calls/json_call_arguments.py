@@ -9,7 +9,7 @@ from ..values.json_reader import JsonReader
 class CallArguments:
     """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON."""
 
-    __slots__ = ("_reader", "_whole", "done", "repaired", "stuck")
+    __slots__ = ("_reader", "_whole", "cut", "done", "repaired", "stuck")
 
     def __init__(self, first: str) -> None:
         self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader()
@@ -18,6 +18,8 @@ class CallArguments:
         self.done = False
         self.repaired = False
         self.stuck = False
+        self.cut = False
+        """They ended in a value, or before one: what was put out is a beginning, and is never made to look complete."""
 
     def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:  # noqa: ARG002 - see `CopiedArguments`
         """(index behind what was read, what leaves)."""
@@ -28,6 +30,8 @@ class CallArguments:
             self.stuck = self._reader.stuck
         self.done = self._reader.done
         self.repaired = self._reader.repaired
+        if self.done and isinstance(self._reader, StringArguments):
+            self.cut = self._reader.cut
         return i, self._leave(out)
 
     @property
@@ -39,6 +43,12 @@ class CallArguments:
     def amid(self) -> bool:
         """Whether they stop behind a key, a colon or a comma, or in a key: where a value is to come."""
         return self._reader.amid
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether `close` would find them cut. Before a marker, an object without anything is an empty one."""
+        empty = self.stuck and isinstance(self._reader, JsonReader) and self._reader.is_empty
+        return self._reader.cut and not empty
 
     @property
     def settled(self) -> bool:
@@ -58,10 +68,16 @@ class CallArguments:
             return no_arguments("".join(self._whole)) != "{}"
         return isinstance(self._reader, StringArguments) and self._reader.is_plain
 
-    def close(self) -> str:
-        """End the arguments here; what is missing leaves."""
+    def close(self, *, marked: bool = True) -> str:
+        """End the arguments here: the missing brackets leave, unless they end in a value (`cut`).
+
+        marked: where they are stuck, that is at the marker that ends the call; else it is something that is no JSON.
+        """
         out: list[str] = []
         if not self.done:
+            if self.is_cut and (marked or not self.stuck):
+                self.cut = self.done = True
+                return self.release()
             self._reader.close(out)
             self.done = self.repaired = True
         return self._leave(out)

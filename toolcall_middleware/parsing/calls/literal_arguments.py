@@ -31,6 +31,11 @@ class LiteralArguments:
         return self.streams.done
 
     @property
+    def cut(self) -> bool:
+        """Whether they ended in a value, or before one."""
+        return self.streams.cut
+
+    @property
     def repaired(self) -> bool:
         """Whether they were not as the notation has them."""
         return self.streams.repaired
@@ -39,15 +44,16 @@ class LiteralArguments:
         """(index behind what was read, what leaves)."""
         out: list[str] = []
         i = self.streams.feed(s, i, out, last=last)
-        if self.streams.done:
+        if self.streams.done and not self.cut:
             out.append("}")
         return i, "".join(out)
 
     def close(self) -> str:
-        """End the arguments here; what is missing leaves."""
+        """End the arguments here: the missing brackets leave, unless they end in a value (`cut`)."""
         out: list[str] = []
         self.streams.close(out)
-        out.append("}")
+        if not self.cut:
+            out.append("}")
         return "".join(out)
 
     def release(self) -> str:

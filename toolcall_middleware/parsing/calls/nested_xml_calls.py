@@ -99,7 +99,8 @@ class NestedCalls(PartReader):
         """See `Body.finish`."""
         if self._state == _AROUND:
             return
-        if cut:
+        # An element whose end has not come may have had more, and a call without any may have had some.
+        if cut or self._stack or (self._first and self._pending is None):
             if self._pending is not None or not self._first:
                 self._flush()
             elif self._first:
@@ -107,8 +108,6 @@ class NestedCalls(PartReader):
             self._tell()
             self._sink.end(complete=False, repaired=True)
             return
-        while self._stack:
-            self._shut()
         self._end_call(repaired=True)
 
     def _within(self, s: str, i: int, *, last: bool) -> int:

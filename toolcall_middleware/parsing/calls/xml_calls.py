@@ -36,7 +36,7 @@ class TaggedCalls(PartReader):
     """Reads such calls. See `Body`."""
 
     __slots__ = (
-        "_args", "_ends", "_first", "_parameters", "_repaired", "_rest", "_seen", "_syntax", "_value", "_whole",
+        "_args", "_cut", "_ends", "_first", "_parameters", "_repaired", "_rest", "_seen", "_syntax", "_value", "_whole",
         "_wrapper",
     )  # fmt: skip
 
@@ -51,6 +51,7 @@ class TaggedCalls(PartReader):
     def _open_call(self, name: str) -> None:
         self._parameters: Mapping[str, Any] | None = self._sink.schema(name) if name else None
         self._args: CallArguments | None = None
+        self._cut = False  # they end in a value
         self._whole = False  # the arguments stand as one JSON object
         self._wrapper = ""  # the parameter at hand, where it may hold them all
         self._first = True
@@ -67,13 +68,14 @@ class TaggedCalls(PartReader):
                 self._state = _EMPTY
                 self._sink.start(name)
             return
-        if cut and self._state != _EMPTY:
+        # A value whose end has not come may have had more of it, and a call without parameters may have had some.
+        within = self._state in (_VALUE, _SECTION, _TAG) or (self._state == _PARAMETERS and self._first)
+        within = within or (self._args is not None and self._args.is_cut)
+        if (cut or within) and self._state != _EMPTY:
             self._sink.args(self._args.release() if self._args is not None else "{" if self._first else "")
             self._sink.end(complete=False, repaired=True)
             return
-        if self._state in (_VALUE, _SECTION, _TAG):
-            self._end_value(closed=False)
-        elif self._args is not None:
+        if self._args is not None:
             self._sink.args(self._args.close())
         self._repaired = self._repaired or self._state != _EMPTY
         self._end_call()
@@ -164,6 +166,7 @@ class TaggedCalls(PartReader):
         if args.stuck:
             self._sink.args(args.close())
         if args.done:
+            self._cut = args.cut
             self._repaired = self._repaired or args.repaired
             self._args = None
             self._state = _PARAMETERS
@@ -339,6 +342,6 @@ class TaggedCalls(PartReader):
         self._sink.args("" if self._whole else "{}" if self._first else "}")
         self._state = _CALL
         self._args = None
-        self._sink.end(repaired=self._repaired)
+        self._sink.end(complete=not self._cut, repaired=self._repaired)
 
     _parts = (_call, _empty, _parameter, _between_key_and_value, _in_value, _section, _json)

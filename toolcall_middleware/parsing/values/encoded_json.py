@@ -33,7 +33,9 @@ class StringArguments:
     """
 
     tail = ""
-    __slots__ = ("_bare", "_first", "_held", "_high", "_inner", "_lead", "_plain", "_quote", "done", "repaired")
+    __slots__ = (
+        "_bare", "_first", "_held", "_high", "_inner", "_lead", "_plain", "_quote", "_short", "done", "repaired",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.done = False
@@ -46,6 +48,7 @@ class StringArguments:
         self._lead: list[str] = []  # white space before the first character: dropped before an object
         self._plain: list[str] | None = None
         self._bare = False
+        self._short = False  # what is inside ended in a value
 
     @property
     def is_plain(self) -> bool:
@@ -56,6 +59,13 @@ class StringArguments:
     def amid(self) -> bool:
         """Whether the object inside stops where a value is to come."""
         return self._inner.amid
+
+    @property
+    def cut(self) -> bool:
+        """Whether more than quotes and closing brackets is missing: see `JsonReader.cut`."""
+        if self._short or self.done:
+            return self._short
+        return not self._first or self._plain is not None or (not self._inner.done and self._inner.cut)
 
     @property
     def settled(self) -> bool:
@@ -128,6 +138,10 @@ class StringArguments:
         self.repaired = self.repaired or not ended
         if self._plain is not None or not self._first:
             out.append(self._whole("".join(self._plain or ())))
+            return
+        if not self._inner.done and self._inner.cut:
+            self._inner.release(out)
+            self._short = True
             return
         self._inner.close(out)
         self.repaired = self.repaired or self._inner.repaired

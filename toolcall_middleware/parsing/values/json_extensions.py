@@ -149,6 +149,10 @@ class TripleQuotes:
             return (i, AFTER) if self._close(out) else (i, TRIPLE)
         return self._inside(s, i, out)
 
+    def is_over(self, state: int) -> bool:
+        """Whether the string is complete where the text ends."""
+        return state == SECOND or (state == CLOSING and len("".join(self._at.held)) >= 3)
+
     def end(self, state: int, out: list[str]) -> int:
         """The text ends here: the state that it ends in."""
         if state == SECOND:

@@ -18,8 +18,9 @@ holds nothing back.
 from __future__ import annotations
 
 from .json_extensions import Comments, TripleQuotes
-from .json_spelling import BEGUN
+from .json_spelling import BEGUN, LITERALS
 from .json_states import (
+    AFTER,
     BACKSLASH,
     COLON,
     COMMA,
@@ -106,6 +107,24 @@ class JsonReader:
         if not at.stack or state in (FIRST_KEY, FIRST_ITEM):
             return False
         return state in (KEY, COLON, VALUE, COMMA) or (at.is_key and state in (STRING, ESCAPE))
+
+    @property
+    def cut(self) -> bool:
+        """Whether more than closing brackets is missing: the text stops in a string, a number or a word, or before a
+        value. A literal that is complete is a value.
+        """
+        at = self._at
+        state = self._comments.back if at.state >= SLASH else at.state
+        if state > DONE:
+            return not self._triple_quotes.is_over(state)
+        if state == WORD:
+            return at.is_key or (bool(at.stack) and "".join(at.held) not in LITERALS)
+        return state not in (AFTER, QUOTE, DONE)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands in the innermost container."""
+        return self._at.state in (FIRST_KEY, FIRST_ITEM)
 
     def run(self, s: str) -> str | None:
         """See `ArgumentsReader.run`."""

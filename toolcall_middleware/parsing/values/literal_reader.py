@@ -31,7 +31,7 @@ class Arguments:
     `ArgumentsReader`.
     """
 
-    __slots__ = ("_ahead", "_at", "_left", "_strings", "_table", "_tail", "_words", "done")
+    __slots__ = ("_ahead", "_at", "_left", "_strings", "_table", "_tail", "_words", "cut", "done")
 
     def __init__(
         self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
@@ -45,6 +45,8 @@ class Arguments:
         self._tail = ""
         self._left: tuple[str, str] | None = None  # see `leave`
         self.done = False
+        self.cut = False
+        """They ended in a value, or before one: what was put out is a beginning, and is never made to look complete."""
 
     @property
     def repaired(self) -> bool:
@@ -153,22 +155,25 @@ class Arguments:
             i = j
         return i
 
-    def close(self, out: list[str]) -> None:
-        """End the arguments here; what is missing is added."""
+    def close(self, out: list[str], *, marked: bool = False) -> None:
+        """End the arguments here: missing brackets are added, unless they end in a value (`cut`).
+
+        marked: a marker or bracket stands here that ends the call.
+        """
         if self.done:
             return
         if self._table.active:
             self._exit_table()
         at = self._at
         self.done = at.repaired = True
-        if at.state == STRING:
-            self._strings.end(out)
-        elif at.state == IN_WORD:
+        state = at.state
+        # Before a marker, a comma is one too many; where the text ends, something was to come.
+        due = state == COLON or (state == VALUE and not at.in_list) or (state in (KEY, VALUE) and not marked)
+        self.cut = due or state == STRING or (state == IN_WORD and not self._words.are_literal)
+        if self.cut:
+            return
+        if state == IN_WORD:
             self._words.end(out)
-        if at.state == COLON:
-            out.append(": null")
-        elif at.state == VALUE and not at.in_list:
-            out.append("null")
         while at.stack:
             out.append(_SHUT[at.stack.pop()])
 
@@ -220,7 +225,7 @@ class Arguments:
         if at_end is None:
             return -1
         if at_end:
-            self.close(out)
+            self.close(out, marked=True)
             return k
         if at.state == COLON:
             out.append(": ")
@@ -250,7 +255,7 @@ class Arguments:
         mates = _MATES[c]
         if not any(mate in at.stack for mate in mates):
             if c == "]" and ahead.notation.listed:
-                self.close(out)  # the call's own bracket is missing
+                self.close(out, marked=True)  # the call's own bracket is missing
                 return k
             if c != ahead.closer:
                 at.repaired = True

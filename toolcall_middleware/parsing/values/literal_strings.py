@@ -9,7 +9,7 @@ import json
 import re
 
 from ...json_schema.types import ALL
-from .json_spelling import quoted
+from .json_spelling import LITERALS, quoted
 from .literal_position import AFTER, IN_WORD, STRING, ArgumentsPosition
 from .literal_states import PLAIN
 from .notation import Lookahead, unescape
@@ -37,6 +37,11 @@ class Words:
         self._deep = 0
         self._quote = ""
         self._at.state = IN_WORD
+
+    @property
+    def are_literal(self) -> bool:
+        """Whether they are a literal that is complete: no more of it can come."""
+        return "".join(self._parts).strip() in LITERALS
 
     def takes(self, text: str) -> bool:
         """Whether all of `text` is plainly part of the word, which then has it."""
