@@ -137,7 +137,7 @@ async def test_a_rewritten_id_finds_its_way_back_without_memory(stream: bool) ->
         {"role": "tool", "tool_call_id": call.id, "content": {"json": True}, "is_error": True},
     ]
     # Another process, which has never seen the call; in the strict dialect, which refuses the backend's own form.
-    tool = {"type": "function", "function": {"name": "f", "description": "F."}}
+    tool = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}
     again = ToolCallMiddleware(backend, mode="native", profile="strict")
     assert (await post(again, stream=stream, messages=history, tools=[tool])).status_code == 200
     sent = backend.bodies[-1]["messages"]
@@ -282,7 +282,7 @@ async def test_arguments_that_are_no_object_are_an_error_where_an_object_is_due(
     options: dict[str, Any], arguments: Any, stream: bool
 ) -> None:
     backend = NativeBackend({"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": arguments}}]})
-    tool = {"type": "function", "function": {"name": "f", "description": "F."}}
+    tool = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}
     response = await post(ToolCallMiddleware(backend, mode="native", **options), stream=stream, tools=[tool])
     assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
     assert '"tool_calls":' not in response.text

@@ -21,6 +21,7 @@ from .errors import ToolCallError
 from .request.overrides import without_overrides
 from .request.parse import ChatRequest, UsageOnly, read_request
 from .request.policy import check_request
+from .request.repeated_calls import check_repeated_calls
 from .response.outcome import FinishedCall
 from .response.policy import Extension
 from .response.stream import StreamRewriter
@@ -161,6 +162,8 @@ class Exchange:
             self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings
         warnings = check_request(chat, settings)
+        if settings.max_repeated_calls is not None:
+            check_repeated_calls(chat, settings.max_repeated_calls)
         extension = None
         if settings.extension_field is not None:
             warnings += result_warnings(chat.messages, settings.max_result_bytes)

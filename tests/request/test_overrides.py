@@ -241,17 +241,9 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
         return bool(new)
     if name == "mode":
         return bool(new != "off")
-    return name in {
-        "coerce_arguments",
-        "repair_names",
-        "format",
-        "constrain",
-        "reasoning",
-        "reasoning_field",
-        "prose",
-        "messages",
-        "system_role",
-    }
+    if name in {"coerce_arguments", "repair_names"}:
+        return True
+    return name in {"format", "constrain", "reasoning", "reasoning_field", "prose", "messages", "system_role"}
 
 
 @settings(max_examples=600, deadline=None)

@@ -761,7 +761,7 @@ def test_the_short_way_is_taken() -> None:
 
 def test_work_is_linear_in_the_length_of_the_answer() -> None:
     def seconds(size: int) -> float:
-        text = "[f|" + "x" * size + "]"
+        text = "[f|{" + "x" * size + "]"
         body = stream(role(), *says(*pieces(text, range(4, len(text), 4))), FINISH)
         messages = events_of(body)
         begin = time.thread_time()

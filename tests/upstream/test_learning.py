@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.upstream.attempt import _to_model
 from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, BackendMemory
 
+from ..driven import Driven
 from ..engines import PROSE, Answered, Engine, ask, deaf, kind_of, vllm_hermes
 
 SET = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
@@ -243,3 +247,51 @@ def test_a_parser_that_is_there_where_calls_must_come_may_be_missing_where_they_
     assert native(engine, memory, {**request(), "tools": [tool("get_weather")]})
     asked(engine, memory, free(name="get_weather"), mode="auto")
     assert not native(engine, memory, free(name="get_weather"))
+
+
+# -- what is asked again ---------------------------------------------------------------------------------------------
+
+
+def cut(text: str, **fields: Any) -> tuple[list[Any], str]:
+    """The bodies of a request whose answers all end at the limit of tokens with this text; and the error."""
+    bodies: list[Any] = []
+    exchange = Driven(Settings(format="json", constrain="off", retries=2))
+    raw = exchange.on_request(json.dumps({**request(), "max_tokens": 5, **fields}).encode())
+    try:
+        while raw is not None:
+            bodies.append(json.loads(raw))
+            exchange.on_response_start(200, [(b"content-type", b"application/json")])
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
+            exchange.whole(json.dumps({"id": "c", "object": "chat.completion", "choices": [choice]}).encode())
+            raw = exchange.take_next()
+    except ToolCallError as error:
+        return bodies, error.message
+    raise AssertionError
+
+
+def test_a_call_that_is_too_long_for_the_limit_is_not_asked_for_again() -> None:
+    bodies, said = cut('{"tool_calls": [{"na')
+    assert len(bodies) == 1
+    assert "(1 try)" in said
+    bodies, said = cut("Let me think about that")
+    assert len(bodies) == 3
+    assert "(3 tries)" in said
+
+
+def test_the_retry_speaks_to_the_model() -> None:
+    told = "The arguments of the model's call of 'f' do not fit its schema: x: 'a' is wrong. It wrote: {\"x\": \"a\"}"
+    assert _to_model(told) == "The arguments of your call of 'f' do not fit its schema: x: 'a' is wrong."
+    assert _to_model("The model called 'g', which is not among the tools of the request: <x>").startswith(
+        "You called 'g'"
+    )
+
+
+def test_the_prompt_and_the_constraint_ask_for_the_same_syntax() -> None:
+    engine = picky("structural_tag is not supported: unknown schema", has("structural_tag"))
+    bodies, answer = asked(engine, BackendMemory(), request(), format="hermes")
+    assert answer.status == 200
+    last = [body["messages"][-1]["content"] for body in bodies]
+    assert [kind_of(body) for body in bodies] == ["structural_tag", "structural_tag", "response_format"]
+    assert "<tool_call>" in last[0]
+    assert "<tool_call>" not in last[2]
+    assert '{"tool_calls": [' in last[2]

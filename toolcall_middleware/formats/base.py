@@ -54,6 +54,8 @@ class Tag:
     """What stands behind the arguments."""
     trigger: str
     """The beginning of `begin` that shows that a call has begun."""
+    style: str = ""
+    """How the arguments are written, where that is not JSON: xgrammar's name for it, such as `qwen_xml`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,10 @@ class Family:
     """How a call begins, where constrained decoding can be told to wait for it: the arguments stand verbatim behind
     the name.
     """
+    xml_tag: tuple[str, str, str] | None = None
+    """What stands before a call's arguments (`{name}` is its tool's), what behind, and xgrammar's name for how they are
+    written between the two, where that is not JSON.
+    """
     constrain: Callable[[Sequence[Tool], ToolChoice], Constraint | None] | None = None
     """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
 
@@ -123,5 +127,9 @@ class Family:
         return Constraint("tool_calls", tags=tags) if tags else None
 
     def _tag(self, tool: Tool) -> Tag | None:
+        if self.xml_tag is not None:
+            before, behind, style = self.xml_tag
+            begin = before.replace("{name}", tool.name)
+            return Tag(begin, compact_schema(tool.parameters), behind, self.trigger, style)
         begin, arguments, end = (self.write([ToolCall(tool.name, _ARGUMENTS)]) or "").partition(_ARGUMENTS)
         return Tag(begin, compact_schema(tool.parameters), end, self.trigger) if arguments else None

@@ -43,6 +43,10 @@ def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
         if settings.strict_names and not _STRICT_NAME.fullmatch(tool.name):
             message = f"The tool name {tool.name!r} must match ^[a-zA-Z0-9_]+$."
             raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
+        pattern = settings.tool_name_pattern
+        if pattern is not None and not re.compile(pattern).search(tool.name):
+            message = f"The tool name {tool.name!r} must match {pattern} (tool_name_pattern)."
+            raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
         if settings.require_descriptions:
             _check_descriptions(tool, path)
         if settings.strict_schemas and tool.strict:

@@ -78,6 +78,16 @@ def make_choice(
     return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
 
 
+def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:
+    """What finds the faults of a finished call: of all tools where arguments are validated, else of strict ones."""
+    if settings.validate_arguments == "off" and not strict:
+        return None
+    faults = checker_for(chat.tools_raw, chat.tools).faults
+    if settings.validate_arguments != "off":
+        return faults
+    return lambda name, arguments: faults(name, arguments) if name in strict else []
+
+
 def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None] | None:
     schemas = {tool.name: tool.parameters for tool in tools.tools if _needs_coercion(tool)}
     if not schemas:
@@ -112,6 +122,10 @@ def _policy(
     extension: Extension | None,
 ) -> AnswerPolicy:
     choice = chat.choice
+    strict: frozenset[str] = frozenset()
+    if settings.validate_arguments == "off":
+        strict = frozenset(tool.name for tool in callable_tools(chat).tools if tool.strict)
+    refuses = bool(strict) and settings.profile in {"strict", "gateway"}
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
@@ -131,8 +145,10 @@ def _policy(
         legacy=chat.legacy,
         keep_ids=native and not settings.rewrite_ids,
         write_ids=native,
-        check=None if settings.validate_arguments == "off" else checker_for(chat.tools_raw, chat.tools).faults,
-        warn_only=settings.validate_arguments == "warn",
+        check=_check(chat, settings, strict),
+        warn_only=not refuses and settings.validate_arguments in {"off", "warn"},
+        checked=strict,
+        held=strict if refuses else frozenset(),
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
         objects=settings.arguments_as_object,

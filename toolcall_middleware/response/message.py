@@ -47,6 +47,8 @@ class OpenCall:
     """The arguments of a call that waits for its end."""
     extra: dict[str, Any] | None = None
     coercion: Coercion | None = None
+    passed: Gathered | None = None
+    """The arguments of a call that streams and is checked all the same."""
     begun: bool = False
     """An object has begun in its arguments."""
 
@@ -224,8 +226,11 @@ class Message:
                 self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
-        if policy.stream_arguments and name not in policy.custom and not self._waits_behind(name):
+        streams = policy.stream_arguments and name not in policy.custom and name not in policy.held
+        if streams and not self._waits_behind(name):
             self._open(call, ops)
+            if name in policy.checked:
+                call.passed = Gathered()
         else:
             call.parts = Gathered()
 
@@ -262,6 +267,8 @@ class Message:
         if call.parts is None:
             if not call.begun and not self._begins_object(call, text):
                 return []
+            if call.passed is not None:
+                call.passed.write(text)
             return [Arguments(self.calls - 1, text)]
         call.parts.write(text)
         return []
@@ -289,6 +296,8 @@ class Message:
         if call.coercion is not None:
             if rest := call.coercion.finish():
                 ops += self._leave(call, rest)
+                if self.fault is not None:
+                    return
             if call.coercion.coerced:
                 self.outcomes.note(CallOutcome.COERCED, place_of(call.coercion.path))
         self._note_end(event)
@@ -307,6 +316,8 @@ class Message:
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
         """Whether a call that is over is one for the client."""
+        if call.passed is not None and event.complete:
+            self._faults(call.name, call.passed.take())
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.malformed
             what = "a JSON object" if self._policy.objects else "JSON"
@@ -342,18 +353,24 @@ class Message:
             if self._policy.limited:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
 
+    def _faults(self, name: str, arguments: str) -> tuple[str, str]:
+        """What is wrong with a finished call's arguments, and where; noted, and empty where nothing is."""
+        faults = self._policy.check(name, arguments) if self._policy.check is not None else []
+        if not faults:
+            return "", ""
+        what = f"The arguments of the model's call of {name!r} do not fit its schema: {'; '.join(faults)}"
+        path = faults[0].partition(": ")[0]
+        at = "arguments" if path == "(root)" else place_of(path)
+        self.outcomes.note(CallOutcome.INVALID, at)
+        if self._policy.warn_only and not self._policy.checked:
+            self.warnings.append(what)
+        return what, at
+
     def _whole_call(self, call: OpenCall, arguments: str, raw: str, ops: list[Op]) -> None:
-        faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []
-        if faults:
-            what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"
-            path = faults[0].partition(": ")[0]
-            at = "arguments" if path == "(root)" else place_of(path)
-            self.outcomes.note(CallOutcome.INVALID, at)
-            if self._policy.warn_only:
-                self.warnings.append(what)
-            else:
-                self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw, at=at)
-                return
+        what, at = self._faults(call.name, arguments)
+        if what and not self._policy.warn_only:
+            self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw, at=at)
+            return
         self._open(call, ops)
         if call.name in self._policy.custom:
             # A custom tool takes free text: what the model gave as `input`.

@@ -65,6 +65,10 @@ class AnswerPolicy:
     write_ids: bool = False
     check: Callable[[str, str], list[str]] | None = None
     warn_only: bool = False
+    checked: frozenset[str] = frozenset()
+    """Tools with `strict: true`, whose calls are checked though arguments are not validated."""
+    held: frozenset[str] = frozenset()
+    """Those whose calls wait for that."""
     admits: Callable[[str], bool] | None = None
     admit_only_warns: bool = False
     extension: Extension | None = None

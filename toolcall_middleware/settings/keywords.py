@@ -34,11 +34,13 @@ class Keywords(TypedDict, total=False):
     drop_params: str | Iterable[str] | None
     max_tools: int | str | None
     max_tool_name_length: int | str | None
+    tool_name_pattern: str | None
     max_description_length: int | str | None
     max_schema_depth: int | str | None
     max_arguments_bytes: int | str | None
     max_tool_calls: int | str | None
     max_tool_rounds: int | str | None
+    max_repeated_calls: int | str | None
     max_messages: int | str | None
     max_result_bytes: int | str | None
     max_request_bytes: int | str | None
@@ -118,11 +120,13 @@ class Values:
     drop_params: tuple[str, ...]
     max_tools: int | None
     max_tool_name_length: int | None
+    tool_name_pattern: str | None
     max_description_length: int | None
     max_schema_depth: int | None
     max_arguments_bytes: int | None
     max_tool_calls: int | None
     max_tool_rounds: int | None
+    max_repeated_calls: int | None
     max_messages: int | None
     max_result_bytes: int | None
     max_request_bytes: int | None

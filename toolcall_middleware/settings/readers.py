@@ -95,6 +95,16 @@ def _text(value: Any) -> str | None:
     return value.strip()
 
 
+def _regex(value: Any) -> str | None:
+    text = _text(value)
+    if text is not None:
+        try:
+            re.compile(text)
+        except re.error:
+            raise ValueError from None
+    return text
+
+
 def _word(value: Any) -> str:
     text = _text(value)
     if text is None:
@@ -311,6 +321,7 @@ RATE = Reader("str | None", "a rate such as 60/minute or 10 per 30 seconds, or n
 STORAGE = Reader("str", "memory://, redis://HOST or another URI of limits", _word)
 HEADER = Reader("str", "a header's name", _header)
 PATH = Reader("str | None", "a path, or none", _text)
+REGEX = Reader("str | None", "a regular expression, or none", _regex)
 EXTENSION = Reader("str | None", "a field's name that OpenAI's API does not use, or none", _extension)
 URL = Reader("str | None", "an http:// or https:// address without a query, or none", _url)
 ID_FORM = Reader("str | None", "none or mistral", _id_form)

@@ -61,6 +61,8 @@ class ToolRequest:
         self._format = registry.for_model(settings.format, chat.model)
         self._negotiation = Negotiation(chat, settings, memory)
         self._messages: list[dict[str, Any]] = []
+        self._tries = 1
+        self._bare = False  # the prompt asks for bare JSON, as the constraint does
         self.why = "first"
         self.decisions: list[Decision] = []
         self._decide_format()
@@ -145,9 +147,15 @@ class ToolRequest:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self.usage.limit = None
-        self._messages = prompt.build_messages(self.chat, self._format, self._settings, answer=self._answer_schema())
         self._negotiation.by_prompt(self._format)
+        self._write_prompt()
         return self._body()
+
+    def _write_prompt(self) -> None:
+        self._bare = self._negotiation.is_bare
+        self._messages = prompt.build_messages(
+            self.chat, self._format, self._settings, answer=self._answer_schema(), bare=self._bare
+        )
 
     def _body(self) -> bytes:
         chat, settings, extra = self.chat, self._settings, self._negotiation.extra
@@ -167,7 +175,9 @@ class ToolRequest:
         """What we add to the prompt, where that is reported."""
         if self.native or self._settings.extension_field is None:
             return ""
-        return prompt.injected_text(self.chat, self._format, self._settings, answer=self._answer_schema())
+        return prompt.injected_text(
+            self.chat, self._format, self._settings, answer=self._answer_schema(), bare=self._bare
+        )
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""
@@ -183,7 +193,12 @@ class ToolRequest:
             return False
         said = data[:_MAX_SHOWN].decode("utf-8", "replace")
         self._ask_because("tools_refused" if todo is Next.PROMPT else "field_refused", f"{status}: {said}")
-        self.next_body = self._by_prompt() if todo is Next.PROMPT else self._body()
+        if todo is Next.PROMPT:
+            self.next_body = self._by_prompt()
+            return True
+        if not self.native and self._tries == 1 and self._bare is not self._negotiation.is_bare:
+            self._write_prompt()
+        self.next_body = self._body()
         return True
 
     def is_accepted(self) -> None:
@@ -198,7 +213,7 @@ class ToolRequest:
             return False
         self._negotiation.attempts_left -= 1
         self._ask_because(error.code, error.message)
-        self._again(error.written, f"{error.message} Correct the call and write it again, and nothing else.")
+        self._again(error.written, f"{_to_model(error.message)} Correct the call and write it again, and nothing else.")
         return True
 
     def is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
@@ -237,11 +252,12 @@ class ToolRequest:
             self.next_body = self._by_prompt()
             return False
         if todo is Next.AGAIN:
-            wish = self._format.render_choice(self.chat.tools.tools, choice) if not self.native else _CALL_NOW
+            bare = self._negotiation.is_bare
+            wish = _CALL_NOW if self.native else prompt.wish(self.chat, self._format, bare=bare)
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
-        tries = "1 try" if not self._settings.retries else f"{self._settings.retries + 1} tries"
+        tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
         cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
         shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
@@ -257,6 +273,7 @@ class ToolRequest:
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
+        self._tries += 1
         self.usage.next_attempt()
         self._retried = True
         before = self._messages or self.chat.messages
@@ -268,6 +285,14 @@ class ToolRequest:
             {"role": "user", "content": note},
         ]
         self.next_body = self._body()
+
+
+def _to_model(message: str) -> str:
+    """An error about a model's call in words for the model, which sees what it wrote anyway."""
+    said = message.partition(" It wrote: ")[0].replace("the model's call", "your call", 1)
+    if said.startswith("The model called"):
+        said = f"You called{said.removeprefix('The model called')}"
+    return said if said.endswith(".") else f"{said}."
 
 
 def _token_limit(chat: ChatRequest) -> int | None:

@@ -25,6 +25,8 @@ class ConstraintRequest:
 
     kind: str
     fields: dict[str, Any]
+    bare: bool = False
+    """What must come is bare JSON, `{"tool_calls": [...]}`, which is not the format's own syntax."""
 
 
 Change = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -58,6 +60,8 @@ def constraint_requests(
         # Every format reads calls as JSON too.
         schema = own.schema if own is not None else {}
         plain = _whole(schema or calls_schema(tools, parallel=chat.choice.parallel))
+        if not schema:
+            plain = [dataclasses.replace(asking, bare=True) for asking in plain]
     elif answer is not None:
         # The client's own schema, or a call: the model is locked out of neither.
         found = []
@@ -108,10 +112,12 @@ def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
 
 def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
     """Calls in the format's own syntax (xgrammar's structural tags, as vLLM and SGLang take them)."""
-    made = [
-        {"begin": tag.begin, "content": {"type": "json_schema", "json_schema": tag.schema}, "end": tag.end}
-        for tag in tags
-    ]
+    made = []
+    for tag in tags:
+        content = {"type": "json_schema", "json_schema": tag.schema}
+        if tag.style:
+            content["style"] = tag.style
+        made.append({"begin": tag.begin, "content": content, "end": tag.end})
     form: dict[str, Any] = {"type": "triggered_tags", "triggers": sorted({tag.trigger for tag in tags}), "tags": made}
     if chat.choice.must_call:
         form["at_least_one"] = True

@@ -109,6 +109,12 @@ class Negotiation:
         return self._ladder is not None and self._ladder.asked is not None
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it holds the answer to bare JSON, which is not the format's own syntax."""
+        asked = None if self._ladder is None else self._ladder.asked
+        return asked is not None and asked.bare
+
+    @property
     def is_loose(self) -> bool:
         """Whether it is a weaker one than the tools' schemas ask for: calls are to be checked against them."""
         return self._ladder is not None and self._ladder.is_loose
@@ -229,6 +235,8 @@ class Negotiation:
                 self._doubt_tools("No call came although one must")
             return Next.PROMPT
         ladder = self._ladder
+        if cut and (self.is_constrained or text.lstrip()[:1] in {"", "{", "[", "<"}):
+            return Next.GIVE  # the call was too long for the limit, and would be again
         if ladder is not None and ladder.asked is not None and not cut:
             # An answer without a call does not fit what was asked for: the backend ignores it in silence.
             asked = ladder.asked

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..formats.prompt import escaping
+from ..formats.prompt.tool_choice import choice_text
 from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode
@@ -26,20 +27,27 @@ if TYPE_CHECKING:
     from ..settings import Settings
 
 _NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
+_BARE = 'JSON of the form {"tool_calls": [{"name": "<tool>", "arguments": {...}}]}, whatever was said about tags'
 _ANSWER = "If you call no tool, answer with nothing but JSON that fits this JSON Schema: {schema}"
 _NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 
 
 def build_messages(
-    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, answer: Mapping[str, Any] | None = None
+    chat: ChatRequest,
+    fmt: ToolFormat,
+    settings: Settings,
+    *,
+    answer: Mapping[str, Any] | None = None,
+    bare: bool = False,
 ) -> list[dict[str, Any]]:
     """The conversation for a text backend, with the tool block in front and the choice at the end.
 
     `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
     `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
-    answer: the JSON Schema that the client wants an answer in text to have.
+    answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to bare
+    JSON, whatever the format: the prompt asks for the same.
     """
-    block, choice = _parts(chat, fmt, settings, answer)
+    block, choice = _parts(chat, fmt, settings, answer, bare=bare)
     limit = settings.max_result_bytes
     if settings.messages == "keep":
         messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit)
@@ -55,18 +63,34 @@ def build_messages(
 
 
 def injected_text(
-    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, answer: Mapping[str, Any] | None = None
+    chat: ChatRequest,
+    fmt: ToolFormat,
+    settings: Settings,
+    *,
+    answer: Mapping[str, Any] | None = None,
+    bare: bool = False,
 ) -> str:
     """What `build_messages` adds to the conversation."""
-    return history.joined(_parts(chat, fmt, settings, answer))
+    return history.joined(_parts(chat, fmt, settings, answer, bare=bare))
 
 
-def _parts(chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None) -> tuple[str, str]:
+def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
+    """What `tool_choice` asks for, in words."""
+    if not _offers(chat):
+        return ""
+    if bare:
+        return choice_text(chat.tools.tools, chat.choice, noun="tool", answer=_BARE)
+    return fmt.render_choice(chat.tools.tools, chat.choice)
+
+
+def _parts(
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None, *, bare: bool
+) -> tuple[str, str]:
     """What goes in front, and what goes last."""
-    choice = fmt.render_choice(chat.tools.tools, chat.choice) if _offers(chat) else ""
+    choice = wish(chat, fmt, bare=bare)
     if answer is not None:
-        wish = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
-        choice = history.joined([choice, wish])
+        text = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
+        choice = history.joined([choice, text])
     return _tool_block(chat, fmt, settings), choice
 
 

@@ -87,6 +87,9 @@ GLM47 = Family(
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     answer=_ANSWER,
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: glm_4_7
+    trigger="<tool_call>",
+    xml_tag=("<tool_call>{name}", "</tool_call>", "glm_xml"),
 )
 
 FAMILIES = (GLM45, GLM47)

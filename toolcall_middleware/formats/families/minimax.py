@@ -62,6 +62,9 @@ When making tool calls, use XML format to invoke tools and pass parameters:
     results=between_tags("<response>", "</response>"),
     answer="the call within <minimax:tool_call></minimax:tool_call> tags",
     noun="tool",
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
+    trigger="<minimax:tool_call>",
+    xml_tag=('<minimax:tool_call>\n<invoke name="{name}">\n', "</invoke>\n</minimax:tool_call>", "minimax_xml"),
 )
 
 _MARK = "]<]minimax[>["

@@ -145,6 +145,9 @@ QWEN3_CODER = Family(
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
     results=_TOOL_RESPONSE,
     answer=_TAGS,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
+    trigger="<tool_call>\n<function=",
+    xml_tag=("<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>", "qwen_xml"),
 )
 
 FAMILIES = (HERMES, QWEN3_CODER)
