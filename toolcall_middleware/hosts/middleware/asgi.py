@@ -23,6 +23,7 @@ from ..http.bodies import Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.messages import App, Scope, Send, answer_error, is_chat, with_length
 from ..http.upload import collect, in_the_clear
+from .first_word import refusal_of, wants_keys
 from .responder import Responder
 from .token_counting import WholeUsage
 from .unread import is_guarded, pass_without_tools
@@ -107,6 +108,19 @@ class ToolCallMiddleware:
         else:
             await self.app(scope, receive, send)
 
+    async def _refuse(self, scope: Scope, send: Send, error: ToolCallError) -> None:
+        scope[REFUSED] = error.code
+        await self._refuse_first(scope, send, error)
+
+    async def _refuse_first(self, scope: Scope, send: Send, error: ToolCallError) -> None:
+        """Refuse a request, in the app's own words where it would not have let the client in."""
+        if wants_keys(self.app):
+            for message in (told := await refusal_of(self.app, scope)):
+                await send(message)
+            if told:
+                return
+        await answer_error(send, error)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         settings = self.settings
@@ -123,7 +137,7 @@ class ToolCallMiddleware:
             try:
                 tenant = await self._tenancy.find(scope)
             except ToolCallError as refusal:
-                await answer_error(send, refusal)
+                await self._refuse_first(scope, send, refusal)
                 return
             settings = tenant.settings
         try:
@@ -134,7 +148,7 @@ class ToolCallMiddleware:
             if body is not None:
                 body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
-            await answer_error(send, refusal)
+            await self._refuse_first(scope, send, refusal)
             return
         if body is None:  # the client went away in the middle: the app is told as it would have been
             await self.app(scope, replay(messages, receive), send)
@@ -142,7 +156,7 @@ class ToolCallMiddleware:
         exchange = Exchange(settings, self._memory, defer=True)
         action = await _first_action(exchange, body)
         if isinstance(action, Fail):
-            await _refuse(scope, send, action.error)
+            await self._refuse(scope, send, action.error)
             return
         if not isinstance(action, Ask):
             plain = one_reading(without_overrides(body))
@@ -161,7 +175,7 @@ class ToolCallMiddleware:
             try:
                 budget = await self._limiter().admit(tenant.key, settings.rate_limit)
             except ToolCallError as refusal:
-                await _refuse(scope, send, refusal)
+                await self._refuse(scope, send, refusal)
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
         await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
@@ -172,8 +186,3 @@ async def _first_action(exchange: Exchange, body: bytes) -> Action:
     if len(body) <= _LARGE:
         return exchange.receive(Request(body))[0]
     return (await asyncio.to_thread(exchange.receive, Request(body)))[0]
-
-
-async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
-    scope[REFUSED] = error.code
-    await answer_error(send, error)
