@@ -24,8 +24,12 @@ async def test_a_quick_beginning_buys_no_silence() -> None:
 
     upload = Upload(0.4)
     await upload.next_piece(receive)
-    with pytest.raises(ToolCallError) as refused:
+
+    async def rest() -> None:
         for _ in range(20):
             await upload.next_piece(receive)
+
+    with pytest.raises(ToolCallError) as refused:
+        await rest()
     assert refused.value.code == "request_timeout"
     assert given < 8
