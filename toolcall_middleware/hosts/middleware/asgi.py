@@ -26,13 +26,14 @@ from ...usage.pending_count import completes_whole_answers, model_of, prompt_cou
 from ...usage.tokenizers.load import load
 from ..http.bodies import Message, Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
-from ..http.messages import App, Scope, Send, answer_error, with_length
+from ..http.messages import App, Scope, Send, with_length
 from ..http.request_record import Record, record_of
 from ..http.upload import collect, in_the_clear
 from ..http.watch import watched
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face
+from .first_word import refuse
 from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start
@@ -168,7 +169,7 @@ class ToolCallMiddleware:
         settings = self.settings
         face = None if door is Door.CHAT else new_face(door)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
-        asking = _Asking(scope, receive, send if answer is None else answer.send, settings)
+        asking = _Asking(self.app, scope, receive, send if answer is None else answer.send, settings)
         try:
             if self._tenancy is not None:
                 asking.tenant = await self._tenancy.find(scope)
@@ -180,7 +181,7 @@ class ToolCallMiddleware:
             if body is not None:
                 body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
-            await answer_error(asking.send, refusal)
+            await refuse(self.app, asking.scope, asking.send, refusal)
             return
         if body is None or (door is Door.MAYBE_RESPONSES and not means_responses(body)):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
@@ -294,6 +295,7 @@ def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
 class _Asking:
     """Who asks, by which settings, and where the answer goes. scope: as the host gave it."""
 
+    app: App
     scope: Scope
     receive: Receive
     send: Send
@@ -303,7 +305,7 @@ class _Asking:
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""
         self.scope[REFUSED] = record_of(self.scope).error = str(error.code)
-        await answer_error(self.send, error)
+        await refuse(self.app, self.scope, self.send, error)
 
 
 async def _first_action(exchange: Exchange, body: bytes) -> Action:

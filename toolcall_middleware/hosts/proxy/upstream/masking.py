@@ -31,9 +31,10 @@ def secrets_of(key: str | None, url: str | None, headers: Iterable[tuple[bytes, 
 class Mask:
     """Replaces `secrets` in bytes: as they are, in JSON's escapes, or percent-encoded, in any mixture."""
 
-    __slots__ = ("_begins", "_pattern", "_units", "_window")
+    __slots__ = ("_begins", "_heads", "_pattern", "_units", "_window")
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._heads = tuple({secret[:3].encode() for secret in secrets} | ({b"\\", b"%"} if secrets else set()))
         self._units = [[_unit(char) for char in secret] for secret in secrets]
         patterns = [b"".join(unit.pattern for unit in units) for units in self._units]
         self._pattern = re.compile(b"|".join(patterns)) if patterns else None
@@ -47,11 +48,17 @@ class Mask:
 
     def whole(self, data: bytes) -> bytes:
         """`data` without secrets."""
-        return data if self._pattern is None else self._pattern.sub(b"***", data)
+        return data if self._pattern is None or not self._may_hold(data) else self._pattern.sub(b"***", data)
 
     def same_length(self, data: bytes) -> bytes:
         """The same, as many bytes as before."""
-        return data if self._pattern is None else self._pattern.sub(lambda found: b"*" * len(found[0]), data)
+        if self._pattern is None or not self._may_hold(data):
+            return data
+        return self._pattern.sub(lambda found: b"*" * len(found[0]), data)
+
+    def _may_hold(self, data: bytes) -> bool:
+        """Whether a secret can stand in `data`: it begins as it is, or something is escaped. Nearly always not."""
+        return any(head in data for head in self._heads)
 
     def unfinished(self, data: bytes) -> int:
         """Where at the end of `data` a secret may have begun, whose rest is still to come; else its length."""

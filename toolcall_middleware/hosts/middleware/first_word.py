@@ -1,0 +1,56 @@
+"""An app that wants a key has the first word: without one nobody learns of limits and settings from refusals."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Scope, Send
+
+from ...errors import ToolCallError
+from ..http.bodies import giving
+from ..http.messages import answer_error
+
+_UNAUTHORIZED = 401
+_MOST = 64 * 1024
+_DEPTH = 16
+
+
+def wants_keys(app: ASGIApp) -> bool:
+    """Whether a layer of authentication stands in `app`, by the names of its layers (vLLM's, Starlette's)."""
+    at: object = app
+    for _ in range(_DEPTH):
+        if at is None:
+            return False
+        if "auth" in type(at).__name__.lower():
+            return True
+        at = getattr(at, "app", None)
+    return False
+
+
+async def refusal_of(app: ASGIApp, scope: Scope) -> list[Message]:
+    """The app's 401 to a GET with the headers of `scope`, as it sent it; empty where it answers something else."""
+    told: list[Message] = []
+    size = 0
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def note(message: Message) -> None:
+        nonlocal size
+        size += len(message.get("body", b""))
+        if size <= _MOST:
+            told.append(message)
+
+    dropped = {b"content-length", b"content-type", b"transfer-encoding", b"content-encoding", b"expect"}
+    headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
+    await app({**scope, "method": "GET", "headers": headers}, giving(b"", gone), note)
+    complete = bool(told) and size <= _MOST and not told[-1].get("more_body", False)
+    return told if complete and told[0].get("status") == _UNAUTHORIZED else []
+
+
+async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -> None:
+    """Answer with `error`; in the app's own words where it would not have let the client in."""
+    if wants_keys(app):
+        for message in (told := await refusal_of(app, scope)):
+            await send(message)
+        if told:
+            return
+    await answer_error(send, error)
