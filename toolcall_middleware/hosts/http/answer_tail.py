@@ -24,7 +24,7 @@ class AnswerTail:
     def add(self, data: bytes) -> None:
         """The next piece."""
         # It may stand in two pieces, and [DONE] in a third.
-        one, two, three = self._tail
+        _, two, three = self._tail
         self._tail = two, three, data if len(data) <= _TAIL else data[-_TAIL:]
 
     def usage(self) -> dict[str, int | None]:
