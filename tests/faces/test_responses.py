@@ -80,6 +80,16 @@ def test_parsed_output_is_asked_for(open_host: Open) -> None:
     assert served.backend.last.body["response_format"]["type"] == "json_schema"
 
 
+def test_a_request_without_tools_is_counted_and_its_thoughts_are_apart(open_host: Open) -> None:
+    served = open_host(["<think>Hm.</think>It is 7."], backend={"usage": False}, format="hermes")
+    response = served.openai().responses.create(**asked(tools=[]))
+    assert response.output_text == "It is 7."
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    assert response.usage is not None
+    assert response.usage.input_tokens > 0
+    assert response.usage.output_tokens > 0
+
+
 def test_the_allowlist_is_kept_on_this_face(open_host: Open) -> None:
     served = open_host([], allowlist="other", allowlist_mode="enforce")
     with pytest.raises(openai.PermissionDeniedError) as caught:
