@@ -60,6 +60,11 @@ class ToolCallMiddleware:
                     "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",
                     settings.where("allowlist"),
                 )
+            if settings.mode != "off":
+                from ... import __version__
+
+                shown = (settings.mode, settings.format, ",".join(settings.paths))
+                _log.info("active: version=%s; mode=%s; format=%s; paths=%s", __version__, *shown)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
@@ -147,4 +152,5 @@ class ToolCallMiddleware:
 
 async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
     scope[REFUSED] = error.code
+    _log.info("refused: status=%s; code=%s; param=%s", error.status, error.code, error.param or "-")
     await answer_error(send, error)
