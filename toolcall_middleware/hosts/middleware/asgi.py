@@ -7,6 +7,7 @@ context variables and cancellation reach it as without us.
 from __future__ import annotations
 
 import logging
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ToolCallError
@@ -61,10 +62,8 @@ class ToolCallMiddleware:
                     settings.where("allowlist"),
                 )
             if settings.mode != "off":
-                from ... import __version__
-
-                shown = (settings.mode, settings.format, ",".join(settings.paths))
-                _log.info("active: version=%s; mode=%s; format=%s; paths=%s", __version__, *shown)
+                shown = (_version(), settings.mode, settings.format, ",".join(settings.paths))
+                _log.info("active: version=%s; mode=%s; format=%s; paths=%s", *shown)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.app = app
             self.settings = settings
@@ -148,6 +147,14 @@ class ToolCallMiddleware:
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
         await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+
+
+def _version() -> str:
+    """The installed version, for the log; `unknown` for a source tree that nobody has installed."""
+    try:
+        return metadata.version("toolcall-middleware")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 async def _refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
