@@ -14,7 +14,7 @@ from ..errors import ToolCallError
 from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
-from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line
+from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line, with_lf
 from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, Part, is_plain, says
@@ -31,7 +31,8 @@ class StreamRewriter:
     for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
     are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
     `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
-    max_bytes: of one event, and of what is held. Never raises: `failed` tells why the answer cannot go on.
+    max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
+    Never raises: `failed` tells why the answer cannot go on.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
@@ -47,6 +48,7 @@ class StreamRewriter:
         as_object: bool = False,
         reasoning_field: str | None = None,
         max_bytes: int | None = None,
+        head: Fields | None = None,
     ) -> None:
         self._usage = usage
         self._include_usage = include_usage
@@ -60,6 +62,9 @@ class StreamRewriter:
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
+        self._after_cr = False  # the last event ended in one
+        self._head = head
+        self._fills = False  # the backend leaves out what every chunk has
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
@@ -131,7 +136,7 @@ class StreamRewriter:
                 out = self._repeat(data, *found)
                 self._expect()
                 return out
-            if templates.are_useless and is_one_line(data):
+            if templates.are_useless and not self._fills and is_one_line(data):
                 typed = self._typed_chunk(data, data[6:-2])
                 if typed is not None:
                     return typed
@@ -221,6 +226,12 @@ class StreamRewriter:
 
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
         data = event.data
+        after_cr, self._after_cr = self._after_cr, event.raw.endswith(b"\r")
+        if after_cr or b"\r" in event.raw:
+            # The reader does not wait for the LF of a last CR: a client that got half a blank line would.
+            event = ServerEvent(with_lf(event.raw, after_cr=after_cr), data, event.name)
+            if not event.raw:
+                return
         if data is None:
             # Without a colon it is the beginning of a word where a stream broke off.
             if b":" in event.raw or not event.raw.strip():
@@ -230,7 +241,7 @@ class StreamRewriter:
         if (found := self._templates.find(event.raw)) is not None:
             out.append(self._repeat(event.raw, *found))
             return
-        if self._templates.are_useless and not event.name and self._gate.is_open:
+        if self._templates.are_useless and not self._fills and not event.name and self._gate.is_open:
             typed = self._typed_chunk(event.raw, data)
             if typed is not None:
                 out.append(typed)
@@ -244,6 +255,11 @@ class StreamRewriter:
             raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
             event, data = ServerEvent(raw, valid, event.name), valid
         top = openai.read_object(data)
+        if top is not None and self._head is not None and (missing := openai.missing(self._head, top)):
+            if not self._fills:  # what the backend does say stays the same in all chunks
+                self._fills, self._head = True, {**self._head, **{n: top[n] for n in self._head if n not in missing}}
+            top = {**missing, **top, **missing}
+            event = ServerEvent(openai.event(openai.one_line(openai.encode(top))), data, event.name)
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))
         elif top is None:

@@ -63,11 +63,13 @@ def rewrite_whole(
     as_object: bool = False,
     reasoning_field: str | None = None,
     defer: bool = False,
+    head: Fields | None = None,
 ) -> WholeAnswer | None:
     """The answer for the client, or None when `data` is no chat completion.
 
     as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
-    calls carry their `index` as in a stream (profile gateway). defer: leave usage out when its count is due. Raises
+    calls carry their `index` as in a stream (profile gateway). head: what it says of itself where the backend does not.
+    defer: leave usage out when its count is due. Raises
     ToolCallError for a fault of the model that a setting makes an error.
     """
     top = openai.read_object(data)
@@ -109,7 +111,8 @@ def rewrite_whole(
         if as_object:
             _open_arguments(shown)
         made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
-    body: dict[str, Any] = {**top, "choices": made}
+    left_out = openai.missing(head, top) if head is not None else {}
+    body: dict[str, Any] = {**left_out, **top, **left_out, "choices": made}
     if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
     return WholeAnswer(_encode(body), AnswerOutcome.of(answers))

@@ -137,6 +137,7 @@ class ToolAnswer:
             as_object=settings.arguments_as_object,
             reasoning_field=settings.reasoning_field,
             max_bytes=settings.max_response_bytes,
+            head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
 
     def headers(self) -> dict[str, str]:
@@ -222,6 +223,7 @@ class ToolAnswer:
                 as_object=settings.arguments_as_object,
                 reasoning_field=settings.reasoning_field,
                 defer=self._defer,
+                head=openai.new_head(chat.model, "chat.completion"),
             )
         except ToolCallError as error:
             if request.retries(error):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import msgspec
 
 from ..errors import ToolCallError, status_of
+from .new_call_id import new_call_id
 
 Fields = dict[str, msgspec.Raw]
 
@@ -162,6 +164,19 @@ def one_line(payload: bytes) -> bytes:
 def event(payload: bytes) -> bytes:
     """One SSE event."""
     return b"data: " + payload + b"\n\n"
+
+
+def new_head(model: str, kind: str) -> Fields:
+    """What an answer says of itself: `id`, `object`, `created` and `model`. kind: `chat.completion`, or its chunk."""
+    identity = "chatcmpl-" + new_call_id().removeprefix("call_")
+    return {"id": raw(identity), "object": raw(kind), "created": raw(int(time.time())), "model": raw(model)}
+
+
+def missing(head: Fields, top: Fields) -> Fields:
+    """What of `head` an answer leaves out. An error is none."""
+    if is_error(top):
+        return {}
+    return {name: value for name, value in head.items() if is_null(top.get(name))}
 
 
 class Shell:

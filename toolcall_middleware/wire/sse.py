@@ -38,6 +38,13 @@ def is_one_line(data: bytes) -> bool:
     )
 
 
+def with_lf(raw: bytes, *, after_cr: bool) -> bytes:
+    """The bytes of an event with line ends of one kind. after_cr: an LF at its start belongs to the CR before it."""
+    if after_cr and raw.startswith(b"\n"):
+        raw = raw[1:]
+    return _LINE_END.sub(b"\n", raw) if b"\r" in raw else raw
+
+
 class TooLargeError(Exception):
     """An event is longer than the limit."""
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
@@ -94,6 +95,9 @@ class ToolCallMiddleware:
                     "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",
                     settings.where("allowlist"),
                 )
+            if settings.mode != "off":
+                shown = (_version(), settings.mode, settings.format, ",".join(settings.paths))
+                _log.info("active: version=%s; mode=%s; format=%s; paths=%s", *shown)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.settings = settings
             self._memory = BackendMemory()
@@ -305,6 +309,7 @@ class _Asking:
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""
         self.scope[REFUSED] = record_of(self.scope).error = str(error.code)
+        _log.info("refused: status=%s; code=%s; param=%s", error.status, error.code, error.param or "-")
         await refuse(self.app, self.scope, self.send, error)
 
 
@@ -319,3 +324,11 @@ def _client(scope: Scope, settings: Settings) -> bytes:
     """What tells clients apart, for what is learned from their requests; empty where nothing does."""
     name = settings.tenant_header.encode()
     return next((value for header, value in scope["headers"] if header.lower() == name), b"")
+
+
+def _version() -> str:
+    """The installed version, for the log; `unknown` for a source tree that nobody has installed."""
+    try:
+        return metadata.version("toolcall-middleware")
+    except metadata.PackageNotFoundError:
+        return "unknown"
