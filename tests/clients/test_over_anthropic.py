@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
 from ..fakes import Script, TextBackend

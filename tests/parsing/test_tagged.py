@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families import minicpm, qwen, step
 from toolcall_middleware.formats.syntax.xml_tags import invoke_tags, key_value_tags
-from toolcall_middleware.parsing.calls.xml_calls import TaggedCalls
-from toolcall_middleware.parsing.calls.xml_syntax import TaggedSyntax
+from toolcall_middleware.parsing.calls.xml.calls import TaggedCalls
+from toolcall_middleware.parsing.calls.xml.syntax import TaggedSyntax
 
 from .bodies import Reader, hostile, opener, started
 from .meter import PARSING, Meter

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats.auto import all_openers
 from toolcall_middleware.formats.families import qwen
-from toolcall_middleware.parsing.calls.xml_value_end import tag_ends
+from toolcall_middleware.parsing.calls.xml.value_end import tag_ends
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 from toolcall_middleware.parsing.trie import Trie
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..model import ToolSet
-from ..parsing.calls.json_calls import JsonCalls
-from ..parsing.calls.json_syntax import JsonCallSyntax
+from ..parsing.calls.json.calls import JsonCalls
+from ..parsing.calls.json.syntax import JsonCallSyntax
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
 from ..tool_names import meant_by

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anthropic.types import MessageTokensCount, ModelInfo
 
-from toolcall_middleware.apis.messages.client_face import model_reply, models_reply
+from toolcall_middleware.apis.messages.client.face import model_reply, models_reply
 
 from .chat import asked, call, whole
 from .received import Received, error_of, read_whole

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from toolcall_middleware.apis.face import FaceReply
-from toolcall_middleware.apis.messages.client_face import MessagesFace
+from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.errors import ToolCallError, error_body
 
 from .chat import READ, asked

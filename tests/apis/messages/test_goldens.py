@@ -12,7 +12,7 @@ from tests.formats import goldens
 from tests.formats.goldens import Case
 from tests.stream_rules import Answered, check_stream, check_whole
 from tests.test_goldens_on_the_wire import chunks, offered, whole
-from toolcall_middleware.apis.messages.client_face import MessagesFace
+from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 

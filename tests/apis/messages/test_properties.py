@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.apis.face import ChatRequest
-from toolcall_middleware.apis.messages.client_face import MessagesFace, model_reply, models_reply
+from toolcall_middleware.apis.messages.client.face import MessagesFace, model_reply, models_reply
 from toolcall_middleware.errors import ToolCallError
 
 from .chat import READ, asked, body, call, chunk, end, more, opening, recorded, whole

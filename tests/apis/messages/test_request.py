@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.apis.face import Face
-from toolcall_middleware.apis.messages.client_face import MessagesFace
+from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.errors import ToolCallError
 
 from .chat import READ, body, chat_of, messages_of, recorded

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from anthropic import Anthropic
 
-from toolcall_middleware.apis.messages.client_face import MessagesFace
+from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.errors import ToolCallError
 
 from .chat import HEAD, asked, chunk, end, event, more, opening

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from toolcall_middleware.apis.messages.client_face import MessagesFace
-from toolcall_middleware.apis.messages.client_typed_tools import typed_tool
+from toolcall_middleware.apis.messages.client.face import MessagesFace
+from toolcall_middleware.apis.messages.client.typed_tools import typed_tool
 from toolcall_middleware.errors import ToolCallError
 
 from .chat import READ, body, chat_of, recorded

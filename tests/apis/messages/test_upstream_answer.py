@@ -11,7 +11,7 @@ from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, Usa
 from anthropic.types.output_tokens_details import OutputTokensDetails
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.errors import ToolCallError
 
 from ...stream_rules import check_stream, check_whole

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
-from toolcall_middleware.apis.messages.upstream_models import Thinking, abilities
+from toolcall_middleware.apis.messages.upstream.models import Thinking, abilities
+from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.errors import ToolCallError
 
 from .anthropic_api import blocks_of, check_request

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 
 from . import anthropic_api as api
 

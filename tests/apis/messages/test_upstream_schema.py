@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.messages import upstream_schema
-from toolcall_middleware.apis.messages.upstream_schema import can_be_constrained
+from toolcall_middleware.apis.messages.upstream import schema as upstream_schema
+from toolcall_middleware.apis.messages.upstream.schema import can_be_constrained
 from toolcall_middleware.json_schema.pointer import Scope
 
 STRICT = {"type": "object", "additionalProperties": False}

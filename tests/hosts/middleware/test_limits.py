@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
 from toolcall_middleware.hosts.proxy.upstream import retries
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 
 from ..proxy.proxy_servers import FakeTransport, ask, chunk, raw_upstream, read_request, says, scope_of
 

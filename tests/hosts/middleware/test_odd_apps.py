@@ -131,7 +131,7 @@ def test_a_password_in_a_query_is_not_shown() -> None:
 
 
 async def test_a_coded_request_without_tools_reaches_a_translated_upstream() -> None:
-    from toolcall_middleware.apis.messages.upstream import AnthropicTranslation
+    from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
     from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
     seen: list[Any] = []

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 
 from ...fakes import TextBackend
 from .proxy_servers import ask as drive

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolcall_middleware import Settings, ToolCallError
 from toolcall_middleware.hosts.http.upload import Upload
 from toolcall_middleware.hosts.proxy.router import Router
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 

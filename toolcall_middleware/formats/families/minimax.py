@@ -6,7 +6,7 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 from __future__ import annotations
 
 from ...model import Tool
-from ...parsing.calls.nested_xml_calls import NestedCalls
+from ...parsing.calls.xml.nested_calls import NestedCalls
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...json_schema import compact
 from ...model import Tool, ToolChoice
 from ...parsing.calls.fork import Refused
-from ...parsing.calls.json_calls import JsonCalls
-from ...parsing.calls.json_syntax import JsonCallSyntax
+from ...parsing.calls.json.calls import JsonCalls
+from ...parsing.calls.json.syntax import JsonCallSyntax
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, beginnings
 from ..base import Constraint

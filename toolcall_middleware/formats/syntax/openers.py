@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...parsing.calls.fork import Branch, Fork, Nothing
-from ...parsing.calls.json_calls import JsonCalls
-from ...parsing.calls.json_syntax import JsonCallSyntax
+from ...parsing.calls.json.calls import JsonCalls
+from ...parsing.calls.json.syntax import JsonCallSyntax
 from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
-from ...parsing.calls.xml_calls import TaggedCalls
+from ...parsing.calls.xml.calls import TaggedCalls
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .xml_tags import XmlSyntax

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...parsing.calls.xml_syntax import TaggedSyntax
+from ...parsing.calls.xml.syntax import TaggedSyntax
 from .. import markup
 from .xml import Tags
 

@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
-from ...apis.messages.client_face import MessagesFace
+from ...apis.messages.client.face import MessagesFace
 from ...errors import FormatError, SettingsError, ToolCallError
 from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry

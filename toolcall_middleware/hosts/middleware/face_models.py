@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Message, Scope, Send
 
 from ...apis.face import FaceReply
-from ...apis.messages.client_face import MessagesFace, model_reply, models_reply
+from ...apis.messages.client.face import MessagesFace, model_reply, models_reply
 from ...errors import ToolCallError
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, without

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.types import Message, Scope
 
 from ...apis.face import ChatRequest, Face
-from ...apis.messages.client_face import MessagesFace
+from ...apis.messages.client.face import MessagesFace
 from ...apis.responses import ResponsesFace
 from ...settings import Settings
 from ...wire.openai import read_object

@@ -9,11 +9,12 @@ import re
 import time
 from collections.abc import Sequence
 
-from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Head, Request, Send, State
+from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
 from ...observe.recorder import Recorder
 from ...observe.report import Attempt, Report
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
+from ...upstream.conversation import Facts
 
 # Quotes inside of a string have a backslash, so that no text can look like these.
 _CONTENT = re.compile(rb'(?<!\\)"content": ?"[^"]')
@@ -21,26 +22,20 @@ _REASON = re.compile(rb'(?<!\\)"finish_reason": ?"([a-z_]{1,32})"')
 _MAX_REASONS = 128
 
 
-class ObservedExchange(Exchange):
-    """See `Exchange`, and `Report` for what becomes of it."""
+class ExchangeNotes:
+    """What goes through one exchange, noted in a request's report."""
 
-    def __init__(
-        self, settings: Settings, memory: BackendMemory, report: Report, *, defer: bool = False, always: bool = False
-    ) -> None:
-        super().__init__(settings, memory, defer=defer, always=always)
+    def __init__(self, report: Report) -> None:
         self._report = report
         self._decided = 0
         self._answering = False  # the attempt at hand has its first byte
 
-    def receive(self, event: Event) -> Sequence[Action]:
-        """As of an exchange."""
-        begin = time.perf_counter()
-        actions = super().receive(event)
-        now = time.perf_counter()
+    def add(self, exchange: Exchange, event: Event, actions: Sequence[Action], begin: float, now: float) -> None:
+        """An event came at `begin`, and led to `actions` by `now` (seconds of `time.perf_counter`)."""
         report = self._report
         report.own += now - begin
         if report.recorder is not None:
-            self._record(event, actions, begin, now)
+            self._record(report.recorder, exchange.facts, event, actions, begin, now)
         if type(event) is Body:
             if not self._answering and report.attempts:
                 self._answering = True
@@ -49,18 +44,19 @@ class ObservedExchange(Exchange):
             report.attempts[-1].status = event.status
         for action in actions:
             if type(action) is Send:
-                self._note_sent(action.data, now)
+                self._note_sent(action.data, now, called=exchange.emitted_calls > 0)
+            elif type(action) is Forward and type(event) is Body:
+                self._note_sent(event.data, now, called=exchange.emitted_calls > 0)
             elif type(action) is Ask:
-                facts = self.facts
+                facts = exchange.facts
                 self._answering = False
                 report.attempts.append(Attempt("first" if facts is None else facts.why, now))
             elif type(action) is Fail:
                 report.error = str(action.error.code)
-        return actions
 
-    def _note_sent(self, data: bytes, now: float) -> None:
+    def _note_sent(self, data: bytes, now: float, *, called: bool) -> None:
         report = self._report
-        if report.first_call is None and b"_call" in data and self.emitted_calls:
+        if report.first_call is None and called and b"_call" in data:
             report.first_call = now
         if report.first_content is None and _CONTENT.search(data):
             report.first_content = now
@@ -68,9 +64,15 @@ class ObservedExchange(Exchange):
             room = _MAX_REASONS - len(report.finish_reasons)
             report.finish_reasons += [found.decode() for found in _REASON.findall(data)[:room]]
 
-    def _record(self, event: Event, actions: Sequence[Action], begin: float, now: float) -> None:
-        recorder = self._report.recorder
-        assert recorder is not None  # noqa: S101 - the caller has looked
+    def _record(
+        self,
+        recorder: Recorder,
+        facts: Facts | None,
+        event: Event,
+        actions: Sequence[Action],
+        begin: float,
+        now: float,
+    ) -> None:
         cause = -1
         match event:
             case Request(body):
@@ -86,22 +88,41 @@ class ObservedExchange(Exchange):
         for action in actions:
             match action:
                 case Ask(body):
-                    self._record_decisions(recorder, now)  # all that is decided leads to a question
+                    self._record_decisions(recorder, facts, now)  # all that is decided leads to a question
                     recorder.data("ask", body, now)
                 case Send(data):
                     if data:
                         recorder.data("client", data, now, of=cause)
+                case Forward():
+                    if type(event) is Body and event.data:
+                        recorder.data("client", event.data, now, of=cause)
                 case Fail(error):
                     recorder.note("error", now, code=error.code, message=error.message)
                 case _:
                     pass
 
-    def _record_decisions(self, recorder: Recorder, now: float) -> None:
-        facts = self.facts
+    def _record_decisions(self, recorder: Recorder, facts: Facts | None, now: float) -> None:
         decisions = () if facts is None else facts.decisions
         for what, value, why in decisions[self._decided :]:
             recorder.note("decision", now, what=what, value=value, why=why)
         self._decided = len(decisions)
+
+
+class ObservedExchange(Exchange):
+    """See `Exchange`, and `Report` for what becomes of it."""
+
+    def __init__(
+        self, settings: Settings, memory: BackendMemory, report: Report, *, defer: bool = False, always: bool = False
+    ) -> None:
+        super().__init__(settings, memory, defer=defer, always=always)
+        self._notes = ExchangeNotes(report)
+
+    def receive(self, event: Event) -> Sequence[Action]:
+        """As of an exchange."""
+        begin = time.perf_counter()
+        actions = super().receive(event)
+        self._notes.add(self, event, actions, begin, time.perf_counter())
+        return actions
 
 
 def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None, *, always: bool = False) -> Exchange:

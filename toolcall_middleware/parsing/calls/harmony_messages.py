@@ -16,7 +16,7 @@ from ...json_schema.types import declared_types
 from ..cursor import Cursor, CursorReader, Steps
 from ..sink import Sink
 from ..values.json_spelling import quoted
-from .json_call_arguments import CallArguments
+from .json.arguments import CallArguments
 
 _START = "<|start|>assistant"
 _TO = "to="

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
 from ..sink import Sink
-from .json_call_arguments import CallArguments
+from .json.arguments import CallArguments
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 _FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")

@@ -10,20 +10,7 @@ from typing import Any, ClassVar
 
 from .json_extensions import Comments
 from .json_spelling import NUMBER_THERE
-from .json_states import (
-    AFTER,
-    COLON,
-    COMMA,
-    DONE,
-    FIRST_ITEM,
-    FIRST_KEY,
-    KEY,
-    OPENED,
-    STRING,
-    VALUE,
-    WORD,
-    Position,
-)
+from .json_states import AFTER, COLON, COMMA, DONE, FIRST_ITEM, FIRST_KEY, KEY, OPENED, STRING, VALUE, WORD, Position
 from .json_strings import SPACE, WHITE
 
 

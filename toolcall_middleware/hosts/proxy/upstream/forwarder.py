@@ -12,7 +12,6 @@ import random
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 from urllib.parse import unquote_to_bytes
@@ -28,6 +27,7 @@ from ...http.headers import raw_path, request_headers, response_headers
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .connection import Connection, Target, close, proxy_of_environment, reason
+from .limits import Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
@@ -48,23 +48,6 @@ _CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _BODILESS = frozenset({204, 304})
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
-
-    `connections`: that many at a time; the rest waits as for a connection. `retries`: further attempts at a request.
-    `upload`: seconds for the next piece of a client's body (see Upload). `first_byte`: seconds for the beginning of a
-    streamed answer, while another upstream can be asked.
-    """
-
-    connect: float = 10.0
-    total: float | None = None
-    connections: int | None = None
-    retries: int = 0
-    upload: float | None = None
-    first_byte: float | None = None
 
 
 class Forwarder:
@@ -116,7 +99,7 @@ class Forwarder:
         self._timeout = timeout
         self._total_timeout = limits.total
         connect = min(timeout, limits.connect)
-        pool = None if limits.connections is None else connect
+        pool = connect if limits.connections is not None else None
         self._timeouts = httpx.Timeout(timeout, connect=connect, pool=pool).as_dict()
         self._connections = limits.connections
         self._retries = limits.retries

@@ -13,13 +13,14 @@ from ....apis.capabilities import Capabilities
 from ....apis.foreign_call_ids import FORMS
 from ....apis.google.capabilities import CAPABILITIES as GOOGLE
 from ....apis.google.translation import GoogleTranslation
-from ....apis.messages.upstream import AnthropicTranslation
-from ....apis.messages.upstream_capabilities import CAPABILITIES as ANTHROPIC
+from ....apis.messages.upstream.capabilities import CAPABILITIES as ANTHROPIC
+from ....apis.messages.upstream.translation import AnthropicTranslation
 from ....apis.upstream import Translation
 from ....errors import SettingsError
 from ....settings import Settings
 from .call_ids import CallIdCodec
-from .forwarder import Forwarder, Limits
+from .forwarder import Forwarder
+from .limits import Limits
 from .translator import Translator
 
 

@@ -1,0 +1,103 @@
+"""What a backend says when a prompt, or a prompt and the answer's limit, does not fit into its context.
+
+Each engine has its own words. Claude Code compacts a conversation when it reads `prompt is too long: N tokens > M
+maximum`, so all of them become that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ToolCallError
+
+_STATUSES = frozenset({400, 413, 422, 500})
+_CODES = frozenset({"context_length_exceeded"})
+_TYPES = frozenset({"exceed_context_size_error"})  # llama.cpp
+_MOST_READ = 2000
+
+_SAYS_SO = re.compile(
+    r"context (?:length|window|size)|max_model_len|prompt is too long"
+    r"|maximum number of tokens allowed|input is too long|`inputs` tokens \+ `max_new_tokens` must be",
+    re.IGNORECASE,
+)
+_LIMITS = (
+    r"maximum context length (?:is|of) (\d{1,12})",  # OpenAI, vLLM, SGLang
+    r"context size \((\d{1,12}) tokens",  # llama.cpp
+    r"context length (?:of )?(?:only )?\(?(\d{1,12})",  # SGLang, LM Studio
+    r"max_model_len ?[=:]? ?\(?(\d{1,12})",  # vLLM
+    r"> (\d{1,12}) maximum",  # Anthropic
+    r"tokens allowed \((\d{1,12})\)",  # Google
+    r"must be <= (\d{1,12})",  # TGI
+)
+_PROMPTS = (
+    r"prompt contains (?:at least )?(\d{1,12}) input tokens",  # vLLM
+    r"has (\d{1,12}) input tokens",
+    r"(\d{1,12}) (?:tokens )?in (?:the messages|your prompt)",  # OpenAI, older vLLM
+    r"messages resulted in (\d{1,12}) tokens",
+    r"(\d{1,12}) tokens from the input messages",  # SGLang
+    r"input \((\d{1,12}) tokens\)",
+    r"request \((\d{1,12}) tokens\)",  # llama.cpp
+    r"prompt is too long: (\d{1,12}) tokens",
+    r"input token count \((\d{1,12})\)",
+    r"Given: (\d{1,12}) `inputs` tokens",
+)
+_TOTALS = (r"requested (?:a total of )?(\d{1,12}) tokens",)
+_OF_ANSWER = re.compile(
+    r"max_(?:completion_|new_|output_)?tokens|(?:in|for) the completion|output tokens", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFault:
+    """A refusal for want of room. The numbers are tokens, None where the backend does not tell.
+
+    by_answer: it speaks of the answer's limit, too.
+    """
+
+    limit: int | None
+    prompt: int | None
+    total: int | None
+    by_answer: bool
+
+    @property
+    def room(self) -> int | None:
+        """How long an answer can be; 0 where the prompt alone is too long, None where that cannot be told."""
+        if self.limit is None or self.prompt is None:
+            return None
+        return max(0, self.limit - self.prompt)
+
+    def message(self, said: str) -> str:
+        """The error as agents understand it, with what the backend said."""
+        asked = self.prompt if self.prompt is not None and self.prompt > (self.limit or 0) else self.total
+        if self.limit is None or asked is None or asked <= self.limit:
+            return said if said.lower().startswith("prompt is too long") else f"prompt is too long: {said}"
+        told = f"prompt is too long: {asked} tokens > {self.limit} maximum"
+        return said if said.startswith(told) else f"{told} ({said})"
+
+
+def context_fault(error: ToolCallError) -> ContextFault | None:
+    """Whether an error of the backend's is one of room, and what it tells."""
+    said = error.message[:_MOST_READ]
+    if error.status not in _STATUSES:
+        return None
+    if error.code not in _CODES and error.type not in _TYPES and not _SAYS_SO.search(said):
+        return None
+    return ContextFault(
+        limit=_number(error.extra.get("n_ctx")) or _first(_LIMITS, said),
+        prompt=_number(error.extra.get("n_prompt_tokens")) or _first(_PROMPTS, said),
+        total=_first(_TOTALS, said),
+        by_answer=_OF_ANSWER.search(said) is not None,
+    )
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _first(patterns: tuple[str, ...], text: str) -> int | None:
+    for pattern in patterns:
+        if found := re.search(pattern, text, re.IGNORECASE):
+            return int(found[1])
+    return None

@@ -1,0 +1,108 @@
+"""Chunks of a chat stream by their type. What only passes stays raw JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ....wire import openai
+from ....wire.openai import Fields
+from .blocks import inner_of
+
+NONE = msgspec.Raw(b"")
+"""A field that is absent."""
+
+
+class Function(msgspec.Struct, gc=False):
+    """A function of a call."""
+
+    name: str | None = None
+    arguments: msgspec.Raw = NONE
+
+
+class Call(msgspec.Struct, gc=False):
+    """A call, or more of one."""
+
+    index: int = 0
+    id: str | None = None
+    function: Function | None = None
+
+
+class Delta(msgspec.Struct, gc=False):
+    """What a chunk adds."""
+
+    content: msgspec.Raw = NONE
+    reasoning: msgspec.Raw = NONE
+    reasoning_content: msgspec.Raw = NONE
+    refusal: msgspec.Raw = NONE
+    tool_calls: list[Call] | None = None
+
+
+class Choice(msgspec.Struct, gc=False):
+    """One answer of those that were asked for."""
+
+    index: int = 0
+    delta: Delta | None = None
+    finish_reason: str | None = None
+    stop_reason: msgspec.Raw = NONE
+    matched_stop: msgspec.Raw = NONE
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """A chunk."""
+
+    choices: list[Choice] = []
+    usage: msgspec.Raw = NONE
+    error: msgspec.Raw = NONE
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+def read_chunk(data: bytes) -> Chunk | None:
+    """The chunk in an event's data; None where that is no JSON object."""
+    try:
+        return _decode(data)
+    except openai.FAILURES:
+        top = openai.read_object(data)
+    return None if top is None else _chunk_of(top)
+
+
+def _chunk_of(top: Fields) -> Chunk:
+    """The same of what msgspec does not read: NaN among logprobs, half an emoji, a field of an odd type."""
+    choices: list[Choice] = []
+    for choice in openai.read_objects(top.get("choices")) or ():
+        index = openai.read_value(choice.get("index"))
+        reason = openai.read_text(choice.get("finish_reason"))
+        stops = {name: choice.get(name, NONE) for name in ("stop_reason", "matched_stop")}
+        delta = _delta_of(openai.read_object(choice.get("delta")) or {})
+        choices.append(Choice(index if isinstance(index, int) else 0, delta, reason, **stops))
+    return Chunk(choices, top.get("usage", NONE), top.get("error", NONE))
+
+
+def _delta_of(fields: Fields) -> Delta:
+    calls: list[Call] = []
+    for call in openai.read_objects(fields.get("tool_calls")) or ():
+        index = openai.read_value(call.get("index"))
+        function = openai.read_object(call.get("function")) or {}
+        made = Function(openai.read_text(function.get("name")), function.get("arguments", NONE))
+        calls.append(Call(index if isinstance(index, int) else 0, openai.read_text(call.get("id")), made))
+    content, *thoughts = (fields.get(name, NONE) for name in ("content", "reasoning", "reasoning_content"))
+    return Delta(content, thoughts[0], thoughts[1], fields.get("refusal", NONE), calls)
+
+
+def text_in(raw: msgspec.Raw) -> bytes:
+    """A JSON string that says something, else nothing."""
+    if raw is NONE:
+        return b""
+    data = bytes(raw)
+    return data if data.startswith(b'"') and len(data) > 2 else b""
+
+
+def arguments_of(raw: msgspec.Raw) -> bytes:
+    """Arguments as a JSON string; the object that some settings make of them is written as one."""
+    data = bytes(raw)
+    if data.startswith(b'"'):
+        return data
+    if data.startswith((b"{", b"[")):
+        return b'"%b"' % inner_of(data.decode("utf-8", "replace"))
+    return b""

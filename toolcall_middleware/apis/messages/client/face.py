@@ -1,0 +1,194 @@
+"""Anthropic's Messages as a client speaks it: one request and its answer. See `apis.face.Face` for the order of calls.
+
+face = MessagesFace()
+chat = face.request(body, headers)          # or face.count_request(body, headers), for count_tokens
+face.relaxed(status, data)                  # once the backend refused: what else can be asked
+face.whole(status, headers, data)           # or face.error(error), or feed … finish
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+from ....errors import ToolCallError
+from ....wire import openai
+from ....wire.new_call_id import PREFIX, new_call_id
+from ...context_errors import context_fault
+from ...face import ChatRequest, FaceReply
+from .answer import message_of
+from .errors import JSON, Errors
+from .models import model_of, models_of
+from .request import Asked, read_request
+from .stream import PING, MessageStream
+
+_log = logging.getLogger("toolcall_middleware")
+
+_REFUSED_BY_NAME = (
+    ("top_k", re.compile(r"\btop_k\b")),
+    ("reasoning_effort", re.compile(r"\breasoning_effort\b|does not support thinking", re.IGNORECASE)),
+)
+_MOST_READ = 4000
+_STREAM_STARTS = (b"data:", b"event:", b":")
+
+
+class MessagesFace:
+    """One request and its answer.
+
+    inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
+    (`client_tools.DEFERRED_FIELD`). Only for a core that reads that.
+    """
+
+    api = "messages"
+
+    def __init__(self, *, inline_tools: bool = False) -> None:
+        self._inline = inline_tools
+        self.request_id = _new_id("req_")
+        self._message_id = _new_id("msg_")
+        self._errors = Errors(self.request_id)
+        self._asked: Asked | None = None
+        self._stream: MessageStream | None = None
+
+    # -- the request -----------------------------------------------------------------------------------------------
+
+    def request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> ChatRequest:
+        return self._read(body, counting=False)
+
+    def count_request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> ChatRequest:
+        """A request for count_tokens as the chat completion whose prompt is to be counted.
+
+        Raises ToolCallError as `request` does.
+        """
+        return self._read(body, counting=True)
+
+    def _read(self, body: bytes, *, counting: bool) -> ChatRequest:
+        asked = self._asked = read_request(body, counting=counting, inline=self._inline)
+        self._errors.messages, self._errors.tools = asked.messages, asked.tools
+        return self._chat_request(asked)
+
+    @staticmethod
+    def _chat_request(asked: Asked) -> ChatRequest:
+        return ChatRequest(
+            body=openai.encode(asked.chat), stream=asked.stream, settings=asked.settings, dropped_tools=asked.dropped
+        )
+
+    def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:
+        """The request as it can be asked once more, where the backend refused what agents send to all models alike.
+
+        `max_tokens` that leaves the prompt no room is set to the room there is, or left out where that is not told.
+        `top_k` and `reasoning_effort` are left out where they are refused by name. None for any other refusal; a field
+        is given up once.
+        """
+        asked = self._asked
+        if asked is None or status not in {400, 413, 422, 500}:
+            return None
+        error = openai.read_error(data, status)
+        if "max_tokens" in asked.chat and (fault := context_fault(error)) is not None:
+            limit = asked.chat["max_tokens"]
+            room = fault.room
+            if room is None and fault.by_answer:
+                del asked.chat["max_tokens"]
+            elif room is not None and 0 < room < limit:
+                asked.chat["max_tokens"] = room
+            else:
+                return None
+            _log.info("messages: max_tokens %d leaves no room for the prompt; %s is asked", limit, room or "no limit")
+            return self._chat_request(asked)
+        for name, pattern in _REFUSED_BY_NAME:
+            if name in asked.chat and pattern.search(error.message[:_MOST_READ]):
+                del asked.chat[name]
+                _log.info("messages: the backend refuses %s; it is asked without", name)
+                return self._chat_request(asked)
+        return None
+
+    # -- a whole answer ----------------------------------------------------------------------------------------------
+
+    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
+        if status >= 400:
+            error = openai.read_error(data, status)
+            for name in ("retry-after", "x-should-retry"):
+                if value := headers.get(name.encode()):
+                    error.headers.setdefault(name, value.decode("latin-1"))
+            return self.error(error)
+        if self._known.stream and data.lstrip().startswith(_STREAM_STARTS):
+            out = self.feed(data) + self.finish(cut=False)  # a stream that was collected
+            return FaceReply(status=status, body=out, headers=self.stream_headers())
+        try:
+            body = message_of(data, self._known, self._message_id)
+        except ToolCallError as error:
+            return self.error(error)
+        return FaceReply(status=status, body=body, headers=(JSON, self._id_header))
+
+    def error(self, error: ToolCallError, /) -> FaceReply:
+        return self._errors.reply(error)
+
+    def counted(self, tokens: int) -> FaceReply:
+        """The answer to count_tokens. That it is an estimate is said in `x-toolcall`, by the host."""
+        body = openai.encode({"input_tokens": tokens})
+        return FaceReply(status=200, body=body, headers=(JSON, self._id_header))
+
+    # -- a stream ----------------------------------------------------------------------------------------------------
+
+    def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        return (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), self._id_header
+
+    def begin(self) -> bytes:
+        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
+        return self._events.start()
+
+    def feed(self, data: bytes, /) -> bytes:
+        return self._events.feed(data)
+
+    def finish(self, *, cut: bool) -> bytes:
+        return self._events.finish(cut=cut)
+
+    def fail(self, error: ToolCallError, /) -> bytes:
+        """The event for an error of our own in a stream that has begun; its last one."""
+        return self._events.fail(error)
+
+    def keepalive(self) -> bytes:
+        return PING if self._stream is not None and self._stream.begun and not self._stream.over else b""
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _known(self) -> Asked:
+        assert self._asked is not None  # noqa: S101 - `request` comes first
+        return self._asked
+
+    @property
+    def _events(self) -> MessageStream:
+        if self._stream is None:
+            self._stream = MessageStream(self._known, self._message_id, self._errors)
+        return self._stream
+
+    @property
+    def _id_header(self) -> tuple[bytes, bytes]:
+        return b"request-id", self.request_id.encode()
+
+
+def models_reply(
+    data: bytes, *, limit: int | None = None, after_id: str | None = None, before_id: str | None = None
+) -> FaceReply:
+    """`GET /v1/models` for a client that speaks Messages. data: the body of OpenAI's list."""
+    face = MessagesFace()
+    try:
+        body = openai.encode(models_of(data, limit=limit, after_id=after_id, before_id=before_id))
+    except ToolCallError as error:
+        return face.error(error)
+    return FaceReply(status=200, body=body, headers=(JSON, (b"request-id", face.request_id.encode())))
+
+
+def model_reply(data: bytes, name: str) -> FaceReply:
+    """`GET /v1/models/{name}` likewise. data: OpenAI's list, or its entry of that model."""
+    face = MessagesFace()
+    try:
+        body = openai.encode(model_of(data, name))
+    except ToolCallError as error:
+        return face.error(error)
+    return FaceReply(status=200, body=body, headers=(JSON, (b"request-id", face.request_id.encode())))
+
+
+def _new_id(prefix: str) -> str:
+    return prefix + new_call_id().removeprefix(PREFIX)

@@ -1,0 +1,80 @@
+"""The system text: its blocks as one text, without what changes from request to request and says nothing.
+
+A backend keeps what it computed of a prompt as long as the next one begins with the same bytes. A line that differs in
+each request and stands first makes it compute the whole prompt again.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+
+from ....wire.openai import Fields
+from . import fields as client_fields
+
+_log = logging.getLogger("toolcall_middleware")
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownLine:
+    """A line that is known to stand first. keep: it says something, so it goes to the end of the system text."""
+
+    name: str
+    pattern: re.Pattern[str]
+    keep: bool
+
+
+_KNOWN_LINES = (
+    # Its suffix changes between sessions, and between the kinds of request of one session.
+    _KnownLine("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), keep=False),
+    _KnownLine(
+        "leading-date",
+        re.compile(
+            r"\s*(?:Today's date|Todays date|Current date(?: and time)?|Current time"
+            r"|The current (?:date|time)(?: and time)?"
+            r"|Today)(?: is\b|:)[^\n]{1,100}(?:\n+|$)"
+        ),
+        keep=True,
+    ),
+)
+
+
+def system_text(fields: Fields) -> str:
+    """The request's `system`, a string or text blocks, as one text; empty where there is none."""
+    if not client_fields.has(fields, "system"):
+        return ""
+    if client_fields.is_text(fields["system"]):
+        texts = [client_fields.string(fields, "system", "")]
+    else:
+        texts = []
+        for number, block in enumerate(client_fields.items(fields, "system", "")):
+            path = f"system.{number}"
+            kind = client_fields.string(block, "type", path)
+            if kind != "text":
+                raise client_fields.refusal(f"{path}.type", "Input should be 'text'")
+            texts.append(client_fields.string(block, "text", path))
+    return "\n\n".join(text for text in _without_known_lines(texts) if text)
+
+
+def _without_known_lines(texts: list[str]) -> list[str]:
+    """The texts with the known lines at their front left out, or moved behind them."""
+    moved: list[str] = []
+    for line in _KNOWN_LINES:
+        first = next((number for number, text in enumerate(texts) if text.strip()), None)
+        found = line.pattern.match(texts[first]) if first is not None else None
+        if first is None or found is None:
+            continue
+        _log.debug("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
+        texts = [*texts[:first], texts[first][found.end() :], *texts[first + 1 :]]
+        if line.keep:
+            moved.append(found[0].strip())
+    return [*texts, *moved]
+
+
+def plain_text(raw_texts: list[str]) -> str:
+    """Neighbouring text blocks as one text."""
+    return "\n\n".join(text for text in raw_texts if text)
+
+
+__all__ = ["plain_text", "system_text"]

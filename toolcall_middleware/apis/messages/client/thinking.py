@@ -1,0 +1,61 @@
+"""Thoughts as Messages has them: a block with a signature, which comes back in the next request.
+
+Nothing is remembered here. A client that asked for `display: omitted` gets the block without its text, as from the API,
+and the signature carries the text, so that a family whose template wants its thoughts back can have them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from ....wire import openai
+from ....wire.openai import Fields
+from . import fields as client_fields
+
+_MARK = "toolcall-v1."
+MOST_CARRIED = 1 << 20
+"""Bytes of thoughts that one signature carries. The client sends them again in each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What the client wants of thoughts. wanted: it gets blocks. omitted: their text stays empty."""
+
+    wanted: bool = False
+    omitted: bool = False
+
+
+def read_thinking(fields: Fields) -> Thinking:
+    """The request's `thinking`. Kinds that are not known yet ask for it: only `disabled` and none at all do not."""
+    config = client_fields.inner(fields, "thinking", "")
+    if config is None:
+        return Thinking()
+    kind = client_fields.string(config, "type", "thinking")
+    omitted = openai.read_text(config.get("display")) == "omitted"
+    return Thinking(wanted=kind != "disabled", omitted=omitted)
+
+
+def write_signature(text: str | None) -> str:
+    """A signature that `read_signature` knows again. `text`: what it carries, where the block does not show it."""
+    if not text:
+        return _MARK
+    data = text.encode("utf-8", "replace")
+    return _MARK + base64.b64encode(data).decode("ascii") if len(data) <= MOST_CARRIED else _MARK
+
+
+def read_signature(signature: str) -> str:
+    """The text that a signature of ours carries; empty where it carries none, or is another's."""
+    if not signature.startswith(_MARK):
+        return ""
+    try:
+        return base64.b64decode(signature[len(_MARK) :], validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def read_block(block: Fields) -> str:
+    """The text of a `thinking` block of the history; empty where there is none to be had."""
+    text = openai.read_text(block.get("thinking")) or ""
+    return text or read_signature(openai.read_text(block.get("signature")) or "")

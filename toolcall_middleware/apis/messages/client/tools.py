@@ -1,0 +1,211 @@
+"""The tools of a Messages request as functions, and which of them the model is offered.
+
+Deferred tools (`defer_loading`) are offered from the place on where the conversation names them: in the result of a
+tool search, or by a `tool_addition`. They stand behind the others, in the order in which they came, so that the prompt
+up to them keeps its bytes from turn to turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ....errors import ToolCallError
+from ....wire import openai
+from ....wire.openai import Fields
+from . import fields as client_fields
+from .typed_tools import typed_tool
+
+_log = logging.getLogger("toolcall_middleware")
+
+DEFERRED_FIELD = "deferred"
+"""Set on a chat tool whose definition stands in the conversation already, where the core is told to expect that."""
+
+_NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.:-]")
+_PLACEHOLDER = "DeferredToolPlaceholder"  # Claude Code's: "never call this tool"
+_SEARCH = "tool_search_tool_"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A tool that the client runs. path: where it stands. function: `name`, `description`, `parameters`."""
+
+    name: str
+    path: str
+    function: dict[str, Any]
+    deferred: bool
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """The tools of a request; what the conversation says of them is told in its order.
+
+    dropped: names of tools that nobody here can run.
+    """
+
+    declared: dict[str, Declared] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+    _offered: dict[str, bool] = field(default_factory=dict)
+    _loaded: dict[str, None] = field(default_factory=dict)
+
+    def declare(self, tool: Declared) -> None:
+        """One more tool. Raises ToolCallError where its name is taken."""
+        if tool.name in self.declared:
+            message = f"Tool names must be unique; {client_fields.shown(tool.name)} was declared before."
+            raise client_fields.refusal(f"{tool.path}.name", message, "invalid_tool_schema")
+        self.declared[tool.name] = tool
+        self._offered[tool.name] = not tool.deferred
+
+    def load(self, name: str) -> Declared | None:
+        """The conversation names a tool from here on; the tool, if it is declared and was not offered until now."""
+        tool = self.declared.get(name)
+        if tool is None or self._offered[name] or name == _PLACEHOLDER:
+            return None
+        self._offered[name] = True
+        if tool.deferred:
+            self._loaded.setdefault(name)
+        return tool
+
+    def remove(self, name: str) -> Declared | None:
+        """The conversation takes a tool away; the tool, if it was offered until now."""
+        if not self._offered.get(name):
+            return None
+        self._offered[name] = False
+        return self.declared[name]
+
+    def load_all(self) -> None:
+        """All deferred tools are offered: the tool that would find them is one that nobody here can run."""
+        for name in self.declared:
+            self.load(name)
+
+    def is_offered(self, name: str) -> bool:
+        """Whether the model may call it after the conversation as it is so far."""
+        return self._offered.get(name, False)
+
+    @property
+    def offered(self) -> list[Declared]:
+        """The tools for the model, deferred ones behind the others."""
+        first = [tool for tool in self.declared.values() if not tool.deferred]
+        loaded = [self.declared[name] for name in self._loaded]
+        return [tool for tool in [*first, *loaded] if self._offered[tool.name]]
+
+
+def read_tools(fields: Fields) -> Toolbox:
+    """The request's `tools`. Raises ToolCallError for what is no tool."""
+    box = Toolbox()
+    searches = False
+    for number, entry in enumerate(client_fields.items(fields, "tools", "")):
+        path = f"tools.{number}"
+        tool = read_tool(entry, path)
+        if tool is not None:
+            box.declare(tool)
+            continue
+        kind = client_fields.string(entry, "type", path)
+        searches = searches or kind.startswith(_SEARCH)
+        box.dropped.append(_name_of(entry, kind))
+    for number, server in enumerate(client_fields.items(fields, "mcp_servers", "")):
+        box.dropped.append(_name_of(server, f"mcp_servers.{number}"))
+    if searches:
+        box.load_all()
+    if box.dropped:
+        _log.warning("messages: tools that nobody here can run are left out: %s", ", ".join(box.dropped))
+    return box
+
+
+def read_tool(entry: Fields, path: str) -> Declared | None:
+    """A tool that the client runs; None for one that Anthropic's servers would run."""
+    kind = client_fields.optional_string(entry, "type", path) or "custom"
+    deferred = client_fields.boolean(entry, "defer_loading", path)
+    if kind != "custom" and (function := typed_tool(kind, entry)) is not None:
+        name = client_fields.optional_string(entry, "name", path) or function["name"]
+        return Declared(name, path, {**function, "name": name}, deferred)
+    if kind != "custom" and not client_fields.is_object(entry.get("input_schema")):
+        return None
+    name = client_fields.filled_string(entry, "name", path)
+    made: dict[str, Any] = {"name": name}
+    if client_fields.has(entry, "description"):
+        client_fields.string(entry, "description", path)
+        made["description"] = entry["description"]
+    if "input_schema" not in entry:
+        raise client_fields.refusal(f"{path}.input_schema", "Field required", "invalid_tool_schema")
+    if not client_fields.is_object(entry["input_schema"]):
+        message = "Input should be a valid object"
+        raise client_fields.refusal(f"{path}.input_schema", message, "invalid_tool_schema")
+    made["parameters"] = entry["input_schema"]
+    return Declared(name, path, made, deferred)
+
+
+def _name_of(entry: Fields, otherwise: str) -> str:
+    """The name of a tool that is left out, as a log line and a header may hold it: the client wrote it."""
+    for name in ("name", "mcp_server_name"):
+        if text := openai.read_text(entry.get(name)):
+            return _NOT_IN_HEADER.sub("_", text[:64])
+    return _NOT_IN_HEADER.sub("_", otherwise[:64])
+
+
+def definitions(tools: list[Declared]) -> str:
+    """The tools' definitions as text, for a place in the conversation: a line of JSON each."""
+    lines = [openai.one_line(openai.encode(tool.function)).decode("utf-8", "replace") for tool in tools]
+    return "These tools can be called from now on:\n" + "\n".join(lines)
+
+
+def chat_tools(box: Toolbox, *, inline: bool) -> list[dict[str, Any]]:
+    """The offered tools as a chat completion has them. inline: deferred ones say so, with `DEFERRED_FIELD`."""
+    made: list[dict[str, Any]] = []
+    for tool in box.offered:
+        entry: dict[str, Any] = {"type": "function", "function": tool.function}
+        made.append({**entry, DEFERRED_FIELD: True} if inline and tool.deferred else entry)
+    return made
+
+
+def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
+    """The request's `tool_choice` as fields of a chat completion (`tool_choice`, `parallel_tool_calls`).
+
+    Raises ToolCallError where it asks for a tool that is not offered.
+    """
+    choice = client_fields.inner(fields, "tool_choice", "")
+    offered = box.offered
+    if choice is None:
+        return {}
+    kind = client_fields.string(choice, "type", "tool_choice")
+    made: dict[str, Any] = {}
+    if client_fields.boolean(choice, "disable_parallel_tool_use", "tool_choice"):
+        made["parallel_tool_calls"] = False
+    match kind:
+        case "auto":
+            made["tool_choice"] = "auto"
+        case "none":
+            made = {"tool_choice": "none"}
+        case "any":
+            if not offered:
+                raise _no_tool("tool_choice", "asks for a call, and no tool is offered that can be called here", box)
+            made["tool_choice"] = "required"
+        case "tool":
+            name = client_fields.filled_string(choice, "name", "tool_choice")
+            if not box.is_offered(name):
+                raise _no_tool("tool_choice.name", f"the tool {client_fields.shown(name)} is not offered", box)
+            made["tool_choice"] = {"type": "function", "function": {"name": name}}
+        case _:
+            message = f"Input should be 'auto', 'any', 'tool' or 'none', got {client_fields.shown(kind)}"
+            raise client_fields.refusal("tool_choice.type", message)
+    return made if offered else {}
+
+
+def _no_tool(path: str, message: str, box: Toolbox) -> ToolCallError:
+    dropped = (
+        f"; {', '.join(box.dropped)} would be run by Anthropic's servers, and nobody here can" if box.dropped else ""
+    )
+    return client_fields.refusal(path, f"{message}{dropped}.", "invalid_tool_choice")
+
+
+def inline_definition(raw: msgspec.Raw | None, path: str) -> Declared | None:
+    """The tool in the `definition` of a `tool_addition`; None where nobody here can run it."""
+    entry = openai.read_object(raw)
+    if entry is None:
+        raise client_fields.refusal(path, "Input should be a valid object")
+    found = read_tool(entry, path)
+    return None if found is None else Declared(found.name, path, found.function, deferred=True)

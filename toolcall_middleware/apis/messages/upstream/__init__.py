@@ -1,0 +1,1 @@
+"""Messages as an upstream answers it, behind chat completions."""

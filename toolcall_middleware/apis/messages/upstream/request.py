@@ -1,0 +1,278 @@
+"""A chat completion's body as the body of Anthropic's `POST /v1/messages`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ....errors import ToolCallError
+from ....wire.openai import encode
+from .messages import Conversation, convert
+from .models import Abilities, Thinking, abilities
+from .schema import can_be_constrained, input_schema
+
+_log = logging.getLogger("toolcall_middleware.anthropic")
+
+# Fields that change the answer in a way this API has nothing for. Said, because silence would be a lie.
+_REFUSED: Mapping[str, str] = {
+    "logprobs": "it gives no log probabilities",
+    "top_logprobs": "it gives no log probabilities",
+    "audio": "it writes no audio",
+    "functions": "send tools instead",
+    "web_search_options": "it has no such option",
+}
+# Fields that steer, and without which the answer is still one. Left out with a line in the log.
+_LEFT_OUT = ("frequency_penalty", "presence_penalty", "logit_bias", "seed", "prediction", "verbosity")
+_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
+
+# Tokens to think with, where a model wants a number. The API's least is 1024.
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 32768}
+_LEAST_BUDGET = 1024
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+
+_JSON_SCHEMA = "Answer with nothing but JSON that fits this JSON Schema: {}"
+_JSON_OBJECT = "Answer with nothing but a JSON object."
+
+
+def build(body: Mapping[str, Any], *, default_max_tokens: int) -> dict[str, Any]:
+    """The body for the API. Values may be msgspec.Raw. Raises ToolCallError for what it cannot express.
+
+    `default_max_tokens` is what an answer may take where the client does not say it: the API wants a number.
+    """
+    _refuse(body)
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise ToolCallError("invalid_request", "model must be a non-empty string.", param="model")
+    able = abilities(model)
+    talk = convert(body.get("messages"))
+    sent: dict[str, Any] = {"model": model, "messages": talk.messages}
+    _tools(body, talk, able, sent)
+    _response_format(body, talk, able, sent)
+    if talk.system:
+        texts = [block["text"] for block in talk.system]
+        plain = all(block.keys() == {"type", "text"} for block in talk.system)
+        sent["system"] = "\n\n".join(texts) if plain else talk.system
+    _lengths(body, talk, able, sent, default_max_tokens)
+    _sampling(body, able, sent)
+    if stops := _stop_sequences(body.get("stop")):
+        sent["stop_sequences"] = stops
+    user = body.get("safety_identifier") or body.get("user")
+    if isinstance(user, str) and user:
+        sent["metadata"] = {"user_id": user}
+    tier = body.get("service_tier")
+    if isinstance(tier, str) and tier in _TIERS:
+        sent["service_tier"] = _TIERS[tier]
+    if isinstance(body.get("cache_control"), dict):
+        sent["cache_control"] = body["cache_control"]
+    if body.get("stream") is True:
+        sent["stream"] = True
+    return sent
+
+
+def _refuse(body: Mapping[str, Any]) -> None:
+    if body.get("n") not in (None, 1):
+        raise ToolCallError("invalid_request", "Anthropic's API gives one answer a request: n must be 1.", param="n")
+    for name, reason in _REFUSED.items():
+        if body.get(name):
+            raise ToolCallError("invalid_request", f"Anthropic's API cannot do {name}: {reason}.", param=name)
+    modalities = body.get("modalities")
+    if modalities and modalities != ["text"]:
+        raise ToolCallError("invalid_request", "Anthropic's API writes text only.", param="modalities")
+    for name in _LEFT_OUT:
+        if body.get(name):
+            _log.warning("%s is left out: Anthropic's API does not know it.", name)
+
+
+# -- tools ---------------------------------------------------------------------------------------------------------
+
+
+def _tools(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
+    offered = body.get("tools") or []
+    if not isinstance(offered, list):
+        raise ToolCallError("invalid_request", "tools must be a list.", param="tools")
+    tools = [_tool(tool, f"tools[{number}]", able) for number, tool in enumerate(offered)]
+    if not tools:
+        if talk.tools_used:
+            # The API wants every tool of the history declared; none of them may be called.
+            sent["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in talk.tools_used]
+            sent["tool_choice"] = {"type": "none"}
+        return
+    choice, names = _choice(body.get("tool_choice"))
+    if names is not None:
+        tools = [tool for tool in tools if tool["name"] in names]
+    if choice["type"] in {"any", "tool"} and not able.forced:
+        # What the answer lacks then is seen by the middleware, which asks once more.
+        choice = {"type": "auto"}
+        _log.info("tool_choice: this model cannot be forced to call; auto is sent.")
+    if choice["type"] == "tool" or (choice["type"] != "none" and body.get("parallel_tool_calls") is False):
+        choice["disable_parallel_tool_use"] = True
+    sent["tools"] = tools
+    if choice != {"type": "auto"}:
+        sent["tool_choice"] = choice
+
+
+def _tool(tool: Any, where: str, able: Abilities) -> dict[str, Any]:
+    function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        message = "Only tools of type function can be offered through Anthropic's API here."
+        raise ToolCallError("invalid_request", message, param=where)
+    name = function["name"]
+    schema, refused = input_schema(function.get("parameters"))
+    if refused:
+        raise ToolCallError(
+            "tool_schema_incompatible",
+            f"Anthropic's API takes no {', '.join(refused)} in the parameters of {name!r}: they must be an object's.",
+            param=f"{where}.function.parameters",
+            extra={"incompatible_features": refused, "tool": name},
+        )
+    sent: dict[str, Any] = {"name": name, "input_schema": schema}
+    if isinstance(function.get("description"), str) and function["description"]:
+        sent["description"] = function["description"]
+    if function.get("strict") is True:
+        if able.structured and can_be_constrained(schema):
+            sent["strict"] = True
+        else:
+            _log.info("%s: strict is left out: the API cannot constrain this schema with this model.", name)
+    if isinstance(tool.get("cache_control"), dict):
+        sent["cache_control"] = tool["cache_control"]
+    return sent
+
+
+def _choice(value: Any) -> tuple[dict[str, Any], frozenset[str] | None]:
+    """(the API's tool_choice, the names that may be called or None for all)."""
+    match value:
+        case None | "auto":
+            return {"type": "auto"}, None
+        case "none":
+            return {"type": "none"}, None
+        case "required":
+            return {"type": "any"}, None
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {"type": "tool", "name": name}, None
+        case {"type": "allowed_tools", "allowed_tools": {"tools": list(tools), **rest}}:
+            names = frozenset(
+                tool["function"]["name"]
+                for tool in tools
+                if isinstance(tool, dict) and isinstance(tool.get("function"), dict) and "name" in tool["function"]
+            )
+            return {"type": "any" if rest.get("mode") == "required" else "auto"}, names
+        case _:
+            message = "tool_choice must be none, auto, required, a function's name or allowed_tools."
+            raise ToolCallError("invalid_tool_choice", message, param="tool_choice")
+
+
+def _response_format(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
+    match body.get("response_format"):
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            if able.structured and can_be_constrained(schema):
+                sent["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+            else:
+                talk.system.append({"type": "text", "text": _JSON_SCHEMA.format(encode(schema).decode())})
+        case {"type": "json_object" | "json_schema"}:
+            talk.system.append({"type": "text", "text": _JSON_OBJECT})
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+def _lengths(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent: dict[str, Any], default: int) -> None:
+    """max_tokens, and how the model is to think within them."""
+    asked = body.get("max_completion_tokens")
+    asked = body.get("max_tokens") if asked is None else asked
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < 1):
+        raise ToolCallError("invalid_request", "max_completion_tokens must be a positive integer.", param="max_tokens")
+    sent["max_tokens"] = asked or default
+    if isinstance(body.get("thinking"), dict):
+        # The API's own field, from a client that knows it.
+        sent["thinking"] = body["thinking"]
+        return
+    effort = _effort(body)
+    forced = sent.get("tool_choice", {}).get("type") in {"any", "tool"}
+    if forced and able.on and able.off:
+        # A call cannot be forced while the model thinks, which newer ones do by themselves.
+        sent["thinking"] = {"type": "disabled"}
+        return
+    if effort is None or able.thinking is Thinking.NO:
+        return
+    if effort == "none":
+        if able.thinking is Thinking.ADAPTIVE:
+            if able.off:
+                sent["thinking"] = {"type": "disabled"}
+            else:
+                sent.setdefault("output_config", {})["effort"] = "low"
+        return
+    if forced:
+        _log.info("reasoning_effort is left out: the API cannot think when a call is forced.")
+        return
+    budget = _BUDGETS[effort]
+    if asked is None:
+        sent["max_tokens"] += budget
+    if able.thinking is Thinking.ADAPTIVE:
+        level = _EFFORTS[effort]
+        sent["thinking"] = {"type": "adaptive", "display": "summarized"}
+        sent.setdefault("output_config", {})["effort"] = level if level in able.efforts else "high"
+        return
+    budget = min(budget, sent["max_tokens"] * 3 // 4)
+    if budget < _LEAST_BUDGET or not talk.thought:
+        # Too little room; or calls whose thinking the client did not keep, which the API refuses then.
+        _log.info("reasoning_effort is left out: the conversation or max_tokens leave no room for thinking.")
+        return
+    sent["thinking"] = {"type": "enabled", "budget_tokens": budget}
+
+
+def _effort(body: Mapping[str, Any]) -> str | None:
+    effort = body.get("reasoning_effort")
+    reasoning = body.get("reasoning")
+    if effort is None and isinstance(reasoning, dict):
+        effort = reasoning.get("effort")
+    if effort is None:
+        return None
+    if effort == "none":
+        return "none"
+    if not isinstance(effort, str) or effort not in _BUDGETS:
+        allowed = ", ".join(["none", *_BUDGETS])
+        message = f"reasoning_effort must be one of {allowed}."
+        raise ToolCallError("invalid_request", message, param="reasoning_effort")
+    return effort
+
+
+def _sampling(body: Mapping[str, Any], able: Abilities, sent: dict[str, Any]) -> None:
+    """temperature, top_p and top_k, where the model takes them and does not think (then it takes no others)."""
+    given = {
+        name: body[name]
+        for name in ("temperature", "top_p", "top_k")
+        if isinstance(body.get(name), int | float) and not isinstance(body[name], bool)
+    }
+    thinks = sent.get("thinking", {}).get("type", "disabled") != "disabled"
+    if given and (thinks or not able.sampling):
+        _log.info("%s left out: the model takes none%s.", ", ".join(given), " when it thinks" if thinks else "")
+        return
+    temperature = given.get("temperature")
+    if temperature is not None and temperature > 1:
+        _log.warning("temperature %s is sent as 1, which is Anthropic's most.", temperature)
+        given["temperature"] = 1
+    if temperature is not None and "top_p" in given and not able.both_sampling:
+        _log.info("top_p is left out: the model takes it or a temperature.")
+        del given["top_p"]
+    sent.update(given)
+
+
+def _stop_sequences(stop: Any) -> list[str]:
+    """The client's stop strings; those of white space alone are refused by the API and left out."""
+    if stop is None:
+        return []
+    wanted = [stop] if isinstance(stop, str) else stop
+    if not isinstance(wanted, list) or not all(isinstance(item, str) for item in wanted):
+        raise ToolCallError("invalid_request", "stop must be a string or a list of strings.", param="stop")
+    kept = [item for item in wanted if item.strip()]
+    if len(kept) < len(wanted):
+        _log.warning("A stop string of white space is left out: Anthropic's API refuses it.")
+    return kept
+
+
+def encoded(sent: Mapping[str, Any]) -> bytes:
+    """The body as bytes."""
+    return msgspec.json.encode(sent)

@@ -1,0 +1,92 @@
+"""Anthropic's Messages API behind the OpenAI face: one request and its answer. No I/O.
+
+https://platform.claude.com/docs/en/api/messages
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from ....errors import ToolCallError
+from ....wire.openai import read_value
+from ...upstream import TranslatedRequest
+from . import answer
+from .request import build, encoded
+from .stream import AnthropicStream
+
+_MODELS_A_PAGE = 1000
+
+
+class AnthropicTranslation:
+    """A `Translation` (apis/upstream.py).
+
+    `default_max_tokens`: what an answer may take where the client does not say. `limit`: bytes of one event.
+    `created`: seconds since 1970 for the answers, which have none of their own.
+    """
+
+    def __init__(self, *, default_max_tokens: int, limit: int | None = None, created: int | None = None) -> None:
+        self._default_max_tokens = default_max_tokens
+        self._created = int(time.time()) if created is None else created
+        self._limit = limit
+        self._lists = False
+        self._events: AnthropicStream | None = None
+
+    @property
+    def stream(self) -> bool:
+        return self._events is not None
+
+    @property
+    def done(self) -> bool:
+        return self._events is not None and self._events.done
+
+    def request(self, body: bytes, /) -> TranslatedRequest:
+        fields = _read(body)
+        sent = build(fields, default_max_tokens=self._default_max_tokens)
+        if fields.get("stream") is True:
+            options = fields.get("stream_options")
+            wanted = isinstance(options, dict) and options.get("include_usage") is True
+            self._events = AnthropicStream(created=self._created, include_usage=wanted, limit=self._limit)
+        return TranslatedRequest("/v1/messages", encoded(sent))
+
+    def models(self, name: str | None, /) -> TranslatedRequest:
+        self._lists = True
+        if name is None:
+            return TranslatedRequest("/v1/models", method="GET", query=b"limit=%d" % _MODELS_A_PAGE)
+        return TranslatedRequest(f"/v1/models/{quote(name, safe='')}", method="GET")
+
+    def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
+        if not 200 <= status < 300:
+            return answer.error(data, status)
+        if self._lists:
+            return status, answer.models(read_value(data))
+        return status, answer.completion(data, created=self._created)
+
+    def feed(self, data: bytes, /) -> bytes:
+        return self._stream().feed(data)
+
+    def finish(self, *, cut: bool) -> bytes:
+        return self._stream().finish(cut=cut)
+
+    def _stream(self) -> AnthropicStream:
+        assert self._events is not None  # noqa: S101 - the client asked for a stream
+        return self._events
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Half an emoji, as clients cut texts: it has no bytes, and the API would refuse it.
+        lenient = read_value(body)
+        try:
+            value = json.loads(json.dumps(lenient, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, dict):
+        raise ToolCallError("invalid_json", "The request body must be a JSON object.")
+    return value

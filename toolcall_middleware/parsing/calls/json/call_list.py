@@ -1,0 +1,81 @@
+"""The list of calls that one object wraps: `{"tool_calls": [{…}, {…}]}`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ...cursor import WHITE_SPACE
+from ...sink import Sink
+
+
+class Entry(Protocol):
+    """The reader of one call of the list: `call.CallReader`."""
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def repaired(self) -> bool: ...
+
+    def feed(self, s: str, i: int, *, last: bool) -> int: ...
+    def finish(self, *, cut: bool) -> None: ...
+
+
+class CallList:
+    """Reads such a list, or the one call that stands in its place, up to behind it. See `CallReader.feed`."""
+
+    __slots__ = ("_behind", "_entry", "_make", "_sink", "done", "failed", "repaired")
+
+    def __init__(self, sink: Sink, make: Callable[[], Entry]) -> None:
+        self.done = False
+        self.failed = False
+        self.repaired = False
+        self._sink = sink
+        self._make = make
+        self._entry: Entry | None = None
+        self._behind = False  # directly behind an entry
+
+    def feed(self, s: str, i: int, *, last: bool) -> int:
+        """Read from `s[i]`, up to a call's start or end, or until done or failed."""
+        while True:
+            entry = self._entry
+            if entry is None:
+                i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+                if i == len(s):
+                    return i
+                i = self._between(s[i], i)
+                if self.done or self.failed:
+                    return i
+                continue
+            i = entry.feed(s, i, last=last)
+            self.failed = entry.failed
+            if self.failed or not entry.done:
+                return i
+            self.repaired = self.repaired or entry.repaired
+            self._entry = None
+            self._behind = True
+            if self._sink.changed:
+                return i
+
+    def finish(self, *, cut: bool) -> None:
+        """See `CallReader.finish`."""
+        if self._entry is not None:
+            self._entry.finish(cut=cut)
+            self.failed = self._entry.failed
+
+    def _between(self, c: str, i: int) -> int:
+        if c == "{":
+            self._entry = self._make()
+            return i
+        if c == "]":
+            self.done = True
+            return i + 1
+        if c == "," or (c == "[" and not self._behind):
+            self._behind = False
+            return i + 1
+        # The list's end may be missing: then the brace is the wrapper's.
+        self.done = c == "}" and self._behind
+        self.failed = not self.done
+        return i

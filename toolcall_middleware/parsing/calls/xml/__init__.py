@@ -1,0 +1,1 @@
+"""Calls written as tags."""
