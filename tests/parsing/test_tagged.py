@@ -90,7 +90,6 @@ MISSING = {
     "call": ("<tool_call><function=f><parameter=s>a</parameter></tool_call>", {"s": "a"}),
     "value and call": ("<tool_call><function=f><parameter=s>a</tool_call>", {"s": "a"}),
     "call before the next one": ("<tool_call><function=f><parameter=s>a</parameter><tool_call><function=g></function></tool_call>", {"s": "a"}),
-    "all": ("<tool_call><function=f><parameter=s>\na", {"s": "a"}),
     "all but the end of the turn": ("<tool_call><function=f><parameter=s>\na\n</parameter>\n<|im_end|>", {"s": "a"}),
     "all, and the turn ends in the value": ("<tool_call><function=f><parameter=s>\na\n<|im_end|>", {"s": "a"}),
     "everything behind the name": ("<tool_call><function=f>", {}),

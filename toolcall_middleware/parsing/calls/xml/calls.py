@@ -68,8 +68,8 @@ class TaggedCalls(PartReader):
                 self._state = _EMPTY
                 self._sink.start(name)
             return
-        # A value whose end has not come may have had more of it, and a call without parameters may have had some.
-        within = self._state in (_VALUE, _SECTION, _TAG) or (self._state == _PARAMETERS and self._first)
+        # A value whose end has not come may have had more of it.
+        within = self._state in (_VALUE, _SECTION, _TAG)
         within = within or (self._args is not None and self._args.is_cut)
         if (cut or within) and self._state != _EMPTY:
             self._sink.args(self._args.release() if self._args is not None else "{" if self._first else "")
