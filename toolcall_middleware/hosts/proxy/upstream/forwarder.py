@@ -27,7 +27,7 @@ from ...http.headers import raw_path, request_headers, response_headers
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .connection import Connection, Target, close, proxy_of_environment, reason
-from .limits import Limits
+from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
@@ -78,7 +78,7 @@ class Forwarder:
         upstream_url: str,
         *,
         timeout: float,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT_LIMITS,
         key: str | None = None,
         key_header: str = "authorization",
         headers: Mapping[str, str] | None = None,

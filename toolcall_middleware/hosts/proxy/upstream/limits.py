@@ -20,3 +20,6 @@ class Limits:
     retries: int = 0
     upload: float | None = None
     first_byte: float | None = None
+
+
+DEFAULT_LIMITS = Limits()
