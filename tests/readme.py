@@ -30,6 +30,7 @@ ROOMS = {
     "guard": "Limits",
     "strict": "The strict dialect",
     "proxy": "The proxy",
+    "see": "Metrics and traces",
 }
 
 ERRORS = {

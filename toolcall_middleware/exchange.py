@@ -47,7 +47,7 @@ from .upstream.actions import (
     State,
     StopUpstream,
     Undecodable,
-)
+)  # fmt: skip
 from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
 from .upstream.tool_answer import ToolAnswer
@@ -177,12 +177,9 @@ class Exchange:
         headers = {name.lower(): value.lower() for name, value in event.headers}
         self._kept, self._size, self._reply = [], 0, None
         self.state = talk.begin(event.status, headers)
-        if self.state is State.PASSING:
+        if self.state in {State.PASSING, State.TAPPING}:
             self._begun = True
-            return [Start(None)]
-        if self.state is State.TAPPING:
-            self._begun = True
-            return [Start(talk.headers())]
+            return [Start(None if self.state is State.PASSING else talk.headers())]
         coding = _coding_of(event)
         if coding in {"", "identity"}:
             return _NOTHING

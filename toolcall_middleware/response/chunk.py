@@ -190,3 +190,27 @@ def says(part: Part) -> bool:
 def is_plain(ops: list[Op], text: str) -> bool:
     """Whether the client gets just the text that came."""
     return not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text
+
+
+class ChunkHead:
+    """What every chunk of a stream says beside its choices (`id`, `object`, `created`, `model`).
+
+    head: our own words for a backend that leaves some of it out; None where it says all of it.
+    """
+
+    __slots__ = ("_head", "fills")
+
+    def __init__(self, head: Fields | None) -> None:
+        self._head = head
+        self.fills = False
+        """The backend leaves something out."""
+
+    def filled(self, top: Fields) -> Fields:
+        """`top` with what it lacks; the same object where it lacks nothing."""
+        head = self._head
+        if head is None or not (missing := openai.missing(head, top)):
+            return top
+        if not self.fills:  # what the backend does say stays the same in all chunks
+            self.fills = True
+            self._head = {**head, **{name: top[name] for name in head if name not in missing}}
+        return {**missing, **top, **missing}

@@ -11,7 +11,7 @@ from ..usage.meter import UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields, Shell
 from .choice import ChoiceAnswer
-from .chunk import Part
+from .chunk import Choice, Part
 from .operations import Arguments, Content, Op, Opened, Thought
 
 _encode = msgspec.json.encode
@@ -108,6 +108,16 @@ class ChunkWriter:
         """The bytes around the text of `op` in an event of this shell, where that is written as a JSON string."""
         frame = self._deltas.frame(op)
         return None if frame is None else (shell.before + frame[0], frame[1] + shell.after)
+
+    def rewritten(self, choice: Choice, index: int, data: bytes, text: str, ops: list[Op]) -> bytes:
+        """The chunks for `data`, of which only its text was read, now that it cannot leave as it came."""
+        top = openai.read_object(data) or {}
+        fields = (openai.read_objects(top.get("choices")) or [{}])[0]
+        delta = openai.read_object(fields.get("delta")) or {}
+        chunks: list[bytes] = []
+        part = Part(choice, fields, delta, text, ops, None, unchanged=False, index=index)
+        self.put(part, chunks, news=self.turn_to(top))
+        return b"".join(chunks)
 
     def put(self, part: Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
         """Chunks for what a part has become. `shell`: of its fields. `news`: its chunk's own fields must leave."""

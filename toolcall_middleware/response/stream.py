@@ -17,7 +17,7 @@ from ..wire.openai import Fields
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line, with_lf
 from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
-from .chunk import Choice, Choices, Part, is_plain, says
+from .chunk import Choice, Choices, ChunkHead, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
 from .operations import Content, Op
 from .release_gate import Gate, Hold
@@ -63,8 +63,7 @@ class StreamRewriter:
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._after_cr = False  # the last event ended in one
-        self._head = head
-        self._fills = False  # the backend leaves out what every chunk has
+        self._head = ChunkHead(head)
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
@@ -136,7 +135,7 @@ class StreamRewriter:
                 out = self._repeat(data, *found)
                 self._expect()
                 return out
-            if templates.are_useless and not self._fills and is_one_line(data):
+            if templates.are_useless and not self._head.fills and is_one_line(data):
                 typed = self._typed_chunk(data, data[6:-2])
                 if typed is not None:
                     return typed
@@ -241,7 +240,7 @@ class StreamRewriter:
         if (found := self._templates.find(event.raw)) is not None:
             out.append(self._repeat(event.raw, *found))
             return
-        if self._templates.are_useless and not self._fills and not event.name and self._gate.is_open:
+        if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
             typed = self._typed_chunk(event.raw, data)
             if typed is not None:
                 out.append(typed)
@@ -255,10 +254,8 @@ class StreamRewriter:
             raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
             event, data = ServerEvent(raw, valid, event.name), valid
         top = openai.read_object(data)
-        if top is not None and self._head is not None and (missing := openai.missing(self._head, top)):
-            if not self._fills:  # what the backend does say stays the same in all chunks
-                self._fills, self._head = True, {**self._head, **{n: top[n] for n in self._head if n not in missing}}
-            top = {**missing, **top, **missing}
+        if top is not None and (filled := self._head.filled(top)) is not top:
+            top = filled
             event = ServerEvent(openai.event(openai.one_line(openai.encode(top))), data, event.name)
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))
@@ -375,14 +372,7 @@ class StreamRewriter:
         if len(ops) == 1 and type(only := ops[0]) is Content and only.text == text:
             self._writer.unread = data
         else:
-            top = openai.read_object(data) or {}
-            fields = (openai.read_objects(top.get("choices")) or [{}])[0]
-            delta = openai.read_object(fields.get("delta")) or {}
-            news = self._writer.turn_to(top)
-            chunks: list[bytes] = []
-            part = Part(choice, fields, delta, text, ops, None, unchanged=False, index=index)
-            self._writer.put(part, chunks, news=news)
-            out = b"".join(chunks)
+            out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
             self._see_stop()
             self._blame(choice)

@@ -41,9 +41,7 @@ class CallReader:
     )  # fmt: skip
 
     def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
-        self.done = False
-        self.failed = False
-        self.repaired = False
+        self.done = self.failed = self.repaired = False
         self.lost = False  # the object broke off behind its name: its markup may go on
         self._syntax = syntax
         self._sink = sink
