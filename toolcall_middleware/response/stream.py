@@ -154,7 +154,7 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self._see_stop()
+        self.ended |= self._choices.stopped
         left = self._let(out, all_there=self._choices.all_begun)
         self._expect()
         return left
@@ -202,9 +202,6 @@ class StreamRewriter:
 
     # -- how it ends ---------------------------------------------------------------------------------------------
 
-    def _see_stop(self) -> None:
-        self.ended = self.ended or self._choices.stopped
-
     def _end_events(self) -> None:
         """Whatever else the backend sends is not read."""
         self._read_all = True
@@ -212,8 +209,7 @@ class StreamRewriter:
         self._expected = None
 
     def _fail(self, error: ToolCallError) -> None:
-        self.failed = error
-        self.ended = True
+        self.failed, self.ended = error, True
         self._end_events()
 
     def _blame(self, choice: Choice) -> None:
@@ -333,7 +329,7 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self._see_stop()
+        self.ended |= self._choices.stopped
         if is_plain(ops, text):
             return raw
         part, writer = template.part, self._writer
@@ -374,6 +370,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self._see_stop()
+            self.ended |= self._choices.stopped
             self._blame(choice)
         return out
