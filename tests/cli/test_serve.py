@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import uvicorn
 import toolcall_middleware
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli import serve as serve_command
+from toolcall_middleware.hosts.proxy.connections import BoundedProtocol
 
 from ..fakes import serve
 from .check.engines import VllmHermes
@@ -52,6 +54,7 @@ def test_serve_runs_the_factory_with_what_was_asked(
     assert started == {
         "app": "toolcall_middleware:create_proxy",
         "factory": True,
+        "http": BoundedProtocol,
         "host": "127.0.0.1",
         "port": 9000,
         "workers": 2,
@@ -241,7 +244,11 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
         threading.Thread(target=upstream.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{upstream.server_port}/v1"
         command = [sys.executable, "-m", "toolcall_middleware", "serve", "--upstream", base, "--port", str(port)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
+        with (
+            subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy,
+            contextlib.ExitStack() as leaving,
+        ):
+            leaving.callback(proxy.kill)  # a failure must not wait for it
             assert proxy.stderr is not None
             written = []
             for line in proxy.stderr:
@@ -250,7 +257,7 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
                     break
             with (
                 httpx.Client(base_url=front, trust_env=False, timeout=PATIENCE) as client,
-                client.stream("GET", "/v1/x") as answer,
+                client.stream("GET", "/v1/embeddings") as answer,
             ):
                 pieces = answer.iter_raw()
                 assert next(pieces) == b"data: 1\n\n"
@@ -259,7 +266,7 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
                     written.append(line)
                     if "Waiting at most 30 s for 1 answers" in line:
                         break
-                health, refused = httpx.get(f"{front}/healthz"), httpx.post(f"{front}/v1/x")
+                health, refused = httpx.get(f"{front}/healthz"), httpx.post(f"{front}/v1/embeddings")
                 assert (health.status_code, health.json()) == (503, {"status": "draining"})
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
                 _Upstream.go_on.set()
@@ -271,6 +278,8 @@ def test_the_served_proxy_streams_and_finishes_a_running_stream_after_sigterm() 
     assert written[0].endswith(f": http://127.0.0.1:{port}/v1 (mode=prompt format=auto)\n")
     assert "Traceback" not in "".join(written) + err
     # The stream ended last.
-    assert re.search(r" method=GET path=/v1/x upstream=127.0.0.1:\d+ status=200 .* bytes=23 end=complete\n$", out)
-    assert " method=POST path=/v1/x status=503 " in out
+    assert re.search(
+        r" method=GET path=/v1/embeddings upstream=127.0.0.1:\d+ status=200 .* bytes=23 end=complete\n$", out
+    )
+    assert " method=POST path=/v1/embeddings status=503 " in out
     assert proxy.returncode in {0, -signal.SIGTERM}
