@@ -37,6 +37,8 @@ CLOCK = Tool("clock")
 _ODD = ToolCall("f", '{"x":  1.50}', "call_1")
 VERBATIM = [name for name in NAMES if _ODD.arguments in registry.get(name).render_calls([_ODD])]
 TYPED = [name for name in NAMES if name not in VERBATIM]
+# Their tags have a style of their own in xgrammar's structural tags.
+TAGS = {"qwen3_coder", "glm47", "minimax_m2"}
 
 
 # -- the prompt ----------------------------------------------------------------------------------------------------
@@ -243,7 +245,7 @@ def test_tags_hold_a_call_that_is_read(name: str) -> None:
     assert [tag.begin for tag in named.tags] == [tag.begin for tag in made.tags if "clock" in tag.begin]
 
 
-@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("name", [name for name in TYPED if name not in TAGS])
 def test_what_is_no_json_is_not_constrained(name: str) -> None:
     assert registry.get(name).constraint([WEATHER], REQUIRED) is None
 

@@ -100,7 +100,6 @@ LAYOUTS: list[tuple[str, list[tuple[str, Any]], str]] = [
     ('<|tool_call>call:f(s="a", o={"k": [1]})<tool_call|>', [("f", {"s": "a", "o": {"k": [1]}})], ""),
     (f"<|tool_call>call:f{{s:{Q}a{Q}<tool_call|>b", [("f", {"s": "a"})], "b"),
     (f"<|tool_call>call:f{{a:[{Q}a{Q}<tool_call|>b", [("f", {"a": ["a"]})], "b"),
-    (f"<|tool_call>call:f{{s:{Q}a", [("f", {"s": "a"})], ""),
     (f"<|tool_call>call:f{{s:{Q}a{Q}}}\nand text", [("f", {"s": "a"})], "and text"),
 ]
 
@@ -195,7 +194,7 @@ def test_any_text_comes_out_where_nothing_is_offered(text: str) -> None:
 def test_deep_nesting_is_read() -> None:
     for deep in ("[" * 50_000, "{a:" * 20_000):
         (made,) = calls_in(CALLS.events([f"<|tool_call>call:f{{any:{deep}"]))
-        assert made.complete
+        assert not made.complete  # it ends before a value
         assert made.arguments.count("[") + made.arguments.count("{") >= 20_000
 
 

@@ -136,7 +136,6 @@ LAYOUTS: list[tuple[Reader, str, list[tuple[str, Any]], str]] = [
     (LIST, "<calls>[f()", [("f", {})], ""),
     (LIST, "<calls>[f(s='a'", [("f", {"s": "a"})], ""),
     (LIST, "<calls>[f(s='a']</calls>b", [("f", {"s": "a"})], "b"),
-    (LIST, "<calls>[f(s='a</calls>b", [("f", {"s": "a</calls>b"})], ""),
     (LIST, "<calls>[f(n=1</calls>b", [("f", {"n": 1})], "b"),
     (LIST, "<calls>[f()][g()]</calls>", [("f", {}), ("g", {})], ""),
     (LIST, "<calls>[f()] b", [("f", {})], " b"),
@@ -271,3 +270,8 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
         return meter.cost
 
     assert work(16_000) <= 2.2 * work(8_000)
+
+
+def test_a_string_without_its_end_stays_cut() -> None:
+    (made,) = calls_in(LIST.events(["<calls>[f(s='a</calls>b"]))
+    assert (made.arguments, made.complete) == ('{"s": "a</calls>b', False)

@@ -470,8 +470,14 @@ def test_an_unknown_name_can_be_an_error() -> None:
 
 
 def test_a_call_that_the_model_ended_early_is_repaired() -> None:
-    (call,) = calls_in(read(fresh(), ['<tool_call>{"name": "f", "arguments": {"a": [1, "b']))
+    (call,) = calls_in(read(fresh(), ['<tool_call>{"name": "f", "arguments": {"a": [1, "b"']))
     assert (json.loads(call.arguments), call.complete, call.repaired) == ({"a": [1, "b"]}, True, True)
+
+
+@pytest.mark.parametrize("cut", ['{"a": [1, "b', '{"a": 1', '{"a": tru', '{"a":', '{"a'])
+def test_a_value_that_was_cut_is_never_completed(cut: str) -> None:
+    (call,) = calls_in(read(fresh(), [f'<tool_call>{{"name": "f", "arguments": {cut}']))
+    assert (cut.startswith(call.arguments), call.complete) == (True, False)
 
 
 def test_a_call_that_was_cut_off_stays_open() -> None:
