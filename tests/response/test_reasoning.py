@@ -155,10 +155,10 @@ def test_calls_that_interleave_leave_one_after_the_other() -> None:
     answer = streamed({"content": one[:cut]}, {"reasoning": f"x{two}y"}, {"content": f"{one[cut:]} z"})
     assert answer.only.named_calls == [("weather", CITY), ("clock", CITY)]
     assert answer.only.reasoning == "xy"
-    # Content ends reasoning: what was open there is mended as at the end of any text.
+    # Content ends reasoning: a call that was open there is cut, and nothing leaves behind it.
     answer = streamed({"reasoning": f"x{two[:cut]}"}, {"content": one}, {"reasoning": "y"})
-    assert [call.name for call in answer.only.calls] == ["clock", "weather"]
-    assert answer.only.reasoning == "xy"
+    assert [call.name for call in answer.only.calls] == ["clock"]
+    assert answer.only.finish_reason == "length"
 
 
 PARTS = st.tuples(st.sampled_from(["content", "reasoning"]), st.integers(1, 60))
@@ -173,6 +173,11 @@ def test_no_way_of_interleaving_breaks_a_rule(parts: list[tuple[str, int]]) -> N
         deltas.append({field: left[field][:size]})
         left[field] = left[field][size:]
     answer = streamed(*deltas).only
+    if answer.finish_reason == "length":  # content cut a call in reasoning, which the client has begun to read
+        *whole, cut = [call.arguments for call in answer.calls]
+        assert set(whole) <= {CITY}
+        assert CITY.startswith(cut)
+        return
     assert [call.arguments for call in answer.calls if call.name == "weather"] == [CITY] * 2
     assert answer.content == "abc"
     assert answer.finish_reason == "tool_calls"
@@ -364,8 +369,8 @@ def test_a_channel_without_calls_stays_as_it_was_written() -> None:
 def test_what_is_open_in_a_channel_ends_with_it(reason: str) -> None:
     text = f"<|channel>thought\nHm {GEMMA[:-18]}<channel|>Done at last"
     expected = check_whole(raw_whole({"content": text}, format="gemma4", reason=reason))
-    assert expected.only.calls
-    assert expected.only.content == "Done at last"
+    assert expected.only.finish_reason == "length"
+    assert [call.arguments for call in expected.only.calls] == ['{"city": "Oslo']
     for size in (1, 3, 20):
         pieces = [{"content": text[at : at + size]} for at in range(0, len(text), size)]
         same_answer(streamed(*pieces, format="gemma4", reason=reason), expected)

@@ -358,7 +358,7 @@ async def test_messages_pass_as_they_came_where_nothing_is_to_be_added(messages:
     else:
         await made.run(app)
     assert len(made.got) == len(messages)
-    assert all(got is sent for got, sent in zip(made.got, messages, strict=True))
+    assert all(got == sent for got, sent in zip(made.got, messages, strict=True))
 
 
 @pytest.mark.parametrize("given", [{}, {"usage": None}, {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}])

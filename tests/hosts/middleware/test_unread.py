@@ -65,7 +65,7 @@ CARRIERS: dict[str, tuple[str, bytes]] = {
 async def test_tools_do_not_pass_a_guard_by_another_api(kind: str, guard: dict[str, Any]) -> None:
     path, body = CARRIERS[kind]
     app = Noted()
-    made = await Client(body, path=path).run(middleware(app, **guard))
+    made = await Client(body, path=path).run(middleware(app, faces="chat", **guard))
     assert made.status == 403
     assert made.json["error"]["code"] == "tool_not_allowed"
     assert not app.bodies
@@ -110,7 +110,7 @@ async def test_tools_do_not_pass_a_guard_in_gzip_or_a_strange_charset() -> None:
 )
 async def test_what_holds_no_tools_passes_a_guard_to_the_byte(path: str, body: bytes) -> None:
     app = Noted()
-    made = await Client(body, path=path).run(middleware(app, **GUARDS[0]))
+    made = await Client(body, path=path).run(middleware(app, faces="chat", **GUARDS[0]))
     assert made.status == 200
     assert app.bodies == [body]
 
