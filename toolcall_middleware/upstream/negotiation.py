@@ -235,8 +235,8 @@ class Negotiation:
                 self._doubt_tools("No call came although one must")
             return Next.PROMPT
         ladder = self._ladder
-        if cut and (self.is_constrained or text.lstrip()[:1] in {"", "{", "[", "<"}):
-            return Next.GIVE  # the call was too long for the limit, and would be again
+        if cut and text.lstrip()[:1] in {"", "{", "[", "<", "`"}:
+            return Next.GIVE  # the call was too long for the limit, and would be again; prose may end otherwise
         if ladder is not None and ladder.asked is not None and not cut:
             # An answer without a call does not fit what was asked for: the backend ignores it in silence.
             asked = ladder.asked
