@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.driven import Driven
+from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
@@ -56,12 +57,21 @@ def whole(case: Case, reason: str) -> bytes:
     return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode()
 
 
-def streamed(case: Case, settings: Settings, reason: str) -> Answered:
+def sent(case: Case, settings: Settings, reason: str) -> bytes:
     exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=True)) is not None
     data = chunks(case, reason)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    return check_stream(exchange.feed(data) + exchange.finish(), objects=False)
+    return exchange.feed(data) + exchange.finish()
+
+
+def streamed(case: Case, settings: Settings, reason: str) -> Answered:
+    return check_stream(sent(case, settings, reason), objects=False)
+
+
+def is_object(arguments: object) -> bool:
+    """Whether a case expects arguments that a call can have."""
+    return arguments is None or isinstance(arguments, dict)
 
 
 def collected(case: Case, settings: Settings, reason: str) -> Answered:
@@ -82,6 +92,12 @@ def test_every_case_comes_out_the_same_streamed_and_whole(name: str, reader: str
         if case.options or case.expected_stop is not None:
             continue  # of the parser alone
         reason = "length" if case.cut or case.partial else "stop"
+        if not all(is_object(call.get("arguments")) for call in case.expected_tool_calls or ()):
+            # The parser reads them; for a client they are no arguments, and the model's fault.
+            assert b'"malformed_tool_arguments"' in sent(case, settings, reason)
+            with pytest.raises(ToolCallError, match="not a JSON object"):
+                collected(case, settings, reason)
+            continue
         try:
             stream = streamed(case, settings, reason)
             same_answer(stream, collected(case, settings, reason))

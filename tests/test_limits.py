@@ -169,7 +169,7 @@ async def test_a_call_that_is_much_too_large_is_none_without_arguments(stream: b
         assert last["error"]["code"] == "limit_exceeded"
         assert '"arguments":"{}"' not in response.text
     else:
-        refused(response, 400, "limit_exceeded", "max_arguments_bytes (400)")
+        refused(response, 422, "limit_exceeded", "max_arguments_bytes (400)")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -195,7 +195,7 @@ async def test_the_size_of_arguments(mode: str, make: Any, held: bool, stream: b
         assert response.text.endswith("data: [DONE]\n\n")
         assert all(len(arguments) <= limit for _, arguments in calls_in(response))
     else:
-        refused(response, 400, "limit_exceeded", f"max_arguments_bytes ({limit})", "'f'")
+        refused(response, 422, "limit_exceeded", f"max_arguments_bytes ({limit})", "'f'")
 
 
 async def test_a_call_is_stopped_at_the_limit_and_not_at_its_end() -> None:
