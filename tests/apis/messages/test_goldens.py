@@ -11,7 +11,7 @@ from tests.driven import Driven
 from tests.formats import goldens
 from tests.formats.goldens import Case
 from tests.stream_rules import Answered, check_stream, check_whole
-from tests.test_goldens_on_the_wire import chunks, offered, whole
+from tests.test_goldens_on_the_wire import chunks, is_object, offered, whole
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
@@ -62,9 +62,10 @@ def words(text: str) -> str:
     return "".join(text.split())
 
 
-def compare(received: Received, chat: Answered, *, cut: bool) -> None:
+def compare(received: Received, chat: Answered) -> None:
     choice = chat.only
-    calls = choice.calls[:-1] if cut and choice.calls else choice.calls
+    # What was cut is no JSON, and a whole answer has to hold an object all the same.
+    calls = choice.calls[:-1] if choice.finish_reason == "length" else choice.calls
     found = received.calls[: len(calls)]
     assert [name for name, _ in received.calls] == [call.name for call in choice.calls]
     for (_, given), call in zip(found, calls, strict=True):
@@ -86,15 +87,17 @@ def test_goldens_are_the_same_on_this_face(name: str) -> None:
     for case in goldens.load(name):
         if case.options or case.expected_stop is not None:
             continue  # of the parser alone
+        if not all(is_object(call.get("arguments")) for call in case.expected_tool_calls or ()):
+            continue  # a fault of the model: test_goldens_on_the_wire.py
         ran += 1
         cut = bool(case.cut or case.partial)
         reason = "length" if cut else "stop"
         try:
             stream, chat = streamed(case, name, reason)
-            compare(stream, chat, cut=cut)
+            compare(stream, chat)
             collected_answer, whole_chat = collected(case, name, reason)
-            compare(collected_answer, whole_chat, cut=cut)
-            last = -1 if cut else None
+            compare(collected_answer, whole_chat)
+            last = -1 if chat.only.finish_reason == "length" else None
             assert stream.calls[:last] == collected_answer.calls[:last]
             assert words(stream.text) == words(collected_answer.text)
             assert stream.message.stop_reason == collected_answer.message.stop_reason
