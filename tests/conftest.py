@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Helpers whose asserts tell what they compared; before any test imports them.
+pytest.register_assert_rewrite("tests.formats.goldens", "tests.parsing.streams")
+
 # Time is measured by the tests that are about time; everywhere else a slow machine is no failure.
 # CI takes the same examples each time: what it finds can be repeated, and only a change makes it fail.
 settings.register_profile(
