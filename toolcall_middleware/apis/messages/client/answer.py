@@ -59,7 +59,7 @@ def _raw_string(inner: bytes) -> msgspec.Raw:
 
 
 def message_of(data: bytes, asked: Asked, message_id: str) -> bytes:
-    """The message for the chat completion `data`. Raises ToolCallError where that is none."""
+    """The Messages answer for the chat completion `data`. Raises ToolCallError if `data` is no chat completion."""
     top = openai.read_object(data)
     choices = openai.read_objects(top.get("choices")) if top is not None else None
     said = openai.read_object(choices[0].get("message")) if choices else None

@@ -238,7 +238,7 @@ class Blocks:
             self._more(call, inner)
 
     def _more(self, call: _Call, inner: bytes) -> None:
-        """More of the arguments of the open call. What begins like an object leaves as it comes."""
+        """Add a piece of the open call's arguments. If they begin with `{`, each piece is emitted at once."""
         call.pieces.append(inner)
         if call.is_object:
             self._sink.add(inner)

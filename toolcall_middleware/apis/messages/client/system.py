@@ -41,7 +41,7 @@ _KNOWN_LINES = (
 
 
 def system_text(fields: Fields) -> str:
-    """The request's `system`, a string or text blocks, as one text; empty where there is none."""
+    """The request's `system` (a string, or text blocks) as one text. It is empty if the request has no `system`."""
     if not client_fields.has(fields, "system"):
         return ""
     if client_fields.is_text(fields["system"]):

@@ -56,6 +56,6 @@ def read_signature(signature: str) -> str:
 
 
 def read_block(block: Fields) -> str:
-    """The text of a `thinking` block of the history; empty where there is none to be had."""
+    """The text of a `thinking` block of the history. Empty if neither the block nor its signature has one."""
     text = openai.read_text(block.get("thinking")) or ""
     return text or read_signature(openai.read_text(block.get("signature")) or "")

@@ -78,7 +78,7 @@ class Toolbox:
         return self.declared[name]
 
     def load_all(self) -> None:
-        """All deferred tools are offered: the tool that would find them is one that nobody here can run."""
+        """Offer all deferred tools: only Anthropic's servers could run the search that finds them."""
         for name in self.declared:
             self.load(name)
 
@@ -203,7 +203,7 @@ def _no_tool(path: str, message: str, box: Toolbox) -> ToolCallError:
 
 
 def inline_definition(raw: msgspec.Raw | None, path: str) -> Declared | None:
-    """The tool in the `definition` of a `tool_addition`; None where nobody here can run it."""
+    """The tool in the `definition` of a `tool_addition`. None for a tool that only Anthropic's servers run."""
     entry = openai.read_object(raw)
     if entry is None:
         raise client_fields.refusal(path, "Input should be a valid object")
