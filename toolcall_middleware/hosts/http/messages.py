@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Scope, Send
 
-from .errors import send_error
 from .headers import ENTITY_HEADERS, Headers, scope_for_body, with_length, without
 from .paths import ends_with, normal_path
 
-__all__ = ["App", "Scope", "Send", "answer_error", "is_chat", "request_scope", "response_head", "with_length"]
+__all__ = ["App", "Scope", "Send", "is_chat", "request_scope", "response_head", "with_length"]
 
 App = ASGIApp
-answer_error = send_error
 
 
 def is_chat(scope: Scope, paths: tuple[str, ...]) -> bool:

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Scope, Send
 
 from ...errors import ToolCallError
 from ..http.bodies import giving
-from ..http.messages import answer_error
+from ..http.errors import send_error
 
 _UNAUTHORIZED = 401
 _MOST = 64 * 1024
@@ -53,4 +53,4 @@ async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -
             await send(message)
         if told:
             return
-    await answer_error(send, error)
+    await send_error(send, error)

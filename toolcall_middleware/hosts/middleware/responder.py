@@ -31,7 +31,8 @@ from ...exchange import (
     Undecodable,
 )
 from ..http.bodies import Inflate, Message, Receive
-from ..http.messages import App, Scope, answer_error, request_scope, response_head
+from ..http.errors import send_error
+from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
 from .token_counting import wait_for
 
@@ -186,7 +187,7 @@ class Responder:
                     except ToolCallError as error:
                         await self._execute(self._exchange.receive(Undecodable(error)))
                 case Fail(error):
-                    await answer_error(self._client_send, error)
+                    await send_error(self._client_send, error)
                 case _:
                     raise AssertionError(action)
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ..http.bodies import replay
-from ..http.messages import answer_error
+from ..http.errors import send_error
 from ..http.paths import normal_path_of
 from ..http.upload import collect, in_the_clear
 
@@ -60,7 +60,7 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
             else:
                 _refuse_tools(scope, body)
     except ToolCallError as error:
-        await answer_error(send, error)
+        await send_error(send, error)
         return
     await app(scope, replay(messages, receive), send)
 
