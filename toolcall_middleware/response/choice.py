@@ -44,8 +44,8 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message.
 
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
-    `native`: the backend's own calls, where it was given the tools. `reads_reasoning`: calls are read in its reasoning
-    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
+    `native`: the backend's own calls; some make them though they were given no tools. `reads_reasoning`: calls are read
+    in its reasoning field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class ChoiceAnswer:
         self._reasoning = reasoning
         self._channel = None if reasoning is None else reasoning.another()
         self.reads_reasoning = reasoning is not None
-        self._alone = native is None and reasoning is None  # calls are read from the text only
+        self._alone = reasoning is None  # calls have come in the text only
         self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
@@ -145,6 +145,7 @@ class ChoiceAnswer:
         native, message = self.native, self.message
         if message.stopped or self._ended or native is None:
             return []
+        self._alone = False
         events = self._parser.feed(text)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
         ops = self._take(events[:first], Source.TEXT)

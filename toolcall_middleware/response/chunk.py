@@ -17,6 +17,7 @@ from .answer_outcome import AnswerOutcome, all_called
 from .choice import ChoiceAnswer
 from .operations import Content, Op
 
+_NO_CALLS = (b"null", b"[]")
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 
@@ -133,7 +134,7 @@ class Choices:
             unchanged = unchanged and same
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta)
-            ops = answer.feed_both(text, calls)
+            ops = answer.feed_both(text, calls) if calls else answer.feed(text)
             plain = not calls and is_plain(ops, text)
         else:
             ops = answer.feed(text) if text else []
@@ -172,7 +173,9 @@ class Choices:
 
 
 def take_calls(message: Fields) -> tuple[list[Any], Fields]:
-    """The backend's own calls in a delta or message, and the rest of it."""
+    """The backend's own calls in a delta or message, and the rest of it: all of it where it says that there are none."""
+    if all(name not in message or bytes(message[name]) in _NO_CALLS for name in ("tool_calls", "function_call")):
+        return [], message
     rest = {name: value for name, value in message.items() if name not in {"tool_calls", "function_call"}}
     calls = openai.read_value(message.get("tool_calls"))
     if isinstance(calls, list) and calls:

@@ -53,6 +53,7 @@ class ToolRequest:
         self.chat = chat
         self.model = chat.model
         self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
+        self.usage.limit = _token_limit(chat)
         self.next_body: bytes | None = None
         self.report = CallReport(chat.model)
         self._retried = False
@@ -141,12 +142,10 @@ class ToolRequest:
         limit, foreign = settings.max_result_bytes, settings.upstream_api != "openai"
         own = settings.rewrite_ids
         self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
-        self.usage.limit = _token_limit(self.chat)
         return self._body()
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
-        self.usage.limit = None
         self._negotiation.by_prompt(self._format)
         self._write_prompt()
         return self._body()
