@@ -58,6 +58,7 @@ def make_choice(
     # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked, and some keep their parser on.
     own = NativeCalls(
         offered,
+        asked=native,
         unknown=unknown,
         free=not chat.tools.tools,
         max_arguments_bytes=settings.max_arguments_bytes,

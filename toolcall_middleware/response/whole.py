@@ -95,7 +95,7 @@ def rewrite_whole(
             message = {name: rest.get(name, openai.NULL) for name in message}
         own: list[Any] = []
         if answer.native is not None:
-            own, message = take_calls(message)
+            own, message = take_calls(message, answer.native)
         ops = reasoning_ops + (answer.feed_both(text, own) if own else answer.feed(text))
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
