@@ -10,8 +10,8 @@ import pytest
 
 from toolcall_middleware import ToolCallMiddleware
 
-from ..stream_rules import Choice, check_error, same_answer
-from ..test_modes import HISTORIC, NativeBackend, answered, check_stream, check_whole, post
+from ..stream_rules import Choice, check_error, check_stream, check_whole, same_answer
+from ..test_modes import HISTORIC, NativeBackend, answered, post
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
@@ -72,7 +72,7 @@ async def test_it_satisfies_required(wish: Any, stream: bool) -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["own first", "text first"])
 async def test_calls_in_the_text_and_own_ones_are_numbered_together(first: bool, stream: bool) -> None:
     text = {"content": '<tool_call>\n{"name": "f", "arguments": {"x": 7}}\n</tool_call>'}
-    calls = {"tool_calls": [own('{"x": 1}', index=0), own('{"x": 2}', index=1)]}
+    calls: dict[str, Any] = {"tool_calls": [own('{"x": 1}', index=0), own('{"x": 2}', index=1)]}
     backend = NativeBackend(*([calls, text] if first else [text, calls]))
     made = await ask(backend, stream=stream)
     assert sorted(call.parsed["x"] for call in made.calls) == [1, 2, 7]

@@ -17,16 +17,18 @@ from .syntax.openers import opener as declared
 class Auto:
     """One scanner for the markers of every family; the prompt is another format's.
 
-    prompt: the format that writes, `json` if none is given. Its markers are read too where the common scanner leaves
-    them out because they could be ordinary text of other models.
+    prompt: the format that writes, `json` if none is given. family: that of the models that answer, where another one
+    writes. Its markers are read too where the common scanner leaves them out because they could be ordinary text of
+    other models.
     """
 
     name = "auto"
     about = "reads every family; writes the prompt as the model's own family does, else as `json`"
 
-    def __init__(self, prompt: ToolFormat | None = None) -> None:
+    def __init__(self, prompt: ToolFormat | None = None, family: ToolFormat | None = None) -> None:
         self.prompt: ToolFormat = registry.get("json") if prompt is None else prompt
-        own: tuple[Opener, ...] = () if prompt is None else getattr(prompt, "openers", ())
+        self._family = prompt if family is None else family
+        own: tuple[Opener, ...] = getattr(self._family, "openers", ())
         known = {(opener.marker, opener.pattern) for opener in all_openers()}
         more = (opener for opener in own if (opener.marker, opener.pattern) not in known)
         self.openers = (*all_openers(), *more)
@@ -38,13 +40,17 @@ class Auto:
 
     @property
     def special_tokens(self) -> bool:
-        """Whether the markers that the prompt asks for are special tokens."""
-        return bool(getattr(self.prompt, "special_tokens", False))
+        """Whether the markers that its models know are special tokens: they may write them whatever the prompt asks."""
+        return bool(getattr(self._family, "special_tokens", False))
 
     def for_model(self, model: str) -> ToolFormat:
         """This format with the prompt of the model's family. The same object for all models of a family."""
         name = models.family(model)
         return self if name is None or name == self.prompt_name else _writing(name)
+
+    def in_json(self) -> ToolFormat:
+        """This format with the prompt of `json`, for an engine that takes the family's own calls out of the text."""
+        return self if self._family is None or self.prompt_name == "json" else _writing(self._family.name, "json")
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """As the prompt's format does."""
@@ -72,8 +78,9 @@ class Auto:
 
 
 @functools.cache
-def _writing(name: str) -> Auto:
-    return Auto(registry.get(name))
+def _writing(name: str, prompt: str = "") -> Auto:
+    family = registry.get(name)
+    return Auto(registry.get(prompt or getattr(family, "auto_prompt", "") or name), family)
 
 
 @functools.cache

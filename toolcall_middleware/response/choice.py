@@ -46,11 +46,12 @@ class ChoiceAnswer:
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
     `native`: the backend's own calls; some make them though they were given no tools. `reads_reasoning`: calls are read
     in its reasoning field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
+    `has_spoken`: there was text; `thought_bytes`: of reasoning before any (`note`).
     """
 
     __slots__ = (
         "_alone", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_waiting", "cut",
-        "lost", "message", "native", "reads_reasoning",
+        "has_spoken", "lost", "message", "native", "reads_reasoning", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +72,8 @@ class ChoiceAnswer:
         self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
-        self.cut = self.lost = False
+        self.cut = self.lost = self.has_spoken = False
+        self.thought_bytes = 0
 
     # -- what it came to -----------------------------------------------------------------------------------------
 
@@ -116,6 +118,13 @@ class ChoiceAnswer:
         return self.message.prose.held
 
     # -- what comes ----------------------------------------------------------------------------------------------
+
+    def note(self, said: Fields, text: str) -> None:
+        """A delta or message holds `text`. Not called for each: once there was some, more of it says nothing new."""
+        if text:
+            self.has_spoken = True
+        elif not self.has_spoken:
+            self.thought_bytes += len(split_reasoning(said)[0].encode("utf-8", "replace"))
 
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""

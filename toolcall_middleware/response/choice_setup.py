@@ -55,7 +55,7 @@ def make_choice(
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
     )
-    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked, and some keep their parser on.
+    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
     own = NativeCalls(
         offered,
         asked=native,

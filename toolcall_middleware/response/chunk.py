@@ -126,6 +126,7 @@ class Choices:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
+        answer.note(delta, text)
         reasoning: list[Op] = []
         may_repeat = True
         if answer.reads_reasoning:

@@ -50,7 +50,8 @@ def _write(calls: Sequence[ToolCall]) -> str | None:
 
 HARMONY = Family(
     name="harmony",
-    about="messages to `functions.*` in the commentary channel: gpt-oss",
+    about="messages to `functions.*` in the commentary channel: gpt-oss (`auto` asks it for `json`)",
+    auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     own_openers=_OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=(reading.WRAPPED_JSON,),
