@@ -40,6 +40,8 @@ class ParserOptions:
     """Whether a name that means exactly one offered tool is that tool's (tool_names.py)."""
     keep_complete: bool = True
     """... also of a call that is complete."""
+    keep_arguments: bool = False
+    """Whether `CallEnd.written` is filled."""
 
 
 @dataclass(frozen=True, slots=True)

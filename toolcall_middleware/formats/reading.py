@@ -55,6 +55,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         parse_reasoning=options.parse_reasoning,
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
+        keep_arguments=options.keep_arguments,
         meant=meant,
     )
 

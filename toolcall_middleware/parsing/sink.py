@@ -79,6 +79,7 @@ class Sink:
         "_offered",
         "_refused",
         "_unknown",
+        "arguments",
         "calls",
         "changed",
         "coerced",
@@ -105,8 +106,11 @@ class Sink:
         unknown: str,
         keep_raw: bool,
         keep_complete: bool = True,
+        keep_arguments: bool = False,
         meant: Callable[[str], str] | None = None,
     ) -> None:
+        # The text of the open call's arguments, where that is kept and they are JSON: their reader adds to it.
+        self.arguments: list[str] | None = [] if keep_arguments else None
         self.events: list[Event] = []
         self.mode = _HOLD
         self.held: list[str] = []
@@ -247,11 +251,15 @@ class Sink:
     def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
         if self.mode is _CALL:
             end = CallEnd(complete, repaired, coerced=self.coerced)
+            if self.arguments:
+                end = msgspec.structs.replace(end, written="".join(self.arguments))
             if self.keep_raw:
                 self._ended = end
             else:
                 self.events.append(end)
             self.written = None
+        if self.arguments:
+            self.arguments.clear()
         self._ended_at = len(self.events)
         self._refused = self.mode is _TEXT
         self.mode = _HOLD

@@ -54,11 +54,13 @@ def make_choice(
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
+        keep_arguments=settings.malformed_arguments == "forward",
     )
     # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
     own = NativeCalls(
         offered,
         asked=native,
+        waits=settings.malformed_arguments != "repair",
         unknown=unknown,
         free=not chat.tools.tools,
         max_arguments_bytes=settings.max_arguments_bytes,

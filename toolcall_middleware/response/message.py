@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ToolCallError
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
-from ..parsing.values.coercion import Coercion
 from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
 from .operations import Arguments, Content, Op, Opened, Thought
-from .outcome import CallOutcome, CallOutcomes
+from .outcome import CallOutcome, CallOutcomes, OpenCall, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
+from .release_gate import HeldProse
 
 _MAX_SHOWN = 2000
 
@@ -33,59 +32,6 @@ class Source(enum.IntEnum):
     NATIVE = 1  # the backend's own calls
     REASONING = 2  # its reasoning field
     CHANNEL = 3  # a reasoning channel in the text
-
-
-@dataclass(slots=True)
-class OpenCall:
-    """A call whose end has not come."""
-
-    name: str
-    id: str | None
-    room: float
-    """Bytes that its arguments may still take."""
-    parts: Gathered | None = None
-    """The arguments of a call that waits for its end."""
-    extra: dict[str, Any] | None = None
-    coercion: Coercion | None = None
-    passed: Gathered | None = None
-    """The arguments of a call that streams and is checked all the same."""
-    begun: bool = False
-    """An object has begun in its arguments."""
-
-
-def place_of(path: str) -> str:
-    """A place in a call's arguments, such as `arguments.days`."""
-    return f"arguments{'' if path[:1] == '[' else '.'}{path}"
-
-
-class HeldProse:
-    """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come or must come."""
-
-    __slots__ = ("_pieces", "size")
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.size = 0  # in characters
-
-    @property
-    def held(self) -> str:
-        """All of it."""
-        return "".join(self._pieces)
-
-    def hold(self, text: str) -> None:
-        """More text."""
-        self._pieces.append(text)
-        self.size += len(text)
-
-    def release(self, ops: list[Op]) -> None:
-        """It leaves, if there is any."""
-        if self._pieces:
-            ops.append(Content(self.held))
-        self._pieces = []
-
-    def drop(self) -> None:
-        """It is not wanted."""
-        self._pieces = []
 
 
 class Message:
@@ -322,6 +268,12 @@ class Message:
             written, malformed = call.parts.take(), self._policy.malformed
             what = "a JSON object" if self._policy.objects else "JSON"
             free = call.name in self._policy.custom
+            if malformed == "forward":
+                if self._forward(call, written, event, ops):
+                    if self.fault is None:
+                        self._follow(call, event)
+                    return
+                malformed = "error" if event.written and not free else "repair"
             if event.complete and not free and not written.lstrip().startswith("{"):
                 # JSON, but no object; there is nothing to repair.
                 kept, malformed, what = False, "error" if malformed == "repair" else malformed, "a JSON object"
@@ -343,6 +295,10 @@ class Message:
                     else:
                         self._show(event.raw, ops)
                 return
+        self._follow(call, event)
+
+    def _follow(self, call: OpenCall, event: CallEnd) -> None:
+        """A call has left: whether anything may leave behind it."""
         self.refused = False
         if not event.complete and not self.limited:
             # It has left, and what came behind could be taken for the rest of it.
@@ -352,6 +308,28 @@ class Message:
             self.stopped = True
             if self._policy.limited:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
+
+    def _forward(self, call: OpenCall, written: str, event: CallEnd, ops: list[Op]) -> bool:
+        """Let arguments leave as the model wrote them, where they are malformed. written: what was made of them."""
+        policy = self._policy
+        checks = policy.check is not None and not policy.warn_only
+        verbatim = "" if policy.objects or call.name in policy.custom else malformed_text(event, written)
+        # What the token limit cut is nobody's fault, and of what is no object a check cannot say anything.
+        readable = event.complete and written.lstrip().startswith("{")
+        if not verbatim or (not event.complete and self.limited) or (checks and not readable):
+            return False
+        self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+        most = policy.max_arguments_bytes
+        if most is not None and len(verbatim.encode("utf-8", "replace")) > most:
+            self.refuse_size(call.name)
+            return True
+        what, at = self._faults(call.name, written) if readable else ("", "")
+        if what and checks:
+            self._refuse("invalid_tool_arguments", f"{what}. It wrote: {verbatim[:_MAX_SHOWN]}", event.raw, at=at)
+            return True
+        self._open(call, ops)
+        ops.append(Arguments(self.calls - 1, verbatim))
+        return True
 
     def _faults(self, name: str, arguments: str) -> tuple[str, str]:
         """What is wrong with a finished call's arguments, and where; noted, and empty where nothing is."""

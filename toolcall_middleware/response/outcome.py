@@ -9,10 +9,16 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from ..errors import shown
+from ..parsing.events import CallEnd
+from ..parsing.text_buffer import Gathered
+from ..parsing.values.coercion import Coercion
+from ..parsing.values.json_spelling import decode
 
 _log = logging.getLogger("toolcall_middleware")
 _MAX_REFUSED = 128
@@ -52,6 +58,46 @@ class FinishedCall(msgspec.Struct, frozen=True, gc=False):
     name: str
     outcome: CallOutcome
     path: str = ""
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call whose end has not come."""
+
+    name: str
+    id: str | None
+    room: float
+    """Bytes that its arguments may still take."""
+    parts: Gathered | None = None
+    """The arguments of a call that waits for its end."""
+    extra: dict[str, Any] | None = None
+    coercion: Coercion | None = None
+    passed: Gathered | None = None
+    """The arguments of a call that streams and is checked all the same."""
+    begun: bool = False
+    """An object has begun in its arguments."""
+
+
+def place_of(path: str) -> str:
+    """A place in a call's arguments, such as `arguments.days`."""
+    return f"arguments{'' if path[:1] == '[' else '.'}{path}"
+
+
+def malformed_text(event: CallEnd, made: str) -> str:
+    """The arguments of a call that is over as the model wrote them, where they are malformed; else nothing.
+
+    made: what was made of them. A JSON string that holds them, as OpenAI has it, is read.
+    """
+    if event.complete and not event.repaired and made.lstrip().startswith("{"):
+        return ""
+    written = event.written
+    if written.startswith('"'):
+        try:
+            inner = decode(written)
+        except ValueError:
+            return written
+        return inner if isinstance(inner, str) else written
+    return written
 
 
 class CallReport:

@@ -227,7 +227,7 @@ class _Message:
             cursor.end("{}")
         elif _is_json(s, j):
             yield
-            yield from cursor.copy(CallArguments(s[j]))
+            yield from cursor.copy(CallArguments(s[j], cursor.sink.arguments))
             cursor.end()
         else:
             # As for gpt-oss's own `python`.

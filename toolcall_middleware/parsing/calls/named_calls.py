@@ -73,7 +73,7 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         lost = bool(syntax.item_close)
         first = yield from _before_arguments(cursor)
         if first:
-            arguments = CallArguments(first)
+            arguments = CallArguments(first, cursor.sink.arguments)
             yield from cursor.copy(arguments)
             lost = lost and arguments.stuck
         cursor.end("" if first else "{}")
