@@ -42,6 +42,8 @@ class ParserOptions:
     """... also of a call that is complete."""
     keep_arguments: bool = False
     """Whether `CallEnd.written` is filled."""
+    tell_unknown: bool = False
+    """Whether there is an `UnknownCall` for each call that leaves as text, or is left out, for its name."""
 
 
 @dataclass(frozen=True, slots=True)

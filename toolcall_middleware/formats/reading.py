@@ -56,6 +56,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
         keep_arguments=options.keep_arguments,
+        tell_unknown=options.tell_unknown,
         meant=meant,
     )
 

@@ -73,10 +73,16 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
+class UnknownCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a tool that is not offered is over. It went out as `Text`, or was left out. Where that is asked for."""
+
+    name: str
+
+
 class Stop(msgspec.Struct, frozen=True, gc=False):
     """After its calls, the model began to write somebody else's turn. What follows is not part of the answer."""
 
     marker: str
 
 
-Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | Stop
+Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | UnknownCall | Stop

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
+from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text, UnknownCall
 from .text_buffer import Gathered
 
 
@@ -78,7 +78,9 @@ class Sink:
         "_meant",
         "_offered",
         "_refused",
+        "_tells_unknown",
         "_unknown",
+        "_unknown_name",
         "arguments",
         "calls",
         "changed",
@@ -107,6 +109,7 @@ class Sink:
         keep_raw: bool,
         keep_complete: bool = True,
         keep_arguments: bool = False,
+        tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
     ) -> None:
         # The text of the open call's arguments, where that is kept and they are JSON: their reader adds to it.
@@ -128,6 +131,8 @@ class Sink:
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = unknown
+        self._tells_unknown = tell_unknown
+        self._unknown_name = ""  # of the call at hand
         self._refused = False  # the last call of this body went out as text
         self.keep_raw = keep_raw
         self.keep_complete = keep_complete  # ... also of a call that is complete
@@ -232,6 +237,8 @@ class Sink:
             if text:
                 self.events.append(CallArgs(text))
             return
+        if self._tells_unknown and self._unknown != "error":
+            self._unknown_name = name
         if self._unknown == "drop":
             self.mode = _DROP
             self.committed = True
@@ -258,6 +265,9 @@ class Sink:
             else:
                 self.events.append(end)
             self.written = None
+        elif self._unknown_name:
+            self.events.append(UnknownCall(self._unknown_name))
+            self._unknown_name = ""
         if self.arguments:
             self.arguments.clear()
         self._ended_at = len(self.events)

@@ -10,7 +10,8 @@ import math
 from typing import Any
 
 from ..errors import ToolCallError
-from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..formats.near_misses import MAX_LOOKED_AT, unknown_name
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
 from ..wire import openai
@@ -42,8 +43,8 @@ class Message:
     """
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_stops", "broken", "call", "calls", "calls_in_reasoning", "fault", "limited",
-        "outcomes", "prose", "refused", "source", "stopped", "warnings",
+        "_ids", "_policy", "_reasoning", "_shown", "_shown_size", "_stops", "broken", "call", "calls",
+        "calls_in_reasoning", "fault", "limited", "outcomes", "prose", "refused", "source", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
@@ -52,6 +53,8 @@ class Message:
         self._stops = StopFinder(policy.stop) if policy.stop else None
         self._ids: set[str] = set()  # that are given; an engine may give all calls the same
         self.prose = HeldProse()
+        self._shown: list[str] = []  # text, where it is looked at for near misses
+        self._shown_size = 0
         self.call: OpenCall | None = None
         self.source = Source.TEXT
         self.refused = self.broken = self.limited = False
@@ -96,6 +99,8 @@ class Message:
                         ops.append(Thought(text))
                 case Stop():
                     self.stopped = True
+                case UnknownCall(name):
+                    self._tell_unknown(name)
                 case Malformed(raw, _, name):
                     # Only told where the setting makes it an error.
                     self.outcomes.refuse(name or "")
@@ -133,6 +138,20 @@ class Message:
             self.stopped = self._stops.found is not None
         self._show(text, ops)
 
+    def _tell_unknown(self, name: str) -> None:
+        """A call of a tool that is not offered has left as text, or not at all."""
+        self.outcomes.refuse(name)
+        if self._policy.near_misses is not None and self._policy.report is not None:
+            self._policy.report.near_miss(unknown_name(name, self._policy.offered or ()))
+
+    def tell_near_misses(self) -> None:
+        """The answer is over: what of its text looked like a call is logged. A name that is not offered was told."""
+        find, report = self._policy.near_misses, self._policy.report
+        if find is not None and report is not None and not self.outcomes.refused:
+            for why in find("".join(self._shown)):
+                report.near_miss(why)
+        self._shown.clear()
+
     def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: what could still have become a stop string is none."""
         if self._stops is not None:
@@ -142,6 +161,9 @@ class Message:
         if not text:
             return
         policy = self._policy
+        if policy.near_misses is not None and self._shown_size < MAX_LOOKED_AT:
+            self._shown.append(text)
+            self._shown_size += len(text)
         if not self.calls and (policy.hold_prose or policy.drop_prose):
             self.prose.hold(text)
             if policy.max_held is not None and self.prose.size > policy.max_held:
@@ -158,6 +180,8 @@ class Message:
         self.outcomes.begin()
         if event.written is not None:
             self.outcomes.note(CallOutcome.RENAMED, "name")
+        if policy.offered is not None and name not in policy.offered:
+            self.outcomes.note(CallOutcome.UNKNOWN_TOOL, "name")
         if event.in_reasoning or self.source >= Source.REASONING:
             self.outcomes.note(CallOutcome.IN_REASONING)
         own = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..model import ToolSet
 from ..parsing.calls.json.arguments import CallArguments
-from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text, UnknownCall
 from ..tool_names import meant_by
 from ..wire import openai
 
@@ -58,7 +58,8 @@ class NativeCalls:
     """
 
     __slots__ = (
-        "_calls", "_current", "_free", "_most", "_repairs", "_tools", "_unknown", "_waits", "asked", "oversized",
+        "_calls", "_current", "_free", "_most", "_repairs", "_tells", "_tools", "_unknown", "_waits", "asked",
+        "oversized",
     )  # fmt: skip
 
     def __init__(
@@ -69,11 +70,13 @@ class NativeCalls:
         free: bool = False,
         asked: bool = True,
         waits: bool = False,
+        tell_unknown: bool = False,
         max_arguments_bytes: int | None = None,
         repair_names: bool = False,
     ) -> None:
         self._free = free
         self._waits = waits
+        self._tells = tell_unknown  # there is an UnknownCall for one that is refused for its name
         self.asked = asked
         self._repairs = repair_names
         self._most = max_arguments_bytes
@@ -328,6 +331,8 @@ class NativeCalls:
         raw = _written(call)
         if self._unknown == "error":
             events.append(Malformed(raw, "unknown_tool", call.name))
+        elif self._tells:
+            events.append(UnknownCall(call.name))
         if self._unknown != "drop":
             events.append(Text(raw))
 

@@ -120,6 +120,15 @@ class CallReport:
         what = (shown(self.model), self.how, shown(call.name), call.outcome.value, path or "-")
         _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what)
 
+    def near_miss(self, why: str) -> None:
+        """Text looked like a call and was none."""
+        _log.debug("no call: model=%s; %s; %s", shown(self.model), self.how, why if why.isprintable() else shown(why))
+
+
+def tells_near_misses() -> bool:
+    """Whether they are logged."""
+    return _log.isEnabledFor(logging.DEBUG)
+
 
 class CallOutcomes:
     """The outcomes of one choice's calls. One call is open at a time.
@@ -127,13 +136,13 @@ class CallOutcomes:
     retried: the model was asked again, and this answer is the last. report: who else is told.
     """
 
-    __slots__ = ("_outcome", "_path", "_refused", "_report", "_retried", "finished")
+    __slots__ = ("_outcome", "_path", "_report", "_retried", "finished", "refused")
 
     def __init__(self, *, retried: bool = False, report: CallReport | None = None) -> None:
         self.finished: list[FinishedCall] = []
         self._report = report
         self._retried = retried
-        self._refused = 0
+        self.refused = 0  # for their names
         self._outcome = CallOutcome.CLEAN
         self._path = ""
 
@@ -154,8 +163,8 @@ class CallOutcomes:
 
     def refuse(self, name: str) -> None:
         """A call of a tool that is not offered was finished."""
-        self._refused += 1
-        if self._refused <= _MAX_REFUSED:
+        self.refused += 1
+        if self.refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
 
     def _add(self, call: FinishedCall) -> None:

@@ -62,13 +62,14 @@ class Scanner:
         keep_raw: bool = False,
         keep_complete: bool = True,
         keep_arguments: bool = False,
+        tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
     ) -> None:
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
         sink = self._sink = Sink(
             offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
-            keep_arguments=keep_arguments, meant=meant,
+            keep_arguments=keep_arguments, tell_unknown=tell_unknown, meant=meant,
         )  # fmt: skip
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
