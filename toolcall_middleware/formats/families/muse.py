@@ -10,6 +10,7 @@ from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
 from ..family import Family
 from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
@@ -60,7 +61,8 @@ You may call the functions below. Each line is one of them, as JSON.
 To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     write=TagWriter(_INVOKE.written, (*_CALLS, *_MESSAGES)),
     answer="the <atem:function_calls> block",
     special_tokens=True,
