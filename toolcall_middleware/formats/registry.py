@@ -42,15 +42,12 @@ _LINEAGES: dict[str, str] = {
     "deepseek_v3": "deepseek",
     "deepseek_v31": "deepseek",
     "deepseek_v32": "deepseek",
-    "deepseek_v4": "deepseek",
-    "deepseek_v41": "deepseek",
     "kimi_k2": "kimi",
     "kimi_k3": "kimi",
     "solar_open": "solar",
     "glm45": "glm",
     "glm47": "glm",
     "hy_v3": "hunyuan",
-    "hy_v4": "hunyuan",
     "harmony": "harmony",
     "granite": "granite",
     "granite_20b_fc": "granite",
@@ -75,13 +72,16 @@ _LINEAGES: dict[str, str] = {
     "dots": "dots",
     "gigachat35": "gigachat",
     "inkling": "inkling",
-    "iquest_q1": "iquest",
     "k2_horizon": "k2_horizon",
-    "llm-jp-harmony": "llm_jp",
     "mirothinker": "mirothinker",
     "muse_glimmer": "muse",
-    "plamo3": "plamo",
     "solar_open2": "solar",
+    "deepseek_v4": "deepseek",
+    "deepseek_v41": "deepseek",
+    "hy_v4": "hunyuan",
+    "iquest_q1": "iquest",
+    "llm-jp-harmony": "llm_jp",
+    "plamo3": "plamo",
 }
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 
@@ -106,9 +106,7 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        from .auto import Auto
-
-        return Auto()
+        return _writing("json")
     if name in _built_in():
         found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
         return found
@@ -124,6 +122,14 @@ def get(name: str) -> ToolFormat:
     except (ImportError, AttributeError) as error:
         raise FormatError(f"the format {name} ({entry.value}) cannot be loaded: {error}") from error
     return _made(loaded)
+
+
+@functools.cache
+def _writing(name: str) -> ToolFormat:
+    """`auto` with the prompt of the format of this name."""
+    from .auto import Auto  # it imports the table of models, and all families when it is made
+
+    return Auto(get(name), _writing)
 
 
 def is_place(name: str) -> bool:

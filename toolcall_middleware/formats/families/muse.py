@@ -46,7 +46,10 @@ _MESSAGES = (
 MUSE_GLIMMER = Family(
     name="muse_glimmer",
     about='`<atem:invoke name="f">` within `<atem:function_calls>`, in messages to a tool: Muse Glimmer',
-    models={"muse-glimmer": "[sglang] muse"},
+    models={
+        "muse-glimmer": "[sglang] muse",
+        "muse-spark": "of which Glimmer is a distillate; its own template is not published",
+    },
     auto_openers=(*_CALLS, *_MESSAGES),
     markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
     prompt="""\
