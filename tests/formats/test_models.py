@@ -229,7 +229,7 @@ def test_an_unknown_version_is_taken_for_the_newest_before_it_and_told(
 # Numbers that are no version, and versions before all that are known.
 NOT_NEWER = """
 qwen-72b-chat qwen-4b llama-7b Llama-2-70b gemma-27b-it mistral-small-24b-instruct-2501 glm-4-9b-chat
-glm-4.1v-9b-thinking deepseek-v2.5 deepseek-llm-67b hy-7b step-2-16k olmo-1b notqwen9 qwen20250801
+glm-4.1v-9b-thinking deepseek-v2.5 deepseek-llm-67b hy-7b step-2-16k olmo-1b notqwen9 qwen20250801 qwen-5.5b
 """.split()  # noqa: SIM905 - far easier to read
 
 

@@ -97,7 +97,7 @@ def _known() -> dict[str, dict[_Version, str]]:
 def _line() -> re.Pattern[str]:
     stems = "|".join(map(re.escape, sorted(_known(), key=len, reverse=True)))
     # A number that a letter follows is a size (`qwen-4b`), a longer one a date or a size.
-    return re.compile(rf"(?:^|[-.:=])(?P<stem>{stems})(?P<major>1?\d)(?:\.(?P<minor>\d{{1,2}}))?(?![\da-z])")
+    return re.compile(rf"(?:^|[-.:=])(?P<stem>{stems})(?P<major>1?\d)(?:\.(?P<minor>\d{{1,2}}))?(?![\da-z]|\.\d)")
 
 
 def _nearest(part: str) -> tuple[str, str, bool] | None:
@@ -126,7 +126,7 @@ def _family(model: str) -> str | None:
         nearest = _nearest(short)
         if nearest is not None and (name is None or _versions(glob)[0] == nearest[0]):
             _, found, known = nearest
-            if found != name or not known:
+            if not known:
                 _log.warning("%r is of a version that is not known: its prompt is written as for %s.", part, found)
             return found
         if name is not None:
