@@ -106,7 +106,7 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        return _writing("json")
+        return _auto()
     if name in _built_in():
         found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
         return found
@@ -125,11 +125,19 @@ def get(name: str) -> ToolFormat:
 
 
 @functools.cache
-def _writing(name: str) -> ToolFormat:
-    """`auto` with the prompt of the format of this name."""
+def _auto() -> ToolFormat:
     from .auto import Auto  # it imports the table of models, and all families when it is made
 
-    return Auto(get(name), _writing)
+    return Auto(get("json"), writing=_writing)
+
+
+@functools.cache
+def _writing(name: str, prompt: str = "") -> ToolFormat:
+    """`auto` for the models of the family `name`. prompt: the format that writes, else the one that the family wants."""
+    from .auto import Auto
+
+    family = get(name)
+    return Auto(get(prompt or getattr(family, "auto_prompt", "") or name), family, _writing)
 
 
 def is_place(name: str) -> bool:

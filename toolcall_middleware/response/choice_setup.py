@@ -55,15 +55,15 @@ def make_choice(
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
     )
-    own = None
-    if native:
-        own = NativeCalls(
-            offered,
-            unknown=unknown,
-            free=not chat.tools.tools,
-            max_arguments_bytes=settings.max_arguments_bytes,
-            repair_names=settings.repair_names,
-        )
+    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
+    own = NativeCalls(
+        offered,
+        asked=native,
+        unknown=unknown,
+        free=not chat.tools.tools,
+        max_arguments_bytes=settings.max_arguments_bytes,
+        repair_names=settings.repair_names,
+    )
     if not offered.tools:
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
         syntax = registry.plain()

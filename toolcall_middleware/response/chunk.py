@@ -15,8 +15,11 @@ from ..wire import openai
 from ..wire.openai import Fields
 from .answer_outcome import AnswerOutcome, all_called
 from .choice import ChoiceAnswer
+from .native_calls import NativeCalls
 from .operations import Content, Op
 
+_CALLS = ("tool_calls", "function_call")
+_NO_CALLS = (b"null", b"[]")
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 
@@ -123,6 +126,7 @@ class Choices:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
+        answer.note(delta, text)
         reasoning: list[Op] = []
         may_repeat = True
         if answer.reads_reasoning:
@@ -132,8 +136,8 @@ class Choices:
                 beside, delta = True, rest
             unchanged = unchanged and same
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta)
-            ops = answer.feed_both(text, calls)
+            calls, delta = take_calls(delta, answer.native)
+            ops = answer.feed_both(text, calls) if calls else answer.feed(text)
             plain = not calls and is_plain(ops, text)
         else:
             ops = answer.feed(text) if text else []
@@ -171,9 +175,11 @@ class Choices:
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
 
 
-def take_calls(message: Fields) -> tuple[list[Any], Fields]:
+def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]:
     """The backend's own calls in a delta or message, and the rest of it."""
-    rest = {name: value for name, value in message.items() if name not in {"tool_calls", "function_call"}}
+    rest = {name: value for name, value in message.items() if name not in _CALLS}
+    if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in _CALLS):
+        return [], message  # a text backend may say so
     calls = openai.read_value(message.get("tool_calls"))
     if isinstance(calls, list) and calls:
         return calls, rest

@@ -190,6 +190,16 @@ class UsageMeter:
         tokens = None if self._attempt.backend is None else self._attempt.backend.get("prompt_tokens")
         return tokens if isinstance(tokens, int) else None
 
+    @property
+    def shown_tokens(self) -> int | None:
+        """How long this attempt's answer was by the backend's own count, but for hidden reasoning that it counts."""
+        numbers = self._attempt.backend or {}
+        tokens, details = numbers.get("completion_tokens"), numbers.get("completion_tokens_details")
+        hidden = details.get("reasoning_tokens") if isinstance(details, dict) else None
+        if not isinstance(tokens, int):
+            return None
+        return tokens - (hidden if isinstance(hidden, int) else 0)
+
     def next_attempt(self) -> None:
         """This attempt is over and another one follows."""
         self._attempts.append(self._attempt)

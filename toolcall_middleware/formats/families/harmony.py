@@ -67,7 +67,8 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
 
 HARMONY = Family(
     name="harmony",
-    about="messages to `functions.*` in the commentary channel: gpt-oss",
+    about="messages to `functions.*` in the commentary channel: gpt-oss (`auto` asks it for `json`)",
+    auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
     own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
