@@ -31,7 +31,8 @@ class StreamRewriter:
     for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
     are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
     `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
-    max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
+    patience: how many events are waited for behind an answer that is complete, for the backend to end it itself and to
+    tell its usage. max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
@@ -49,7 +50,9 @@ class StreamRewriter:
         reasoning_field: str | None = None,
         max_bytes: int | None = None,
         head: Fields | None = None,
+        patience: int = 0,
     ) -> None:
+        self._patience = patience
         self._usage = usage
         self._include_usage = include_usage
         self._counts = include_usage or usage.limit is not None
@@ -154,7 +157,7 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self.ended |= self._choices.stopped
+        self._look_for_end()
         left = self._let(out, all_there=self._choices.all_begun)
         self._expect()
         return left
@@ -211,6 +214,12 @@ class StreamRewriter:
     def _fail(self, error: ToolCallError) -> None:
         self.failed, self.ended = error, True
         self._end_events()
+
+    def _look_for_end(self) -> None:
+        """End the answer where nothing more is wanted of it, and the backend does not do so itself in a moment."""
+        if self._choices.stopped:
+            self.ended |= self._patience <= 0 or self._read_all
+            self._patience -= 1
 
     def _blame(self, choice: Choice) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
@@ -329,7 +338,7 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self.ended |= self._choices.stopped
+        self._look_for_end()
         if is_plain(ops, text):
             return raw
         part, writer = template.part, self._writer
@@ -370,6 +379,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self.ended |= self._choices.stopped
+            self._look_for_end()
             self._blame(choice)
         return out

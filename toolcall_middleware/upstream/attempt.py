@@ -52,7 +52,8 @@ class ToolRequest:
     ) -> None:
         self.chat = chat
         self.model = chat.model
-        self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
+        counted = chat.include_usage or not chat.stream
+        self.usage = meter_for(settings, chat.model, memory, wanted=counted, learned=memory.prompts)
         self.next_body: bytes | None = None
         self.report = CallReport(chat.model)
         self._retried = False
@@ -92,6 +93,12 @@ class ToolRequest:
     def native(self) -> bool:
         """Whether the tools go to the backend."""
         return self._negotiation.native
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
+        choice = self.chat.choice
+        return choice.must_call and not choice.parallel and (self.native or self._negotiation.is_constrained)
 
     @property
     def offers(self) -> bool:
@@ -222,6 +229,8 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
+        self.usage.learn()
+        self._negotiation.after_numbers(self.usage.times_told)
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
 
     def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:

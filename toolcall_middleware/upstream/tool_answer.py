@@ -28,6 +28,8 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 _FAULTS = " do not fit its schema: "
+_PATIENCE = 24
+"""Events for the brackets behind a constrained call: a model may put white space between them, but not for ever."""
 
 
 class ToolAnswer:
@@ -138,6 +140,7 @@ class ToolAnswer:
             reasoning_field=settings.reasoning_field,
             max_bytes=settings.max_response_bytes,
             head=openai.new_head(chat.model, "chat.completion.chunk"),
+            patience=_PATIENCE if chat.include_usage and self._request.ends_itself else 0,
         )
 
     def headers(self) -> dict[str, str]:
