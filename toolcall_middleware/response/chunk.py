@@ -29,6 +29,10 @@ class Choice:
     """The client knows its role."""
     finished: bool = False
     """... and its finish_reason."""
+    spoke: bool = False
+    """It has content that is text."""
+    owes_content: bool = False
+    """Its empty content was made null, for calls could come; where none came it is due with the finish_reason."""
 
 
 @dataclass(slots=True)
@@ -152,8 +156,10 @@ class Choices:
             unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
+        delta, kept = _null_content(choice, delta, ops, over=reason is not None)
         if told in ENDED:
             self._usage.ended()
+        unchanged = unchanged and kept
         return Part(
             choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat=may_repeat
         )
@@ -169,6 +175,27 @@ class Choices:
         choice.finished = not lost and failed is None
         told = reason if choice.finished else None
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
+
+
+def _null_content(choice: Choice, delta: Fields, ops: list[Op], *, over: bool) -> tuple[Fields, bool]:
+    """A delta whose empty content is null before the first text, and gone behind calls: an answer of calls alone has
+    none, streamed or whole. Returns whether the delta is still what it was.
+    """
+    answer = choice.answer
+    if not choice.spoke:
+        choice.spoke = any(type(op) is Content for op in ops)
+    empty = bytes(delta.get("content", b"")) == b'""'
+    if answer.calls:
+        choice.owes_content = False
+        return ({name: value for name, value in delta.items() if name != "content"}, False) if empty else (delta, True)
+    if choice.spoke or not answer.may_call:
+        return delta, True
+    if over:
+        return delta, empty or not choice.owes_content
+    if empty:
+        choice.owes_content = True
+        return {**delta, "content": openai.NULL}, False
+    return delta, True
 
 
 def take_calls(message: Fields) -> tuple[list[Any], Fields]:

@@ -31,9 +31,9 @@ class StreamRewriter:
     for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
     are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
     `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
-    patience: how many events are waited for behind an answer that is complete, for the backend to end it itself and to
-    tell its usage. max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
+    max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
+    `patience`: events that are waited for behind a complete answer, so that the backend ends it and tells its usage.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
@@ -50,9 +50,7 @@ class StreamRewriter:
         reasoning_field: str | None = None,
         max_bytes: int | None = None,
         head: Fields | None = None,
-        patience: int = 0,
     ) -> None:
-        self._patience = patience
         self._usage = usage
         self._include_usage = include_usage
         self._counts = include_usage or usage.limit is not None
@@ -70,6 +68,7 @@ class StreamRewriter:
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
+        self.patience = 0
         self.ended = False
         self.failed: ToolCallError | None = None
 
@@ -218,8 +217,8 @@ class StreamRewriter:
     def _look_for_end(self) -> None:
         """End the answer where nothing more is wanted of it, and the backend does not do so itself in a moment."""
         if self._choices.stopped:
-            self.ended |= self._patience <= 0 or self._read_all
-            self._patience -= 1
+            self.ended |= self.patience <= 0 or self._read_all
+            self.patience -= 1
 
     def _blame(self, choice: Choice) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
@@ -340,7 +339,7 @@ class StreamRewriter:
                 return b""
         self._look_for_end()
         if is_plain(ops, text):
-            return raw
+            return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
         part, writer = template.part, self._writer
         part.text, part.ops = text, ops
         out: list[bytes] = []

@@ -129,7 +129,7 @@ class ToolAnswer:
 
     def _new_rewriter(self) -> StreamRewriter:
         chat, settings = self._chat, self._request.settings
-        return StreamRewriter(
+        made = StreamRewriter(
             self._request.make_choice,
             self._request.usage,
             include_usage=chat.include_usage,
@@ -140,8 +140,10 @@ class ToolAnswer:
             reasoning_field=settings.reasoning_field,
             max_bytes=settings.max_response_bytes,
             head=openai.new_head(chat.model, "chat.completion.chunk"),
-            patience=_PATIENCE if chat.include_usage and self._request.ends_itself else 0,
         )
+        if chat.include_usage and self._request.ends_itself:
+            made.patience = _PATIENCE
+        return made
 
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""
