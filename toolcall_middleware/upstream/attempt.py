@@ -57,6 +57,8 @@ class ToolRequest:
         self.next_body: bytes | None = None
         self.report = CallReport(chat.model)
         self._retried = False
+        self._asked_whole = False
+        self._sent = b""  # the body of the attempt at hand
         self._settings = settings
         self._extension = extension
         self._format = registry.for_model(settings.format, chat.model)
@@ -170,6 +172,7 @@ class ToolRequest:
             body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
             body = prompt.build_body(chat, self._format, settings, messages=self._messages, extra=extra)
+        self._sent = body
         self.usage.sent(body, self._injected())
         mode = "native" if self.native else "prompt"
         self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
@@ -206,6 +209,18 @@ class ToolRequest:
         if not self.native and self._tries == 1 and self._bare is not self._negotiation.is_bare:
             self._write_prompt()
         self.next_body = self._body()
+        return True
+
+    def asks_whole(self) -> bool:
+        """The stream was empty. llama-cpp-python refuses so, and says why where no stream is wanted: asked so once."""
+        if self._asked_whole:
+            return False
+        self._asked_whole = True
+        self._ask_because("empty_stream", "the stream held no event")
+        self.next_body = self._sent
+        for field in ("stream", "stream_options"):
+            self.next_body = openai.without_field(self.next_body, field)
+        self.usage.sent(self.next_body)
         return True
 
     def is_accepted(self) -> None:

@@ -187,6 +187,8 @@ class ToolAnswer:
         if error is not None and not left and request.retries(error):
             return b""
         if error is None and not stream.begun:
+            if not (left or cut) and request.asks_whole():
+                return b""
             error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
         elif error is None and (cut or not stream.complete):
             error = ToolCallError("upstream_error", "The backend's stream broke off before the answer was complete.")
@@ -252,6 +254,8 @@ class ToolAnswer:
         """A whole answer to a request for a stream goes the way of a stream."""
         events = as_stream(data)
         if events is None:
+            if not data.strip() and self._request.asks_whole():
+                return None
             raise no_completion(data)
         self.stream = self._new_rewriter()
         out = self.feed(events)
