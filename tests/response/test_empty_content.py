@@ -106,3 +106,34 @@ def test_one_that_was_null_stays_null() -> None:
 def test_where_no_call_can_come_the_first_chunk_keeps_its_bytes() -> None:
     chunks = streamed(ROLE, ({"content": "Hello"}, None), ({}, "stop"), tool_choice="none")
     assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
+def test_the_first_chunk_of_a_text_leaves_as_it_came() -> None:
+    made = Driven(Settings(mode="prompt", format="hermes"))
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "stream": True}
+    assert made.on_request(json.dumps(body).encode())
+    made.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    sent = [event(chunk(delta)) for delta in ({"role": "assistant", "content": ""}, {"content": "Hello"})]
+    assert made.feed(sent[0]) == b""  # it may still be a call
+    assert made.feed(sent[1]) == sent[0] + sent[1]
+
+
+@pytest.mark.parametrize("called", [0, 1])
+def test_of_several_choices_each_has_its_own_content(called: int) -> None:
+    def choice(index: int, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        return event({**chunk({}), "choices": [{"index": index, "delta": delta, "finish_reason": reason}]})
+
+    made = Driven(Settings(mode="prompt", format="hermes"))
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "stream": True, "n": 2}
+    assert made.on_request(json.dumps(body).encode())
+    made.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    out = b"".join(made.feed(choice(index, ROLE[0])) for index in (0, 1))
+    out += b"".join(made.feed(choice(index, {"content": CALL if index == called else "Hi"})) for index in (0, 1))
+    out += b"".join(made.feed(choice(index, {}, "stop")) for index in (0, 1)) + made.feed(DONE) + made.finish()
+    content: dict[int, str | None] = {0: None, 1: None}
+    for line in out.decode().split("\n\n"):
+        for one in json.loads(line[6:])["choices"] if line.startswith("data: {") else ():
+            if (text := one["delta"].get("content")) is not None:
+                content[one["index"]] = (content[one["index"]] or "") + text
+    assert content[called] is None
+    assert content[1 - called] == "Hi"

@@ -29,8 +29,6 @@ class Choice:
     """The client knows its role."""
     finished: bool = False
     """... and its finish_reason."""
-    spoke: bool = False
-    """It has content that is text."""
     owes_content: bool = False
     """Its empty content was made null, for calls could come; where none came it is due with the finish_reason."""
 
@@ -52,6 +50,8 @@ class Part:
     """The model wrote something that is not in the text."""
     may_repeat: bool = True
     """More of the answer may look like this chunk."""
+    opens: bool = False
+    """Empty content and nothing else; beside calls it would be null."""
 
 
 class Choices:
@@ -156,13 +156,32 @@ class Choices:
             unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
-        delta, kept = _null_content(choice, delta, ops, over=reason is not None)
+        opens = False
+        if bytes(delta.get("content", b"")) == b'""':
+            kept, opens = self._empty(choice, delta, silent=not (ops or reasoning or reason))
+            delta, unchanged = kept, unchanged and kept is delta
+        unchanged = unchanged and not (reason is not None and choice.owes_content)
         if told in ENDED:
             self._usage.ended()
-        unchanged = unchanged and kept
-        return Part(
-            choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat=may_repeat
-        )
+        made = Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside)
+        made.may_repeat, made.opens = may_repeat, opens
+        return made
+
+    def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
+        """A delta whose content is empty, and whether it may open an answer. silent: nothing else is said.
+
+        Nothing empty stands behind calls, and nothing at all is the content of an answer that has only these.
+        """
+        answer = choice.answer
+        if answer.calls:
+            return {name: value for name, value in delta.items() if name != "content"}, False
+        if not silent or not answer.may_call:
+            return delta, False
+        if self._expected > 1 and not choice.has_role:
+            # Of several choices none waits for what another one says.
+            choice.owes_content = True
+            return {**delta, "content": openai.NULL}, False
+        return delta, self._expected == 1
 
     def end(self, index: int, *, lost: bool, failed: ToolCallError | None) -> tuple[Part, ToolCallError | None]:
         """The stream ends in the middle of this choice: what was held back of it, and the fault that this brings.
@@ -175,27 +194,6 @@ class Choices:
         choice.finished = not lost and failed is None
         told = reason if choice.finished else None
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
-
-
-def _null_content(choice: Choice, delta: Fields, ops: list[Op], *, over: bool) -> tuple[Fields, bool]:
-    """A delta whose empty content is null before the first text, and gone behind calls: an answer of calls alone has
-    none, streamed or whole. Returns whether the delta is still what it was.
-    """
-    answer = choice.answer
-    if not choice.spoke:
-        choice.spoke = any(type(op) is Content for op in ops)
-    empty = bytes(delta.get("content", b"")) == b'""'
-    if answer.calls:
-        choice.owes_content = False
-        return ({name: value for name, value in delta.items() if name != "content"}, False) if empty else (delta, True)
-    if choice.spoke or not answer.may_call:
-        return delta, True
-    if over:
-        return delta, empty or not choice.owes_content
-    if empty:
-        choice.owes_content = True
-        return {**delta, "content": openai.NULL}, False
-    return delta, True
 
 
 def take_calls(message: Fields) -> tuple[list[Any], Fields]:

@@ -19,6 +19,7 @@ from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, ChunkHead, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
+from .opening import Opening
 from .operations import Content, Op
 from .release_gate import Gate, Hold
 from .templates import Template, Templates
@@ -60,6 +61,7 @@ class StreamRewriter:
         )
         self._templates = Templates()
         self._gate = Gate(hold, max_bytes)
+        self._opening = Opening(self._writer, self._gate)
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
@@ -200,6 +202,8 @@ class StreamRewriter:
                 self._fail(error)
             over = self._read_all and self.failed is None
             out = gate.take(over=over, all_there=all_there, all_called=self._choices.all_called)
+            if gate.is_open and self._opening.is_held:
+                out = [*self._opening.take(), *out]
         return out[0] if len(out) == 1 else b"".join(out)
 
     # -- how it ends ---------------------------------------------------------------------------------------------
@@ -242,7 +246,9 @@ class StreamRewriter:
                 out.append(event.raw)
             return
         if (found := self._templates.find(event.raw)) is not None:
-            out.append(self._repeat(event.raw, *found))
+            made = self._repeat(event.raw, *found)
+            self._gate.said = self._gate.said or bool(made)
+            out.append(made)
             return
         if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
             typed = self._typed_chunk(event.raw, data)
@@ -298,6 +304,8 @@ class StreamRewriter:
             if not part.may_repeat:
                 self._templates.forget(part.index)
         news = self._writer.turn_to(top)
+        if len(parts) == 1 and not counted and self._opening.holds(event, parts[0]):
+            return
         self._gate.said = self._gate.said or any(map(says, parts))
         if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
             out.append(event.raw)
