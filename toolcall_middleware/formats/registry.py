@@ -133,7 +133,7 @@ def _auto() -> ToolFormat:
 
 @functools.cache
 def _writing(name: str, prompt: str = "") -> ToolFormat:
-    """`auto` for the models of the family `name`. prompt: the format that writes, else the one that the family wants."""
+    """`auto` for the models of the family `name`. prompt: the format that writes, if not the one the family wants."""
     from .auto import Auto
 
     family = get(name)
