@@ -16,12 +16,12 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
 from ...context_errors import context_fault
-from ...face import ChatRequest, FaceReply
+from ...face import ChatRequest, FaceReply, StreamedFace
 from .answer import message_of
 from .errors import JSON, Errors
 from .models import model_of, models_of
 from .request import Asked, read_request
-from .stream import PING, MessageStream
+from .stream import MessageStream
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -33,7 +33,7 @@ _MOST_READ = 4000
 _STREAM_STARTS = (b"data:", b"event:", b":")
 
 
-class MessagesFace:
+class MessagesFace(StreamedFace):
     """One request and its answer.
 
     inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
@@ -43,12 +43,12 @@ class MessagesFace:
     api = "messages"
 
     def __init__(self, *, inline_tools: bool = False) -> None:
+        super().__init__()
         self._inline = inline_tools
         self.request_id = _new_id("req_")
         self._message_id = _new_id("msg_")
         self._errors = Errors(self.request_id)
         self._asked: Asked | None = None
-        self._stream: MessageStream | None = None
 
     # -- the request -----------------------------------------------------------------------------------------------
 
@@ -133,23 +133,6 @@ class MessagesFace:
     def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         return (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), self._id_header
 
-    def begin(self) -> bytes:
-        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
-        return self._events.start()
-
-    def feed(self, data: bytes, /) -> bytes:
-        return self._events.feed(data)
-
-    def finish(self, *, cut: bool) -> bytes:
-        return self._events.finish(cut=cut)
-
-    def fail(self, error: ToolCallError, /) -> bytes:
-        """The event for an error of our own in a stream that has begun; its last one."""
-        return self._events.fail(error)
-
-    def keepalive(self) -> bytes:
-        return PING if self._stream is not None and self._stream.begun and not self._stream.over else b""
-
     # -- state -------------------------------------------------------------------------------------------------------
 
     @property
@@ -157,11 +140,8 @@ class MessagesFace:
         assert self._asked is not None  # noqa: S101 - `request` comes first
         return self._asked
 
-    @property
-    def _events(self) -> MessageStream:
-        if self._stream is None:
-            self._stream = MessageStream(self._known, self._message_id, self._errors)
-        return self._stream
+    def _new_stream(self) -> MessageStream:
+        return MessageStream(self._known, self._message_id, self._errors)
 
     @property
     def _id_header(self) -> tuple[bytes, bytes]:
