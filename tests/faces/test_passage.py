@@ -58,7 +58,7 @@ def events(*blocks: dict[str, Any], pieces: int = 3) -> list[bytes]:
         deltas: list[dict[str, Any]] = []
         match block["type"]:
             case "text":
-                start = {"type": "text", "text": ""}
+                start: dict[str, Any] = {"type": "text", "text": ""}
                 deltas = [{"type": "text_delta", "text": block["text"]}]
             case "thinking":
                 start = {"type": "thinking", "thinking": "", "signature": ""}

@@ -18,10 +18,10 @@ from ....wire.new_call_id import PREFIX, new_call_id
 from ...context_errors import context_fault
 from ...face import AnswerStream, ChatRequest, FaceReply, StreamedFace
 from ...passage import Passage
+from ..passed import PassedStream, passed_body, passed_whole
 from .answer import message_of
 from .errors import JSON, Errors, is_error
 from .models import model_of, models_of
-from .passed import PassedStream, passed_body, passed_whole
 from .request import Asked, read_request
 from .stream import MessageStream
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from ....errors import ToolCallError
-from ....wire import openai
-from ....wire.sse import EventReader, TooLargeError
-from ...passage import Passage, Taped
-from .chunks import NONE, Chunk, arguments_of, read_chunk, text_in
-from .errors import Errors
-from .stream import PING, MessageStream, event
-from .thinking import MARK
-from .usage import usage_of
+from ...errors import ToolCallError
+from ...wire import openai
+from ...wire.sse import EventReader, TooLargeError
+from ..passage import Passage, Taped
+from .client.chunks import NONE, Chunk, arguments_of, read_chunk, text_in
+from .client.errors import Errors
+from .client.stream import PING, MessageStream, event
+from .client.thinking import MARK
+from .client.usage import usage_of
 
 _LONGEST_EVENT = 64 << 20
 _OF_CALLS = frozenset({"text", "tool_use"})
