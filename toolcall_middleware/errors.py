@@ -115,6 +115,11 @@ def status_of(code: Any) -> int:
     return _STATUS.get(code, 502) if isinstance(code, str) else 502
 
 
+def is_ours(code: Any) -> bool:
+    """Whether the code stands in this table, and not in a backend's."""
+    return isinstance(code, str) and code in _STATUS
+
+
 def _type_of(code: str | int | None, status: int) -> str:
     if code in _MODEL_FAULTS:
         return "model_error"
