@@ -6,17 +6,12 @@ import pytest
 
 from toolcall_middleware.hosts.proxy.upstream import client
 
-# What is said to an upstream, and what it says, over sockets.
-_OVER_BOTH = frozenset(
-    {
-        "test_any_byte", "test_chain", "test_limits", "test_request", "test_response", "test_silence",
-        "test_slow_uploads", "test_smuggling", "test_upstream_faults",
-    }
-)  # fmt: skip
+# By these a test has an upstream on a socket, to which a client of the proxy's speaks.
+_ON_SOCKETS = frozenset({"between", "proxy", "proxying", "raw_upstream", "refusing_port"})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2] in _OVER_BOTH and "http_client" in metafunc.fixturenames:
+    if _ON_SOCKETS & {*metafunc.function.__code__.co_names}:
         metafunc.parametrize("http_client", ["own", "httpx"], indirect=True)
 
 
