@@ -23,7 +23,7 @@ class Answer:
     """
 
     __slots__ = (
-        "_framing", "_parser", "_parts", "_received", "_to_head", "_until_close",
+        "_chunked", "_framing", "_last", "_parser", "_parts", "_received", "_to_head", "_until_close",
         "begun", "clean", "complete", "headers", "held", "status",
     )  # fmt: skip
 
@@ -36,6 +36,8 @@ class Answer:
         self._parser: httptools.HttpResponseParser | None = parser
         self._to_head = to_head
         self._framing = 0
+        self._chunked = False
+        self._last = b""  # of the body, in the bytes at hand
         self._received: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
         self._until_close = False
@@ -53,7 +55,11 @@ class Answer:
         """
         parser = self._parser
         assert parser is not None  # noqa: S101 - it is open
+        if self.complete:
+            self.clean = False
+            return
         self._framing += len(data)
+        self._last = b""
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -62,9 +68,17 @@ class Answer:
             self.clean = False
             if not self.complete:
                 raise httpx.RemoteProtocolError("no valid HTTP") from error
+        if self.complete:
+            self.clean = self.clean and self._ends(data)
         if self._framing > _MOST_FRAMING and not self.complete:
             self.clean = False
             raise httpx.RemoteProtocolError("a head or a trailer is too long")
+
+    def _ends(self, data: bytes | memoryview) -> bool:
+        """Whether the answer, which is complete, ends where `data` does. The parser skips empty lines behind one."""
+        if self._chunked or not self._last:
+            return data[-6:] != b"\r\n\r\n\r\n"
+        return data[-len(self._last) :] == self._last
 
     def end(self, error: Exception | None) -> httpx.TransportError | None:
         """The connection is at its end, by `error` or properly. What is wrong with the answer then, if anything."""
@@ -130,6 +144,7 @@ class Answer:
         elif self._to_head or status in _BODILESS:
             self.complete = True
         else:
+            self._chunked = bool(codings)
             self._until_close = not codings and not lengths
 
     def on_body(self, data: bytes) -> None:
@@ -138,6 +153,7 @@ class Answer:
             self.clean = False
             return
         self._framing = 0
+        self._last = data
         self._parts.append(data)
         self.held += len(data)
 
