@@ -132,7 +132,8 @@ def serving(*options: str) -> Iterator[Proxy]:
 
 def first_of(answer: httpx.Response) -> tuple[Iterator[bytes], str]:
     pieces = answer.iter_raw()
-    return pieces, next(pieces).decode().strip().rpartition(":")[2].strip()
+    event = next(pieces).partition(b"\n\n")[0]  # others may have come with it
+    return pieces, event.decode().rpartition(":")[2].strip()
 
 
 def port_of(base: str) -> str:
