@@ -83,6 +83,11 @@ class ChoiceAnswer:
         return self.message.calls
 
     @property
+    def may_call(self) -> bool:
+        """Whether calls may come at all."""
+        return self._policy.may_call
+
+    @property
     def calls_in_reasoning(self) -> int:
         """Those that were read in the backend's reasoning field."""
         return self.message.calls_in_reasoning

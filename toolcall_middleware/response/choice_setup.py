@@ -134,6 +134,7 @@ def _policy(
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
+        may_call=len(callable_tools(chat)) > 0,
         hold_prose=choice.must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
         drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,

@@ -52,11 +52,14 @@ class ToolRequest:
     ) -> None:
         self.chat = chat
         self.model = chat.model
-        self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
+        counted = chat.include_usage or not chat.stream
+        self.usage = meter_for(settings, chat.model, memory, wanted=counted, learned=memory.prompts)
         self.usage.limit = _token_limit(chat)
         self.next_body: bytes | None = None
         self.report = CallReport(chat.model)
         self._retried = False
+        self._asked_whole = False
+        self._sent = b""  # the body of the attempt at hand
         self._settings = settings
         self._extension = extension
         self._format = PromptFormat(chat, settings, memory)
@@ -82,6 +85,12 @@ class ToolRequest:
     def native(self) -> bool:
         """Whether the tools go to the backend."""
         return self._negotiation.native
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
+        choice = self.chat.choice
+        return choice.must_call and not choice.parallel and (self.native or self._negotiation.is_constrained)
 
     @property
     def offers(self) -> bool:
@@ -151,6 +160,7 @@ class ToolRequest:
             body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
             body = prompt.build_body(chat, self._format.chosen, settings, messages=self._messages, extra=extra)
+        self._sent = body
         self.usage.sent(body, self._injected())
         mode = "native" if self.native else "prompt"
         self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
@@ -189,6 +199,18 @@ class ToolRequest:
         self.next_body = self._body()
         return True
 
+    def asks_whole(self) -> bool:
+        """The stream was empty. llama-cpp-python refuses so, and says why where no stream is wanted: asked so once."""
+        if self._asked_whole:
+            return False
+        self._asked_whole = True
+        self._ask_because("empty_stream", "the stream held no event")
+        self.next_body = self._sent
+        for field in ("stream", "stream_options"):
+            self.next_body = openai.without_field(self.next_body, field)
+        self.usage.sent(self.next_body)
+        return True
+
     def is_accepted(self) -> None:
         """The backend takes the body as it is."""
         self._negotiation.after_acceptance()
@@ -210,6 +232,8 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
+        self.usage.learn()
+        self._negotiation.after_numbers(self.usage.times_told)
         if self._is_swallowed(outcome, left=left):
             return False
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
