@@ -196,7 +196,10 @@ def _before_arguments(cursor: Cursor, before: tuple[str, ...]) -> Steps[str]:
         if s[j] == "<" and before:
             if cursor.take(before, j):
                 continue
-            if not cursor.last and cursor.begins(before, j):
+            if cursor.begins(before, j):
+                if cursor.last:
+                    cursor.i = len(s)  # half a marker at the end of the text is markup too
+                    return ""
                 yield
                 continue
         if s[j] == "`":

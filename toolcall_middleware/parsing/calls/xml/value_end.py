@@ -28,7 +28,8 @@ class TagEnds:
     def __init__(self, syntax: TaggedSyntax) -> None:
         self._syntax = syntax
         self.behind_call = syntax.behind_call
-        self.behind_value = (*syntax.parameter_heads, syntax.call_close, *syntax.noise, *self.behind_call)
+        own = (syntax.call_close, *syntax.call_ends)
+        self.behind_value = (*syntax.parameter_heads, *own, *syntax.noise, *self.behind_call)
         self.over = (*self.behind_call, *syntax.noise)
         self.tag = re.compile(chars_of({tag[0] for tag in (*self.behind_value, "<")}))
         ends = {syntax.value_close, syntax.call_close, syntax.close, *syntax.tails, *syntax.parameter_heads}
