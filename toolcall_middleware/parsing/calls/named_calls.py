@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
+from ..cursor import COMMENT, MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
 from .json.arguments import CallArguments
 
@@ -43,6 +43,11 @@ class NamedSyntax:
     """The written name, and whether a name is offered, to (name, id)."""
 
     @property
+    def closing(self) -> tuple[str, ...]:
+        """What stands behind a call's arguments."""
+        return (*self.item_close, *self.close)
+
+    @property
     def around(self) -> tuple[str, ...]:
         """What stands around the calls."""
         return (*self.item, *self.close)
@@ -73,7 +78,7 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         lost = bool(syntax.item_close)
         first = yield from _before_arguments(cursor)
         if first:
-            arguments = CallArguments(first)
+            arguments = CallArguments(first, syntax.closing)
             yield from cursor.copy(arguments)
             lost = lost and arguments.stuck
         cursor.end("" if first else "{}")
@@ -228,6 +233,12 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
         limit = min(len(s), k + MAX_GAP)
         while k < limit and s[k] in "}`] \t\r\n":
             k += 1
+        if s[k : k + 1] in COMMENT:
+            behind = behind_comments(s, k, syntax.closing, last=cursor.last)
+            if behind is None:
+                yield
+                continue
+            k = max(k, behind)
         if cursor.take(syntax.item_close, k):
             return bool(syntax.item)
         if k >= cursor.i + MAX_GAP or not cursor.begins((*syntax.item_close, *syntax.around), k):

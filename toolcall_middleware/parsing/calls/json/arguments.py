@@ -11,8 +11,9 @@ class CallArguments:
 
     __slots__ = ("_reader", "_whole", "cut", "done", "repaired", "stuck")
 
-    def __init__(self, first: str) -> None:
-        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader()
+    def __init__(self, first: str, ends: tuple[str, ...] = ()) -> None:
+        """first: their first character. ends: markers that end the call."""
+        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
         # What is neither is looked at as a whole: null and [] stand for no arguments.
         self._whole: list[str] | None = None if first in "{\"'" else []
         self.done = False

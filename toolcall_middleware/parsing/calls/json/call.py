@@ -285,7 +285,7 @@ class CallReader:
         elif not self._started:
             self._unsettled = []
         self._state = _ARGS
-        self._args = CallArguments(c)
+        self._args = CallArguments(c, self._syntax.close)
 
     def _feed_arguments(self, s: str, i: int, *, last: bool) -> int:
         args = self._args
