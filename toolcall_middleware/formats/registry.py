@@ -76,6 +76,11 @@ _LINEAGES: dict[str, str] = {
     "mirothinker": "mirothinker",
     "muse_glimmer": "muse",
     "solar_open2": "solar",
+    "react": "loose",
+    "action_json": "loose",
+    "function_call": "loose",
+    "tool_code": "loose",
+    "tool_tags": "loose",
 }
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 

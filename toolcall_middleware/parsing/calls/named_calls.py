@@ -11,7 +11,7 @@ from ..sink import Sink
 from .json.arguments import CallArguments
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
-_FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
+FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
 
 
@@ -76,7 +76,7 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         yield
         fresh = False
         lost = bool(syntax.item_close)
-        first = yield from _before_arguments(cursor)
+        first = yield from before_arguments(cursor)
         if first:
             arguments = CallArguments(first, syntax.closing)
             yield from cursor.copy(arguments)
@@ -188,7 +188,7 @@ def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int]
     return written, k
 
 
-def _before_arguments(cursor: Cursor) -> Steps[str]:
+def before_arguments(cursor: Cursor) -> Steps[str]:
     """White space, perhaps a fence; the first character of the arguments. Empty: there are none."""
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
@@ -196,7 +196,7 @@ def _before_arguments(cursor: Cursor) -> Steps[str]:
             yield
             continue
         if s[j] == "`":
-            m = _FENCE.match(s, j)
+            m = FENCE.match(s, j)
             if (m is None or m.end() == len(s)) and not cursor.last and len(s) - j < 32:
                 yield
                 continue
