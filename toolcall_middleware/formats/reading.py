@@ -36,12 +36,12 @@ WRAPPED_JSON = Opener(
 
 _KEYS = sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"})
 _KEY = "|".join(_KEYS)
-_KEY_BEGUN = "|".join([*Trie.of(f'{key}"' for key in _KEYS).beginnings().values()]).replace('"', "[\"']")
+_KEY_BEGUN = "|".join(Trie.of(f'{key}"' for key in _KEYS).beginnings().values())
 
 # A call in JSON behind other text, where nothing else stands on its lines nor behind it.
 LAST_LINE = Opener(
-    pattern=rf"\{{[ \t\r\n]{{0,32}}[\"'](?:{_KEY})[\"'][ \t]{{0,32}}:",
-    partial=rf"\{{[ \t\r\n]{{0,32}}(?:[\"'](?:(?:{_KEY})[\"'][ \t]{{0,32}}|{_KEY_BEGUN})?)?",
+    pattern=rf"\{{[ \t\r\n]{{0,32}}\"(?:{_KEY})\"[ \t]{{0,32}}:",
+    partial=rf"\{{[ \t\r\n]{{0,32}}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?",
     where=Where.LINE,
     consume=False,
     body=lambda sink, _: LastLine(sink, lambda inner: JsonCalls(inner, _BARE), markup.gathered().ends),

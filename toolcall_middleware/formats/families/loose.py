@@ -84,6 +84,7 @@ To use a tool, answer with these two lines; the input is a JSON object:
 {{example}}
 
 {_RESULTS}""",
+    trigger="Action: ",
     write=unmarked(
         write_each(lambda _, call: f"Action: {call.name}\nAction Input: {arguments_json(call.arguments)}", between="\n")
     ),
@@ -207,13 +208,24 @@ To call functions, answer with a code block in this form, one call a line:
 
 _TAG_NAME = r"[A-Za-z_][\w.\-]{0,63}"
 _TAG = rf"<(?P<tool>{_TAG_NAME})>"
-_TOOL_TAG = Opener(
-    pattern=_TAG,
-    partial=rf"<(?P<tool>(?:{_TAG_NAME})?)",
-    where=Where.LINE,
-    named=True,
-    body=_named(re.compile(_TAG), ToolTags),
-)
+
+
+def _tool_tag(*, declared: bool) -> Opener:
+    """declared: only with tags of parameters that the tool declares."""
+
+    def make(sink: Sink, name: str) -> Body:
+        return ToolTags(sink, name, declared=declared)
+
+    return Opener(
+        pattern=_TAG,
+        partial=rf"<(?P<tool>(?:{_TAG_NAME})?)",
+        where=Where.LINE,
+        named=True,
+        body=_named(re.compile(_TAG), make),
+    )
+
+
+_TOOL_TAG = _tool_tag(declared=False)
 
 
 class _TagWriter(TagWriter):
@@ -226,7 +238,8 @@ class _TagWriter(TagWriter):
 TOOL_TAGS = Family(
     name="tool_tags",
     about="a tag with the tool's name, in it one for each parameter: Cline's and Roo Code's own form",
-    auto_openers=(_TOOL_TAG,),
+    auto_openers=(_tool_tag(declared=True),),
+    own_openers=(_TOOL_TAG,),
     fallback=_JSON,
     prompt=f"""\
 # Tools

@@ -45,7 +45,7 @@ def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) 
             return
         if not body.done:
             yield
-    if not (yield from _nothing_behind(cursor, ends)):
+    if not (yield from _nothing_behind(cursor, ends)) or not all(map(_is_clean, events)):
         cursor.failed = True
         return
     for event in events:
@@ -89,6 +89,11 @@ def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
         if read > MAX_HELD:
             return False
         yield
+
+
+def _is_clean(event: Event) -> bool:
+    """Whether this is no end of a call that had to be repaired: what is no JSON is data, or code."""
+    return not isinstance(event, CallEnd) or (event.complete and not event.repaired)
 
 
 def _drop(_text: str) -> None:

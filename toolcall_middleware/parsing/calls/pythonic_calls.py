@@ -54,7 +54,13 @@ def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
         listed = yield from _open(cursor, syntax)
         if listed is None:
             return
-        notation = Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=syntax.close, listed=listed)
+        notation = Notation(
+            quotes=('"""', "'''", '"', "'"),
+            keywords=True,
+            ends=syntax.close,
+            listed=listed,
+            wrapped=bool(syntax.wrapper),
+        )
         another: bool | None = True
         while another:
             wrapped = bool(syntax.wrapper) and (yield from _wrapper(cursor, syntax.wrapper))

@@ -47,7 +47,7 @@ class Notation:
     inner: what such a quote stands for where it does not end the string, if not for itself.
     keywords: as in Python, arguments may stand without a name, letters may stand before a quote, and a comma ends
     every word. ends: what stands behind all calls, and may be missing. listed: the calls stand in a list; else one may
-    follow directly upon another.
+    follow directly upon another. wrapped: another parenthesis may close around it.
     """
 
     quotes: tuple[str, ...]
@@ -56,6 +56,7 @@ class Notation:
     keywords: bool = False
     ends: tuple[str, ...] = ()
     listed: bool = False
+    wrapped: bool = False
     quote_firsts: frozenset[str] = field(init=False)
     end_firsts: frozenset[str] = field(init=False)
 
@@ -202,9 +203,15 @@ class Lookahead:
         at_end = self.is_end(s, k, last=last)
         if at_end is not False:
             return at_end
+        if s[k] == ")" and self.notation.wrapped:
+            k = self._skip(s, k + 1)
+            if k == len(s):
+                return True if last else None
         c = s[k]
-        if c == "<":
+        if c == "<" or s.startswith("```", k):
             return True
+        if c == "`" and not last and "```".startswith(s[k:]):
+            return None
         if c == "]" and self.notation.listed:
             return self._list_ends(s, k + 1, last=last) if self.inner else True
         if c in ",;" and self.notation.keywords:

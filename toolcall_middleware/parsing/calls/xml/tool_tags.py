@@ -13,26 +13,31 @@ from __future__ import annotations
 import re
 
 from ....json_schema.types import declared_types
-from ...cursor import MAX_GAP, Cursor, CursorReader, Steps
+from ...cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
 from ...sink import Sink
 from ...values.json_spelling import quoted
 from .syntax import TaggedSyntax
 from .value import TagValue
 
 _NONE = re.compile(r"(?!)")
+_ANY_TAG = re.compile(r"<[A-Za-z_][\w.\-]{0,63}>")
+_ANY_TAG_PART = re.compile(r"<(?:[A-Za-z_][\w.\-]{0,63})?\Z")
 _VALUES = TaggedSyntax(
     call=_NONE, call_heads=(), parameter=_NONE, parameter_heads=(), value_close="</>", call_close="</>"
 )
 
 
 class ToolTags(CursorReader):
-    """Reads one such call behind its opening tag. See `Body`."""
+    """Reads one such call behind its opening tag. See `Body`.
+
+    declared: only tags of declared parameters are looked for; else any name that a tag may have is one.
+    """
 
     __slots__ = ("_call",)
 
-    def __init__(self, sink: Sink, name: str) -> None:
+    def __init__(self, sink: Sink, name: str, *, declared: bool = True) -> None:
         cursor = Cursor(sink)
-        self._call = _Call(cursor, name)
+        self._call = _Call(cursor, name, declared=declared)
         super().__init__(cursor, self._call.read())
 
     def finish(self, *, cut: bool) -> None:
@@ -43,14 +48,28 @@ class ToolTags(CursorReader):
 class _Call:
     """One call while it is read."""
 
-    __slots__ = ("_close", "_cursor", "_first", "_in_value", "_name", "_open", "_schema", "_tags", "_value")
+    __slots__ = (
+        "_close",
+        "_cursor",
+        "_first",
+        "_free",
+        "_in_value",
+        "_name",
+        "_open",
+        "_schema",
+        "_seen",
+        "_tags",
+        "_value",
+    )
 
-    def __init__(self, cursor: Cursor, name: str) -> None:
+    def __init__(self, cursor: Cursor, name: str, *, declared: bool) -> None:
         self._cursor = cursor
         self._name = name
         self._schema = cursor.sink.schema(name) or {}
         properties = self._schema.get("properties")
-        self._tags = {f"<{key}>": str(key) for key in properties} if isinstance(properties, dict) else {}
+        self._tags = {f"<{key}>" for key in properties} if isinstance(properties, dict) else set[str]()
+        self._free = not declared
+        self._seen: set[str] = set()
         self._close = f"</{name}>"
         self._value = TagValue(_VALUES)
         self._open = False
@@ -68,7 +87,9 @@ class _Call:
         cursor.start(self._name)
         yield
         while tag != self._close:
-            key = self._tags.pop(tag)
+            key = tag[1:-1]
+            self._tags.discard(tag)
+            self._seen.add(tag)
             cursor.i = cursor.behind_space() + len(tag)
             yield from self._read_value(key)
             tag = yield from self._next()
@@ -90,14 +111,27 @@ class _Call:
     def _next(self) -> Steps[str]:
         """The tag that stands here; none where something else does."""
         cursor = self._cursor
-        tags = (self._close, *self._tags)
         while True:
             j = cursor.behind_space(MAX_GAP)
-            found = next((tag for tag in tags if cursor.s.startswith(tag, j)), "")
-            more = j == len(cursor.s) or cursor.begins(tags, j)
-            if found or cursor.last or not more or j - cursor.i >= MAX_GAP:
+            found = self._tag_at(j)
+            if found or cursor.last or j - cursor.i >= MAX_GAP or not (j == len(cursor.s) or self._begins(j)):
                 return found
             yield
+
+    def _tag_at(self, k: int) -> str:
+        """The tag of this call that stands at `k`; none where none does."""
+        s = self._cursor.s
+        for tag in (self._close, *self._tags):
+            if s.startswith(tag, k):
+                return tag
+        m = _ANY_TAG.match(s, k) if self._free else None
+        return m.group() if m is not None and m.group() not in self._seen else ""
+
+    def _begins(self, k: int) -> bool:
+        """Whether the text ends in such a tag."""
+        if self._cursor.begins((self._close, *self._tags), k):
+            return True
+        return self._free and _ANY_TAG_PART.match(self._cursor.s, k) is not None
 
     def _read_value(self, key: str) -> Steps[None]:
         """A value, up to behind the tag that closes it."""
@@ -135,16 +169,12 @@ class _Call:
     def _closes(self, k: int) -> bool | None:
         """Whether a value's closing tag that ends at `k` is one; None: more must be seen."""
         cursor = self._cursor
-        tags = (self._close, *self._tags)
-        s = cursor.s
-        j = k
-        while j < min(len(s), k + MAX_GAP) and s[j] in " \t\r\n":
-            j += 1
-        if s.startswith(tags, j):
+        j = WHITE_SPACE.match(cursor.s, k, k + MAX_GAP).end()  # type: ignore[union-attr]
+        if self._tag_at(j):
             return True
-        if j == len(s):
+        if j == len(cursor.s):
             return True if cursor.last else None
-        return None if not cursor.last and j < k + MAX_GAP and cursor.begins(tags, j) else False
+        return None if not cursor.last and j < k + MAX_GAP and self._begins(j) else False
 
 
 def _begun(s: str, i: int, close: str) -> int:
