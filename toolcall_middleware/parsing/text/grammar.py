@@ -20,7 +20,7 @@ class Where(enum.Enum):
 
     ANYWHERE = 0
     START = 1  # before any other text of the answer, or first in a fence that opens it
-    LINE = 2  # first on its line
+    LINE = 2  # at the beginning of a line
     FENCE = 3  # first in a fence of its own, and nowhere else
 
 
@@ -248,8 +248,8 @@ def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]], on_line: l
         return literal
     ways = [f"(?={'|'.join(ahead)})"] if ahead else []
     if on_line:
-        # Words and other characters before it on its line rule it out; white space, or nothing at hand, may be all.
-        ways.append(f"(?<![^ \\t\\n]{literal})(?={'|'.join(_next_of(opener, char) for opener in on_line)})")
+        # Another character before it rules it out; where none is at hand, it may begin a line.
+        ways.append(f"(?<![^\\n]{literal})(?={'|'.join(_next_of(opener, char) for opener in on_line)})")
     return f"{literal}(?:{'|'.join(ways)})"
 
 

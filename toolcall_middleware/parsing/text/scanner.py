@@ -279,7 +279,7 @@ class Scanner:
                 i = step
                 continue
             m = compiled.marker_at(s, pos)
-            on_line = prose.is_space(s, begin, pos)
+            on_line = prose.begins_line(s, begin, pos)
             if not last:
                 # Also where a marker stands already: `[` may become `[THINK]`.
                 if compiled.may_begin_at(s, pos):
