@@ -40,7 +40,7 @@ def _call(cursor: Cursor, name: str) -> Steps[None]:
         # No marker that a tokenizer knows stands before it: it is a call when a first key has come.
         cursor.i, text = arguments.feed(cursor.s, cursor.i)
         early.append(text)
-        if arguments.stuck or arguments.doubtful:
+        if arguments.doubtful or (arguments.stuck and not arguments.settled):
             cursor.failed = True
             return
         if not arguments.settled:
