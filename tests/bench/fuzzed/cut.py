@@ -14,7 +14,8 @@ from .dice import Dice, pick, pieces
 from .texts import FORMATS
 from .told import told
 
-# Values of the declared types: families without JSON spell them so.
+# Values of the declared types: families without JSON spell them so. None is the markup around it: of a text that ends
+# behind that, nobody can tell which of the two it is.
 _CITIES = (
     "Paris",
     "",
@@ -22,7 +23,6 @@ _CITIES = (
     'a "b" c',
     "\\",
     "it's",
-    "</tool_call>",
     "```",
     "😀",
     "x" * 300,
