@@ -60,9 +60,7 @@ async def _stream(port: int, *, events: int, pause: float, tools: bool, model: s
         writer.close()
     except OSError:
         return 0
-    whole = (
-        answer.startswith(b"HTTP/1.1 200") and b"data: [DONE]" in answer and f'" word{events}"'.encode() in answer
-    )
+    whole = answer.startswith(b"HTTP/1.1 200") and b"data: [DONE]" in answer and f'" word{events}"'.encode() in answer
     # A message is one chunk of the body; two line ends each.
     return answer.partition(b"\r\n\r\n")[2].count(b"\r\n") // 2 if whole and answer.endswith(b"0\r\n\r\n") else 0
 
