@@ -43,7 +43,7 @@ class Quick(BoundedProtocol):
     most = 8
 
 
-class QuickOnH11(Bounded, H11Protocol):
+class QuickOnH11(Bounded, H11Protocol):  # type: ignore[misc]
     head_seconds = 0.3
     most = 8
 

@@ -149,7 +149,7 @@ class Bounded(_Base):  # type: ignore[misc]
 _Auto: Any = AutoHTTPProtocol
 
 
-class BoundedProtocol(Bounded, _Auto):
+class BoundedProtocol(Bounded, _Auto):  # type: ignore[misc]
     """... on httptools' parser where that is installed, else on h11's."""
 
 

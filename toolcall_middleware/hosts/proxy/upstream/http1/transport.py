@@ -164,7 +164,7 @@ class AnswerBody(AtOnce):
         self._connection = connection
         self._seconds = seconds
 
-    def __aiter__(self) -> AnswerBody:  # type: ignore[override]
+    def __aiter__(self) -> AnswerBody:
         return self
 
     async def __anext__(self) -> bytes:
