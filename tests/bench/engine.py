@@ -193,9 +193,10 @@ async def _poison(engine: Engine, results: Results, keyword: str, *, stream: boo
     tool = POISON[keyword]
     answer = await engine.ask("Keep the tags.", stream=stream, client="mallory", tools=[tool], tool_choice="required")
     own = schema_check(answer, [tool])
-    came = "a valid call" if own.ok else "a call" if answer.calls else f"status {answer.status}"
+    was_cut = answer.status == 200 and answer.finish_reason == "length"
+    came = "a valid call" if own.ok else "a call" if answer.calls else "cut" if was_cut else f"status {answer.status}"
     # Whether it fits is checked where the engine refused the keyword; one that ignores it makes what it makes.
-    clear = bool(answer.calls) or (400 <= answer.status < 500 and answer.error is not None)
+    clear = bool(answer.calls) or was_cut or (400 <= answer.status < 500 and answer.error is not None)
     before = len(engine.backend.asked)
     good = schema_check(await engine.ask(_ask(), stream=stream, tools=TOOLS, tool_choice="required"), TOOLS).ok
     attempts = len(engine.backend.asked) - before
