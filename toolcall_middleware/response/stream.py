@@ -32,8 +32,8 @@ class StreamRewriter:
     `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
     max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
-    `choices`: what has come so far. `patience`: events that are waited for behind a complete answer, so that the backend
-    ends it and tells its usage.
+    `choices`: what has come so far. `patience`: events that are waited for behind a complete answer, so that the
+    backend ends it and tells its usage.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
