@@ -87,6 +87,16 @@ class Choices:
         return AnswerOutcome.of(self.answers)
 
     @property
+    def calls(self) -> int:
+        """The calls of all of them so far."""
+        return sum(answer.calls for answer in self.answers)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the backend has answered at all."""
+        return bool(self.by_index)
+
+    @property
     def all_begun(self) -> bool:
         """Whether each that was asked for has begun."""
         return len(self.by_index) >= self._expected
