@@ -99,7 +99,8 @@ def test_an_event_that_is_missing_or_comes_twice_is_a_fault(api: str) -> None:
         kind = event.partition(b"\n")[0].removeprefix(b"event: ").decode()
         without = b"\n\n".join([*events[:place], *events[place + 1 :], b""])
         twice = b"\n\n".join([*events[: place + 1], *events[place:], b""])
-        for data in (without, twice):
+        # The API may tell the usage more than once.
+        for data in (without, without if kind == "message_delta" else twice):
             read = read_answer(api, data)
             # What says nothing may come as often as it likes.
             empty = kind == "ping" or any(mark in event for mark in EMPTY)

@@ -196,6 +196,8 @@ class _Messages(_Reader):
                 self._block = None
                 self._blocks += 1
             case "message_delta":
+                if self._block is not None:
+                    self.fault("the message ends inside a block")
                 self._end(event.get("delta"), event.get("usage"))
             case "message_stop":
                 self.over = True
