@@ -138,7 +138,7 @@ class Asker:
 
         tokens: how many the answer may have. app: what the question goes through, in front of the meter. api: the API
         that it speaks.
-        Raises BudgetSpentError.
+        Raises BudgetSpentError, also where it is the check's own time that was too short.
         """
         if not self.meter.seconds_left:
             raise BudgetSpentError
@@ -149,7 +149,9 @@ class Asker:
             async with _client(app or self.meter) as client, asyncio.timeout(seconds):
                 response = await client.post(PATHS[api], json=request_body(api, body), headers=HEADERS[api])
         except TimeoutError:
-            return Answer(0, error=f"no answer within {seconds:.0f} s")
+            if seconds < QUESTION_SECONDS:
+                raise BudgetSpentError from None
+            return Answer(0, error=f"slow: no answer within {seconds:g} s", late=True)
         except ToolCallError as error:
             # How the proxy says that the answer broke off.
             return Answer(0, error=self.hide(error.message))
