@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...model import ToolCall
+from ...parsing.text.grammar import Opener
 from .. import markup, reading
 from ..family import Family
 from ..markup import Escape, Markup
@@ -86,10 +87,12 @@ def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
     syntax, like = chosen
     openers = (*syntax.openers, *reading.ANY_JSON)
     lost = tuple(turn.calls[0].arguments for turn in unlikely if not reads(openers, turn))
-    same = all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain if not turn.content)
+    same = all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain)
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
     family = _family(found, syntax, like, block)
     unknown = list(found.unknown)
+    if not all(reads(openers, turn) for turn in rendered.beside):
+        unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
         unknown.append("how the template presents tools: the prompt says it in our words")
     if found.reasoning is None:
@@ -137,13 +140,16 @@ class _Renderings:
             contexts.append(context([_ASKED, dialect.calls(pairs, **more)]))
         self.plain: list[Rendered] = []
         self.unlikely: list[Rendered] = []
+        self.beside: list[Rendered] = []  # text and a call; not all templates have both in one turn
         for number, ((calls, content), text) in enumerate(zip(asked, template.render(contexts), strict=True)):
             inner = _call_text(text, begin, end, found)
             if inner is None or calls[0].name not in inner:
                 continue
-            said_too = content if content and content in inner else ""
-            turn = Rendered(inner, calls, said_too)
-            (self.unlikely if len(PLAIN) <= number < len(single) else self.plain).append(turn)
+            turn = Rendered(inner, calls, content)
+            if content:
+                self.beside.append(turn)
+            else:
+                (self.unlikely if len(PLAIN) <= number < len(single) else self.plain).append(turn)
 
     def of(self, arguments: dict[str, Any]) -> str | None:
         """The turn with one call with these arguments."""
@@ -168,8 +174,8 @@ def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | No
     if end and inner.endswith(end):
         inner = inner[: -len(end)]
     inner = inner.strip()
-    known = markup.gathered()
-    while marks := [mark for mark in (*found.ends, *found.stops, *known.ends) if mark and inner.endswith(mark)]:
+    marks_known = (*found.ends, *found.stops, *markup.gathered().ends, *tokens(begin))
+    while marks := [mark for mark in marks_known if mark and inner.endswith(mark)]:
         inner = inner[: -len(max(marks, key=len))].rstrip()
     return inner
 
@@ -181,24 +187,37 @@ def _candidates(
     own = json_syntax.of_layout(found.layout) if found.layout.json else None
     if own is None:
         own = element_syntax.of_layout(found.layout, rendered.of)
-    families = markup.families() if adopt else ()
-    calls = [turn for turn in rendered.plain if not turn.content]
+    known = [family for family in markup.families() if isinstance(family, Family)] if adopt else []
+    # Several families write the same: the one that most models are of comes first.
+    families = sorted(known, key=lambda family: -len(family.models) - len(family.alike) - len(family.fine_tunes))
     for family in families:
-        if all((family.write(turn.calls) or "").strip() == turn.text for turn in calls):
+        if all((family.write(turn.calls) or "").strip() == turn.text for turn in rendered.plain):
             yield _of_family(family, None), family.name
+    readers = [family for family in families if all(reads(_own_openers(family), turn) for turn in rendered.plain)]
+    begin = rendered.plain[0].text
+    for family in readers:
+        if any(_opens(opener, begin) for opener in _own_openers(family)):
+            yield _of_family(family, own), family.name
     if own is not None:
         yield own, None
-    for family in families:
-        openers = (*family.auto_openers, *family.own_openers)
-        if all(reads(openers, turn) for turn in rendered.plain):
-            yield _of_family(family, own), family.name
+    for family in readers:
+        yield _of_family(family, own), family.name
+
+
+def _own_openers(family: Family) -> tuple[Opener, ...]:
+    return (*family.auto_openers, *family.own_openers)
+
+
+def _opens(opener: Opener, text: str) -> bool:
+    """Whether the text begins with the opener's marker, and that is more than a bracket."""
+    if opener.marker:
+        return len(opener.marker) > 1 and text.startswith(opener.marker)
+    return re.match(opener.pattern, text) is not None
 
 
 def _of_family(family: Family, own: Syntax | None) -> Syntax:
-    openers = (*family.auto_openers, *family.own_openers)
-    return Syntax(
-        f"as {family.name}: {family.about}", openers, family.write if own is None else own.write, family.trigger
-    )
+    write = family.write if own is None else own.write
+    return Syntax(f"as {family.name}: {family.about}", _own_openers(family), write, family.trigger)
 
 
 def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlock) -> Family:
@@ -232,7 +251,7 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
 def _special(found: Turns) -> bool:
     """Whether the markers look like special tokens, which a backend leaves out unless told otherwise."""
     first = tokens(found.layout.opening + found.layout.before)[:1]
-    return bool(first) and first[0].startswith(("<|", "<｜", "[", "]"))
+    return bool(first) and json_syntax.is_special(first[0])
 
 
 def _markup(found: Turns) -> Markup:

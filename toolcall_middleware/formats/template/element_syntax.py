@@ -18,7 +18,7 @@ from ..syntax.pythonic import JSON_WORDS, PYTHON_WORDS, PythonicWriter, double, 
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import begun, xml_syntax
 from .compare import common_end, common_start, tokens
-from .json_syntax import Syntax, unmistakable
+from .json_syntax import Syntax, is_special, unmistakable
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
 from .probes import KEYS, VALUES
 
@@ -59,7 +59,8 @@ def _pythonic(layout: Layout, is_: str, rendered: Rendered) -> Syntax | None:
     if marker:
         if not unmistakable(marker):
             return None
-        openers = (opener(marker, pythonic_calls(close=tuple(filter(None, [close])))),)
+        make = pythonic_calls(close=tuple(filter(None, [close])))
+        openers = (opener(marker, make, special=is_special(marker)),)
     else:
         begun_list = r"\[[ \t\r\n]*"
         make = pythonic_calls(bare=True)
@@ -160,7 +161,7 @@ def _tags(layout: Layout, is_: str, next_: str, rendered: Rendered) -> Syntax | 
     head = parts.head.rstrip("\"'")
     openers: list[Opener] = []
     if marker and unmistakable(marker):
-        openers.append(opener(marker, make))
+        openers.append(opener(marker, make, special=is_special(marker)))
     if head and unmistakable(head):  # what opens before it may be missing
         openers.append(opener(head, make, consume=False))
     if parts.wrapper and parts.outer:
@@ -212,6 +213,8 @@ def _kinds(is_: str, rendered: Rendered) -> _Kinds | None:
     if (text, other) not in words:
         return None
     pattern = _loosely(start) + r"(?P<kind>\w{1,12})" + _loosely(end)
+    if start.startswith('" ') and end == '">':  # an attribute, which models leave out
+        pattern = rf'"(?:[ ]{{1,4}}{re.escape(start[1:].strip())}(?P<kind>\w{{1,12}})")?[ ]?>'
     return _Kinds(start + words[text, other] + end, pattern, typed=True, lines=lines)
 
 

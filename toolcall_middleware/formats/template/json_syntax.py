@@ -75,7 +75,7 @@ def _object(layout: Layout) -> Syntax | None:
         return Syntax("a JSON object without a marker", (bare_call(dump(name), ":"),), unmarked(write))
     if not unmistakable(marker):
         return None
-    openers = [opener(marker, json_calls(**syntax))]
+    openers = [opener(marker, json_calls(**syntax), special=is_special(marker))]
     if before:
         openers += [ignored(each) for each in (opening, closing) if each]
     kind = "JSON objects" if name else "JSON objects whose key is the name"
@@ -98,7 +98,16 @@ def _keys(value: Any) -> tuple[str, str] | None:
 
 def unmistakable(marker: str) -> bool:
     """Whether no ordinary text holds it."""
-    return any(len(token) > 4 for token in tokens(marker)) or not marker.isascii() or bool(re.search(r"\W{3}", marker))
+    return (
+        any(len(token) > 4 for token in tokens(marker))
+        or not marker.isascii()
+        or re.search(r"\W{3}|<[|/]?[\w:.-]{4,}[= ]", marker) is not None
+    )
+
+
+def is_special(marker: str) -> bool:
+    """Whether it looks like a token of its own: no thought holds it, and backends leave it out unless told otherwise."""
+    return marker.startswith(("<|", "<｜", "[", "]"))
 
 
 # -- the name stands outside ------------------------------------------------------------------------------------------
@@ -123,12 +132,12 @@ def _named(layout: Layout) -> Syntax | None:
         ends = (middle.strip(), layout.behind(ID).strip())
         if not all(ends):
             return None
-        parts["call_id"], parts["name_ends"] = ends, ends
+        parts["call_id"], parts["name_ends"] = ends, (*ends, "{")
     else:
         suffix, end = _name_end(middle)
         if not end:
             return None
-        parts["name_ends"] = (end,)
+        parts["name_ends"] = tuple(dict.fromkeys((end, "{")))  # models leave the separator out
         if prefix or suffix:
             parts["identify"] = _identify(prefix, suffix)
     marker, closing = layout.opening.strip(), layout.closing.strip()
@@ -137,11 +146,14 @@ def _named(layout: Layout) -> Syntax | None:
         if not unmistakable(item):
             return None
         make = named_calls(**parts)
-        return Syntax(f"a name and JSON behind {item}", (opener(item, make),), write, item)
+        return Syntax(f"a name and JSON behind {item}", (opener(item, make, special=is_special(item)),), write, item)
     if not item or not (unmistakable(marker) and unmistakable(item)):
         return None
     make = named_calls(item=(item,), close=tuple(filter(None, [closing])), **parts)
-    openers = [opener(marker, make), opener(item, make, consume=False)]
+    openers = [
+        opener(marker, make, special=is_special(marker)),
+        opener(item, make, consume=False, special=is_special(item)),
+    ]
     return Syntax(f"a name and JSON behind {item}, all behind {marker}", tuple(openers), write, marker)
 
 

@@ -74,7 +74,7 @@ def read(template: ChatTemplate) -> Turns | str:
         before, behind = _result(one, answered)
         reasoning = _reasoning(plain, thinking)
         stops = _stops(before, followed, (*turn_ends, *tokens(layout.opening + layout.call + layout.region)))
-        layout = _without_turn(layout, (*turn_ends, *stops), reasoning)
+        layout = _without_turn(layout, (*turn_ends, *stops, *tokens(begin)), reasoning)
         return Turns(
             dialect=dialect,
             layout=layout,
