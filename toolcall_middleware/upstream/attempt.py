@@ -58,7 +58,7 @@ class ToolRequest:
         self._retried = False
         self._settings = settings
         self._extension = extension
-        self._format = registry.for_model(settings.format, chat.model)
+        self._format = registry.for_model(settings.format, chat.model, settings.template)
         self._negotiation = Negotiation(chat, settings, memory)
         self._messages: list[dict[str, Any]] = []
         self._tries = 1
@@ -72,6 +72,9 @@ class ToolRequest:
         source = f"format={settings.format} ({settings.source('format')})"
         if settings.format != "auto":
             self.decisions.append(Decision("format", chosen, source))
+        elif chosen == registry.TEMPLATE:
+            why = f"{source}; the name {self.model!r} tells no family, template={settings.template} does"
+            self.decisions.append(Decision("format", chosen, why))
         elif registry.get("auto") is self._format:
             why = f"{source}; the name {self.model!r} tells no family"
             self.decisions.append(Decision("format", chosen, why))

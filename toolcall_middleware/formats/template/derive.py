@@ -60,10 +60,11 @@ class Derived:
         return "certain" if self.same_text and self.read_back == self.tried else "likely"
 
 
-def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
+def derive(template: ChatTemplate, *, adopt: bool = True, declared: Syntax | None = None) -> Derived:
     """The family of a chat template. adopt: a built-in family's reader is used where it is of the same calls.
 
-    Raises FormatError where the template cannot be rendered at all.
+    declared: what the checkpoint says of its calls, used where it reads them back. Raises FormatError where the template
+    cannot be rendered at all.
     """
     found = turns.read(template)
     if isinstance(found, str):
@@ -73,7 +74,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
     if len(plain) < len(PLAIN):
         return Derived(family=None, why="the template does not render calls with arguments of every type")
     chosen: tuple[Syntax, str | None] | None = None
-    for syntax, like in _candidates(found, rendered, adopt=adopt):
+    for syntax, like in _candidates(found, rendered, declared, adopt=adopt):
         if all(reads((*syntax.openers, *reading.ANY_JSON), turn) for turn in plain):
             chosen = syntax, like
             break
@@ -94,7 +95,8 @@ def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
     if not all(reads(openers, turn) for turn in rendered.beside):
         unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
-        unknown.append("how the template presents tools: the prompt says it in our words")
+        whose = "our words" if like is None else f"the words of {like}"
+        unknown.append(f"how the template presents tools: the prompt says it in {whose}")
     if found.reasoning is None:
         unknown.append("the markers around reasoning")
     if found.result is None:
@@ -181,9 +183,11 @@ def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | No
 
 
 def _candidates(
-    found: Turns, rendered: _Renderings, *, adopt: bool
+    found: Turns, rendered: _Renderings, declared: Syntax | None, *, adopt: bool
 ) -> Iterator[tuple[Syntax, str | None]]:
     """Ways to read and write the calls, best first."""
+    if declared is not None:
+        yield declared, None
     own = json_syntax.of_layout(found.layout) if found.layout.json else None
     if own is None:
         own = element_syntax.of_layout(found.layout, rendered.of)

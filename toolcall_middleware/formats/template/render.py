@@ -41,7 +41,8 @@ class ChatTemplate:
         order = {
             "path": sys.path,
             "template": self.source,
-            "special": dict(self.special),
+            # A template that adds the end of the turn to a text fails where nobody says what that is.
+            "special": {"bos_token": "", "eos_token": "", **self.special},
             "contexts": list(contexts),
             "characters": MAX_TEXT,
             "cpu_seconds": SECONDS,

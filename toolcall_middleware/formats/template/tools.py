@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _OWN_WORDS = """\
 
 You can call these tools:
 {tools}"""
+_LETTERS = re.compile(r"[^\W\d_]{3}")  # a word: brackets alone do not tell what the tools are
 _FORM = """
 
 To call tools, answer in this form, for example:
@@ -118,8 +120,8 @@ def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock
         if any(name in words or name in between for name in probes.NAMES) or len(words) > MAX_WORDS:
             return None
         prompt = f"{_literal(before.lstrip())}{{tools}}{_literal(behind.rstrip())}"
-        if not words.strip():
-            prompt = _OWN_WORDS
+        if not _LETTERS.search(words):
+            prompt = _OWN_WORDS.replace("{tools}", prompt)
         if not shown or shown not in words:
             prompt += _FORM
         where = "before" if probes.SYSTEM not in begin and probes.SYSTEM in end else "behind"
