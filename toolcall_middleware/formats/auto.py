@@ -18,18 +18,19 @@ class Auto:
     """One scanner for the markers of every family; the prompt is another format's.
 
     prompt: the format that writes, `json` if none is given. Its markers are read too where the common scanner leaves
-    them out because they could be ordinary text of other models.
+    them out because they could be ordinary text of other models. own_first: where it and another family have one
+    marker, its own reader reads what follows.
     """
 
     name = "auto"
     about = "reads every family; writes the prompt as the model's own family does, else as `json`"
 
-    def __init__(self, prompt: ToolFormat | None = None) -> None:
+    def __init__(self, prompt: ToolFormat | None = None, *, own_first: bool = False) -> None:
         self.prompt: ToolFormat = registry.get("json") if prompt is None else prompt
         own: tuple[Opener, ...] = () if prompt is None else getattr(prompt, "openers", ())
-        known = {(opener.marker, opener.pattern) for opener in all_openers()}
-        more = (opener for opener in own if (opener.marker, opener.pattern) not in known)
-        self.openers = (*all_openers(), *more)
+        first, then = (own, all_openers()) if own_first else (all_openers(), own)
+        known = {(opener.marker, opener.pattern) for opener in first}
+        self.openers = (*first, *(opener for opener in then if (opener.marker, opener.pattern) not in known))
 
     @property
     def prompt_name(self) -> str:

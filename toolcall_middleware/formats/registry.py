@@ -8,13 +8,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError
-from . import markup, models
+from . import markup
 from .base import ToolFormat
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from ..settings import Settings
+    from .template.derive import Derived
 
 ENTRY_POINTS = "toolcall_middleware.formats"
 TEMPLATE = "template"
@@ -141,7 +142,7 @@ def of_settings(settings: Settings) -> ToolFormat | None:
         if settings.format == "auto" and settings.template is not None:
             from .template import at_hand
 
-            at_hand.family(settings.template, "")  # now, because it takes time
+            at_hand.derived(settings.template, "")  # now, because it takes time
         return get(settings.format)
     except FormatError as error:
         raise FormatError(f"{settings.where('format')}: {error}") from None
@@ -154,11 +155,12 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     """
     if name == TEMPLATE:
         return _derived(template)
-    if name == "auto" and template is not None and models.family(model) is None:
+    if name == "auto" and template is not None:
+        from . import models
         from .template import at_hand
 
-        derived = at_hand.family(template, model)
-        if derived is not None:
+        derived = at_hand.derived(template, model) if models.family(model) is None else None
+        if derived is not None and derived.family is not None:
             return _auto_of(derived)
     fmt = get(name)
     choose = getattr(fmt, "for_model", None)
@@ -175,11 +177,16 @@ def _derived(template: str | None) -> ToolFormat:
 
 
 @functools.lru_cache(maxsize=64)
-def _auto_of(derived: ToolFormat) -> ToolFormat:
-    """`auto` that writes as a derived family does, and reads its calls too."""
-    from .auto import Auto
+def _auto_of(derived: Derived) -> ToolFormat:
+    """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
+    built-in families make something else of them.
+    """
+    from . import reading
+    from .auto import Auto, all_openers
+    from .template.round_trip import reads
 
-    return Auto(derived)
+    openers = (*all_openers(), *reading.ANY_JSON)
+    return Auto(derived.family, own_first=not all(reads(openers, turn) for turn in derived.proofs))
 
 
 def _of_place(place: str) -> ToolFormat:

@@ -15,15 +15,16 @@ from .derive import Derived
 _log = logging.getLogger(__name__)
 
 
-def family(source: str, model: str) -> Family | None:
-    """The family of the template at `source` (the setting), None where none can be derived; the log says why, once.
+def derived(source: str, model: str) -> Derived | None:
+    """What is derived from the template at `source` (the setting), None where it is not there. Where no family can be
+    derived the log says why, once.
 
     model: the name that a request asks for, which is looked for where `source` is the cache.
     """
     if source == sources.CACHE:
         name = sources.in_cache(model)
-        return None if name is None else _logged(name).family
-    return _logged(source).family
+        return None if name is None else _logged(name)
+    return _logged(source)
 
 
 def of_source(source: str) -> Derived:
@@ -31,8 +32,9 @@ def of_source(source: str) -> Derived:
     checkpoint = sources.find(source)
     if checkpoint.response_template is None:
         return derive.derive(checkpoint.template)
+    spec = checkpoint.response_template
     try:
-        declared = response_template.compile_calls(checkpoint.response_template)
+        declared = derive.Declared(response_template.compile_calls(spec), response_template.compile_reasoning(spec))
     except response_template.NotCompiled as error:
         found = derive.derive(checkpoint.template)
         return replace(found, unknown=(*found.unknown, f"the checkpoint's response_template: {error}"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...model import ToolCall
@@ -26,9 +27,18 @@ NAME = "template"
 _ASKED = said(probes.USER)
 _MAX_END = 64
 _ODD = re.compile(r"[^\w\s]")
+_TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a checkpoint declares of its answers, besides its chat template."""
+
+    calls: Syntax
+    reasoning: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Derived:
     """What a template tells of its model's calls."""
 
@@ -51,6 +61,8 @@ class Derived:
     """What could not be told."""
     facts: dict[str, str] = field(default_factory=dict)
     why: str = ""
+    proofs: tuple[Rendered, ...] = ()
+    """Turns that the template renders, which the family reads back."""
 
     @property
     def confidence(self) -> str:
@@ -60,15 +72,17 @@ class Derived:
         return "certain" if self.same_text and self.read_back == self.tried else "likely"
 
 
-def derive(template: ChatTemplate, *, adopt: bool = True, declared: Syntax | None = None) -> Derived:
+def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | None = None) -> Derived:
     """The family of a chat template. adopt: a built-in family's reader is used where it is of the same calls.
 
-    declared: what the checkpoint says of its calls, used where it reads them back. Raises FormatError where the template
-    cannot be rendered at all.
+    declared: what the checkpoint says of its calls, used where it reads them back. Raises FormatError where the
+    template cannot be rendered at all.
     """
     found = turns.read(template)
     if isinstance(found, str):
         return Derived(family=None, why=found)
+    if declared is not None and found.reasoning is None:
+        found = replace(found, reasoning=declared.reasoning)
     rendered = _Renderings(template, found)
     plain, unlikely = rendered.plain, rendered.unlikely
     if len(plain) < len(PLAIN):
@@ -91,7 +105,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Syntax | Non
     same = all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain)
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
     family = _family(found, syntax, like, block)
-    unknown = list(found.unknown)
+    unknown: list[str] = []
     if not all(reads(openers, turn) for turn in rendered.beside):
         unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
@@ -113,6 +127,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Syntax | Non
         sample=max(plain, key=lambda turn: len(turn.calls)).text,
         lost=lost,
         unknown=tuple(unknown),
+        proofs=tuple(plain),
         facts={
             "reasoning": " … ".join(found.reasoning or ()),
             "ends of a turn": " ".join(found.ends),
@@ -161,8 +176,6 @@ class _Renderings:
 
 
 def _object(call: ToolCall) -> dict[str, Any]:
-    import json
-
     value: dict[str, Any] = json.loads(call.arguments)
     return value
 
@@ -183,11 +196,11 @@ def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | No
 
 
 def _candidates(
-    found: Turns, rendered: _Renderings, declared: Syntax | None, *, adopt: bool
+    found: Turns, rendered: _Renderings, declared: Declared | None, *, adopt: bool
 ) -> Iterator[tuple[Syntax, str | None]]:
     """Ways to read and write the calls, best first."""
     if declared is not None:
-        yield declared, None
+        yield declared.calls, None
     own = json_syntax.of_layout(found.layout) if found.layout.json else None
     if own is None:
         own = element_syntax.of_layout(found.layout, rendered.of)
@@ -264,10 +277,13 @@ def _markup(found: Turns) -> Markup:
     ends = tuple(end for end in found.ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
     marks = tokens(layout.opening + layout.before) + tokens(layout.after + layout.closing)
     marks += [*found.stops, *ends, *(found.reasoning or ())]
-    tags: list[str] = []
     escapes: list[Escape] = []
+    # Tags with an attribute are no whole marks.
+    whole = "".join((layout.opening, layout.call, layout.region, layout.closing, *marks))
+    names = dict.fromkeys(_TAG_NAME.findall(whole))
+    tags = [f"/?{re.escape(name)}[\\s>=/]" for name in names if not escaping.has_markup(f"<{name}>")]
     for mark in dict.fromkeys(marks):
-        if escaping.has_markup(mark) or len(mark) < 3:
+        if escaping.has_markup(mark) or len(mark) < 3 or _TAG_NAME.match(mark):
             continue
         if mark.startswith("<"):
             tags.append("/?" + re.escape(mark.lstrip("</")))

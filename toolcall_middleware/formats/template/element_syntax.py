@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from ...parsing.calls.xml.nested_calls import NestedCalls
 from ...parsing.text.grammar import Opener, Where
 from ..syntax.gemma import GemmaWriter, gemma_calls
 from ..syntax.nested_xml import NestedXmlWriter
-from ..syntax.openers import Make, ignored, opener, pythonic_calls, shared, xml_calls
+from ..syntax.openers import Make, ignored, opener, pythonic_calls, xml_calls
+from ..syntax.openers import shared as shared_opener
 from ..syntax.pythonic import JSON_WORDS, PYTHON_WORDS, PythonicWriter, double, single
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import begun, xml_syntax
-from .compare import common_end, common_start, tokens
+from .compare import common_end, common_start, shared, tokens
 from .json_syntax import Syntax, is_special, unmistakable
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
 from .probes import KEYS, VALUES
@@ -65,7 +65,7 @@ def _pythonic(layout: Layout, is_: str, rendered: Rendered) -> Syntax | None:
         begun_list = r"\[[ \t\r\n]*"
         make = pythonic_calls(bare=True)
         follow = begun_list + "[A-Za-z_]"
-        openers = (shared("[", make, follow, undecided=begun_list, where=Where.START, consume=False),)
+        openers = (shared_opener("[", make, follow, undecided=begun_list, where=Where.START, consume=False),)
     flags = rendered({"flag": True, "other": False}) or ""
     write = PythonicWriter(
         layout.opening.lstrip() + layout.before,
@@ -204,9 +204,10 @@ def _kinds(is_: str, rendered: Rendered) -> _Kinds | None:
     lines = is_.endswith("\n")
     if number[1] == is_:
         return _Kinds(is_, _loosely(is_), typed=False, lines=lines)
-    start = os.path.commonprefix([is_, number[1]])
-    end = os.path.commonprefix([is_[len(start) :][::-1], number[1][len(start) :][::-1]])[::-1]
-    text, other = is_[len(start) : len(is_) - len(end)], number[1][len(start) : len(number[1]) - len(end)]
+    start = is_[: shared(is_, number[1])]
+    text, other = is_[len(start) :], number[1][len(start) :]
+    alike = shared(text[::-1], other[::-1])
+    end, text, other = text[len(text) - alike :], text[: len(text) - alike], other[: len(other) - alike]
     if text == "tru" and other == "fals":  # the last letter is the same
         text, other, end = "true", "false", end[1:]
     words = {("true", "false"): "{kind}", ("string", "number"): "{type}", ("string", "integer"): "{type}"}

@@ -1,4 +1,4 @@
-"""Readers and writers for layouts whose arguments stand as one JSON object: the whole call in JSON, or its name outside."""
+"""Readers and writers for layouts whose arguments are one JSON object: the whole call is JSON, or its name outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...model import ToolCall
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json, dump
 from ..syntax.json import WriteCalls, short_id, unmarked
-from ..syntax.openers import Make, bare_call, ignored, json_calls, named_calls, opener
+from ..syntax.openers import bare_call, ignored, json_calls, named_calls, opener
 from .compare import tokens
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
 
@@ -106,7 +106,7 @@ def unmistakable(marker: str) -> bool:
 
 
 def is_special(marker: str) -> bool:
-    """Whether it looks like a token of its own: no thought holds it, and backends leave it out unless told otherwise."""
+    """Whether it looks like a token of its own, which no thought holds and which backends leave out of the text."""
     return marker.startswith(("<|", "<｜", "[", "]"))
 
 
@@ -167,7 +167,7 @@ def _word_split(before: str) -> tuple[str, str]:
 
 def _name_end(middle: str) -> tuple[str, str]:
     """The end of the name that is always the same (`:` and a number), and what ends the name."""
-    middle = middle.split("```")[0]
+    middle = middle.partition("```")[0]
     found = re.match(rf"[\w:.\-]*{NUMBER}?[\w:.\-]*", middle)
     suffix = found[0] if found else ""
     rest = middle[len(suffix) :]
@@ -187,7 +187,7 @@ def _identify(prefix: str, suffix: str) -> Callable[[str, Callable[[str], bool]]
 
     def identify(text: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
         found = form.fullmatch(text)
-        name = text if found is None else found["name"]
+        name = text if found is None or offered(text) else found["name"]
         return name, text if with_id else None
 
     return identify

@@ -4,6 +4,7 @@ stand in one. Found by taking a turn with one call and a turn with two apart.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -162,7 +163,7 @@ def _one_marked(text: str, call: Written, *, last: bool) -> tuple[str, str] | No
             spans.append((at, at + len(call.id), ID))
         at = text.find(call.id, at + 1)
     spans.sort()
-    if any(a[1] > b[0] for a, b in zip(spans, spans[1:], strict=False)):
+    if any(a[1] > b[0] for a, b in itertools.pairwise(spans)):
         return None
     done, place = "", 0
     for begin, end, part in spans:
@@ -180,10 +181,10 @@ def _json_at(text: str, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
             return None
         try:
             value, end = decode(text, at)
+            if value == arguments:
+                return at, end
         except (ValueError, RecursionError):
-            value = end = None
-        if value == arguments:
-            return at, end
+            pass  # no JSON begins here
         at = text.find("{", at + 1)
     return None
 

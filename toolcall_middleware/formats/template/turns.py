@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from .. import markup
 from . import probes
@@ -37,8 +37,6 @@ class Turns:
     """Markers that begin a tool's or a user's turn."""
     result: tuple[str, str] | None = None
     """What stands before and behind a result, where the template has tags for it."""
-    unknown: tuple[str, ...] = field(default=())
-    """What could not be told, in words."""
 
 
 def read(template: ChatTemplate) -> Turns | str:
@@ -48,8 +46,10 @@ def read(template: ChatTemplate) -> Turns | str:
         context([_ASKED, said(probes.CONTENT, "assistant"), _ASKED]),
         context([_ASKED], answer=True),
     ]
-    for thought in ("reasoning_content", "reasoning", "thinking"):
-        basics.append(context([_ASKED, {**said(probes.CONTENT, "assistant"), thought: probes.THOUGHT}]))
+    basics += [
+        context([_ASKED, {**said(probes.CONTENT, "assistant"), field: probes.THOUGHT}])
+        for field in ("reasoning_content", "reasoning", "thinking")
+    ]
     asked = [*basics]
     for dialect in DIALECTS:
         asked += [
@@ -72,7 +72,7 @@ def read(template: ChatTemplate) -> Turns | str:
             continue
         turn_ends = _ends(template, plain, followed)
         before, behind = _result(one, answered)
-        reasoning = _reasoning(plain, thinking)
+        reasoning = _reasoning(thinking)
         stops = _stops(before, followed, (*turn_ends, *tokens(layout.opening + layout.call + layout.region)))
         layout = _without_turn(layout, (*turn_ends, *stops, *tokens(begin)), reasoning)
         return Turns(
@@ -101,7 +101,7 @@ def _around(plain: str, one: str) -> tuple[str, str]:
 
 
 def _inner(text: str, begin: str, end: str) -> str:
-    text = text[len(begin) :] if text.startswith(begin) else text
+    text = text.removeprefix(begin)
     return (text[: -len(end)] if end and text.endswith(end) else text).strip()
 
 
@@ -161,7 +161,7 @@ def _stops(before: str, followed: str | None, others: tuple[str, ...]) -> tuple[
     return tuple(dict.fromkeys(found))
 
 
-def _reasoning(plain: str, thinking: Sequence[str | None]) -> tuple[str, str] | None:
+def _reasoning(thinking: Sequence[str | None]) -> tuple[str, str] | None:
     """The markers around what is thought."""
     for text in thinking:
         if text is None or probes.THOUGHT not in text or probes.CONTENT not in text:

@@ -1,4 +1,4 @@
-"""Renders a chat template in a process of its own, which the caller can end: a template is a program, and may be hostile.
+"""Renders a chat template in a process of its own, which the caller can end: templates are programs, maybe hostile.
 
 Run as a file: a JSON object stands on standard input, a list of outcomes goes to standard output. Nothing of this
 package is imported, so that the process holds little.
