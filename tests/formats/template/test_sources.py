@@ -67,8 +67,8 @@ def test_what_is_no_source_says_so(tmp_path: Path) -> None:
         sources.find(str(tmp_path / "x"))
     with pytest.raises(SettingsError, match="holds no chat template"):
         sources.find(str(checkpoint(tmp_path / "y")))
+    (tmp_path / "z.json").write_text("{")
     with pytest.raises(SettingsError, match="is not JSON"):
-        (tmp_path / "z.json").write_text("{")
         sources.find(str(tmp_path / "z.json"))
     with pytest.raises(SettingsError, match="the proxy"):
         sources.find("props")
@@ -78,7 +78,8 @@ def test_what_a_server_tells_of_itself_is_a_source() -> None:
     told = {"chat_template": templates.NO_CALLS, "chat_template_tool_use": templates.JSON, "eos_token": "<|im_end|>"}
     found = sources.of_props("http://x/props", told)
     assert (found.template.source, found.template.special) == (templates.JSON, {"eos_token": "<|im_end|>"})
-    for props in ({}, None, [], {"chat_template": 1}):
+    others: tuple[object, ...] = ({}, None, [], {"chat_template": 1})
+    for props in others:
         with pytest.raises(SettingsError, match="no chat_template"):
             sources.of_props("http://x/props", props)
 

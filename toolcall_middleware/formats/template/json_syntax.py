@@ -187,7 +187,9 @@ def _identify(prefix: str, suffix: str) -> Callable[[str, Callable[[str], bool]]
 
     def identify(text: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
         found = form.fullmatch(text)
-        name = text if found is None or offered(text) else found["name"]
+        name = text if found is None else found["name"]
+        if not offered(name) and offered(text):
+            name = text
         return name, text if with_id else None
 
     return identify

@@ -2,8 +2,8 @@
 
 Transformers has it since 5.13 (`transformers.utils.chat_parsing`, `docs: chat_response_parsing`): each field of a
 message has `open` or `open_pattern` and `close` or `close_pattern`, a parser of its `content` (`json`, `xml-inline`,
-`kv-lines`, `text`, …) and a `transform` that puts what was read in its place. Here the field `tool_calls` is of use, and
-what is thought. Patterns are not run: a declaration is hostile as a template is. What of one is literal is taken; one
+`kv-lines`, `text`, …) and a `transform` that puts what was read in its place. Here `tool_calls` is of use, and what is
+thought. Patterns are not run: a declaration is hostile as a template is. What of one is literal is taken; one
 that is more than literals around a name, keys and values is not used, and the chat template tells instead.
 """
 
