@@ -79,6 +79,17 @@ _LINEAGES: dict[str, str] = {
     "mirothinker": "mirothinker",
     "muse_glimmer": "muse",
     "solar_open2": "solar",
+    "deepseek_v4": "deepseek",
+    "deepseek_v41": "deepseek",
+    "hy_v4": "hunyuan",
+    "iquest_q1": "iquest",
+    "llm-jp-harmony": "llm_jp",
+    "plamo3": "plamo",
+    "react": "loose",
+    "action_json": "loose",
+    "function_call": "loose",
+    "tool_code": "loose",
+    "tool_tags": "loose",
 }
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 
@@ -103,9 +114,7 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        from .auto import Auto
-
-        return Auto()
+        return _auto()
     if name in _built_in():
         found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
         return found
@@ -123,6 +132,22 @@ def get(name: str) -> ToolFormat:
     except (ImportError, AttributeError) as error:
         raise FormatError(f"the format {name} ({entry.value}) cannot be loaded: {error}") from error
     return _made(loaded)
+
+
+@functools.cache
+def _auto() -> ToolFormat:
+    from .auto import Auto  # it imports the table of models, and all families when it is made
+
+    return Auto(get("json"), writing=_writing)
+
+
+@functools.cache
+def _writing(name: str, prompt: str = "") -> ToolFormat:
+    """`auto` for the models of the family `name`. prompt: the format that writes, if not the one the family wants."""
+    from .auto import Auto
+
+    family = get(name)
+    return Auto(get(prompt or getattr(family, "auto_prompt", "") or name), family, _writing)
 
 
 def is_place(name: str) -> bool:
@@ -161,7 +186,7 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
 
         derived = at_hand.derived(template, model) if models.family(model) is None else None
         if derived is not None and derived.family is not None:
-            return _auto_of(derived)
+            return _auto_of(derived, derived.family)
     fmt = get(name)
     choose = getattr(fmt, "for_model", None)
     if choose is None:
@@ -177,7 +202,7 @@ def _derived(template: str | None) -> ToolFormat:
 
 
 @functools.lru_cache(maxsize=64)
-def _auto_of(derived: Derived) -> ToolFormat:
+def _auto_of(derived: Derived, family: ToolFormat) -> ToolFormat:
     """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
     built-in families make something else of them.
     """
@@ -186,7 +211,12 @@ def _auto_of(derived: Derived) -> ToolFormat:
     from .template.round_trip import reads
 
     openers = (*all_openers(), *reading.ANY_JSON)
-    return Auto(derived.family, own_first=not all(reads(openers, turn) for turn in derived.proofs))
+    own_first = not all(reads(openers, turn) for turn in derived.proofs)
+
+    def writing(_name: str, prompt: str = "") -> ToolFormat:
+        return Auto(get(prompt) if prompt else family, family, own_first=own_first)
+
+    return Auto(family, family, writing, own_first=own_first)
 
 
 def _of_place(place: str) -> ToolFormat:

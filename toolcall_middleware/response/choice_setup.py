@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..formats import registry
+from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..lru_cache import LRUCache
@@ -17,7 +17,7 @@ from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
-from .outcome import CallReport
+from .outcome import CallReport, tells_near_misses
 from .policy import AnswerPolicy, Extension
 from .reasoning import ReasoningReader
 
@@ -54,16 +54,20 @@ def make_choice(
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
+        keep_arguments=settings.malformed_arguments == "forward",
+        tell_unknown=True,
     )
-    own = None
-    if native:
-        own = NativeCalls(
-            offered,
-            unknown=unknown,
-            free=not chat.tools.tools,
-            max_arguments_bytes=settings.max_arguments_bytes,
-            repair_names=settings.repair_names,
-        )
+    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
+    own = NativeCalls(
+        offered,
+        asked=native,
+        tell_unknown=True,
+        waits=settings.malformed_arguments != "repair",
+        unknown=unknown,
+        free=not chat.tools.tools,
+        max_arguments_bytes=settings.max_arguments_bytes,
+        repair_names=settings.repair_names,
+    )
     if not offered.tools:
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
         syntax = registry.plain()
@@ -122,6 +126,7 @@ def _policy(
     extension: Extension | None,
 ) -> AnswerPolicy:
     choice = chat.choice
+    watched = bool(callable_tools(chat).tools) and tells_near_misses()
     strict: frozenset[str] = frozenset()
     if settings.validate_arguments == "off":
         strict = frozenset(tool.name for tool in callable_tools(chat).tools if tool.strict)
@@ -129,6 +134,7 @@ def _policy(
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
+        may_call=len(callable_tools(chat)) > 0,
         hold_prose=choice.must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
         drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,
@@ -151,6 +157,8 @@ def _policy(
         held=strict if refuses else frozenset(),
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
+        offered=callable_tools(chat).by_name if chat.tools.tools else None,
+        near_misses=functools.partial(near_misses.reasons, tools=callable_tools(chat)) if watched else None,
         objects=settings.arguments_as_object,
         extension=extension,
         full=full,

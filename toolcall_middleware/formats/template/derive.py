@@ -204,7 +204,9 @@ def _candidates(
     own = json_syntax.of_layout(found.layout) if found.layout.json else None
     if own is None:
         own = element_syntax.of_layout(found.layout, rendered.of)
-    known = [family for family in markup.families() if isinstance(family, Family)] if adopt else []
+    # A form that no model is known by (the loose dialects) says nothing of a template.
+    known = [family for family in markup.families() if isinstance(family, Family) and _has_models(family)]
+    known = known if adopt else []
     # Several families write the same: the one that most models are of comes first.
     families = sorted(known, key=lambda family: -len(family.models) - len(family.alike) - len(family.fine_tunes))
     for family in families:
@@ -219,6 +221,10 @@ def _candidates(
         yield own, None
     for family in readers:
         yield _of_family(family, own), family.name
+
+
+def _has_models(family: Family) -> bool:
+    return bool(family.models or family.alike or family.fine_tunes)
 
 
 def _own_openers(family: Family) -> tuple[Opener, ...]:
