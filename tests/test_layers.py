@@ -32,6 +32,7 @@ FLOORS: list[set[str]] = [
     {"usage"},
     {"request"},
     {"formats"},
+    {"formats.template"},
     {"formats.families"},
     {"formats.family"},
     {"formats.syntax"},
