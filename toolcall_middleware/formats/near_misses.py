@@ -67,6 +67,6 @@ def _place(text: str, at: int, fenced: list[tuple[int, int]]) -> str:
 
 @functools.cache
 def _known() -> frozenset[str]:
-    from . import auto  # it imports every family, and few answers are looked at
+    from .auto import all_openers  # it imports how calls are written, which nobody needs before a text looks like one
 
-    return frozenset(opener.marker for opener in auto.all_openers() if opener.marker)
+    return frozenset(opener.marker for opener in all_openers() if opener.marker)

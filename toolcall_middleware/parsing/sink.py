@@ -97,6 +97,7 @@ class Sink:
         "mode",
         "opening",
         "schema",
+        "stopped_at",
         "written",
     )  # fmt: skip
 
@@ -129,6 +130,7 @@ class Sink:
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
+        self.stopped_at: str | None = None  # the marker of somebody else's turn, behind a call
         self.coerced = False  # a value of the open call was given the type that the schema asks for
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..events import CallArgs, Event, Reasoning, Stop, Text
@@ -41,6 +41,7 @@ class Scanner:
         "_code",
         "_compiled",
         "_markup",
+        "_names",
         "_out",
         "_parse_reasoning",
         "_passed",
@@ -51,7 +52,7 @@ class Scanner:
         "stopped",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a parser may be told, by name
         self,
         grammar: Grammar,
         offered: Callable[[str], bool],
@@ -64,7 +65,9 @@ class Scanner:
         keep_arguments: bool = False,
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
+        names: Collection[str] = (),
     ) -> None:
+        """names: those that are offered, for openers that hold one; others are asked of `offered`."""
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
         sink = self._sink = Sink(
@@ -73,9 +76,10 @@ class Scanner:
         )  # fmt: skip
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
-        self._code = Code(compiled, self._prose, self._markup, sink)
+        self._code = Code(compiled, self._prose, self._markup, sink, names)
         self._thought = Thought(compiled, out)
         self._parse_reasoning = parse_reasoning
+        self._names = names
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
@@ -176,6 +180,10 @@ class Scanner:
                         self._keep(s[i:], last=last)
                     return
                 i, closed = markup.end(s, i, last=last)
+                if (marker := self._sink.stopped_at) is not None:
+                    out.events.append(Stop(marker))
+                    self.stopped = True
+                    return
                 again = self._behind_markup(closed)
                 if s.endswith(again, 0, i):
                     i -= len(again)  # without a copy: calls that come to nothing may stand by the million
@@ -273,12 +281,18 @@ class Scanner:
                 i = step
                 continue
             m = compiled.marker_at(s, pos)
-            if not last and compiled.may_begin_at(s, pos):
+            on_line = prose.begins_line(s, begin, pos)
+            if not last:
                 # Also where a marker stands already: `[` may become `[THINK]`.
-                return prose.hold(s, begin, pos)
+                if compiled.may_begin_at(s, pos):
+                    return prose.hold(s, begin, pos)
+                if on_line and compiled.on_line.may_begin_at(s, pos, self._begins):
+                    return prose.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
-                i = pos + 1
-                continue
+                m = compiled.on_line.marker_at(s, pos) if on_line else None
+                if m is None or not self._is_offered(m):
+                    i = pos + 1
+                    continue
             step = self._marker(s, begin, pos, m, last=last)
             if step < 0:
                 return -step - 1
@@ -348,6 +362,14 @@ class Scanner:
             return -self._prose.hold(s, begin, pos) - 1
         self._prose.emit(s, begin, pos)
         return -n - 1
+
+    def _is_offered(self, m: re.Match[str]) -> bool:
+        """Whether the tool that an opener names is offered, if it names one."""
+        return not self._compiled.openers[m.lastgroup or ""].named or m["tool"] in self._names
+
+    def _begins(self, part: str) -> bool:
+        """Whether the name of an offered tool begins so."""
+        return any(name.startswith(part) for name in self._names)
 
     def _can_open_here(self, m: re.Match[str], s: str, begin: int, pos: int) -> bool:
         opener = self._compiled.openers.get(self._compiled.group(m))

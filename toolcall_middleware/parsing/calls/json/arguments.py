@@ -9,16 +9,16 @@ from ...values.json_reader import JsonReader
 class CallArguments:
     """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON.
 
-    written: gets the text itself, piece by piece.
+    first: their first character. ends: markers that end the call. written: gets the text itself, piece by piece.
     """
 
     __slots__ = ("_reader", "_whole", "_written", "cut", "done", "repaired", "stuck")
 
-    def __init__(self, first: str, written: list[str] | None = None) -> None:
+    def __init__(self, first: str, ends: tuple[str, ...] = (), written: list[str] | None = None) -> None:
         self._written = written
         if written is not None:
             written.clear()
-        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader()
+        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
         # What is neither is looked at as a whole: null and [] stand for no arguments.
         self._whole: list[str] | None = None if first in "{\"'" else []
         self.done = False
