@@ -159,13 +159,8 @@ class ChunkWriter:
         return openai.event(_encode({**body, "choices": [last], **choice.answer.extras}))
 
 
-def says_beside(fields: Fields) -> bool:
-    """Whether a chunk's choice says something beside its delta."""
-    return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())
-
-
 class Opening:
-    """The chunk that opens an answer with a role and empty content, held until it shows whether that content is text.
+    """The chunk that opens an answer with a role and empty content: held until it shows whether that is text.
 
     An answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
     `is_held`: it waits for what is said first, and so does all that is behind it.
@@ -206,3 +201,8 @@ class Opening:
         """What was kept, now that it may leave."""
         choice, self._choice = self._choice, None
         return self._null if choice is not None and choice.answer.calls else self._as_it_is
+
+
+def says_beside(fields: Fields) -> bool:
+    """Whether a chunk's choice says something beside its delta."""
+    return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())

@@ -14,7 +14,7 @@ from ..errors import ToolCallError
 from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
-from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line, with_lf
+from ..wire.sse import DONE, EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, ChunkHead, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, Opening, says_beside
@@ -28,12 +28,10 @@ class StreamRewriter:
 
     make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
     for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
-    are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
-    `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
+    are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever.
     max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
-    `choices`: what has come so far. `patience`: events that are waited for behind a complete answer, so that the
-    backend ends it and tells its usage.
+    `choices`: what has come so far, and how long a complete answer is waited for.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
@@ -64,12 +62,11 @@ class StreamRewriter:
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
-        self._after_cr = False  # the last event ended in one
+        self._line_ends = LineEnds()
         self._head = ChunkHead(head)
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
-        self.patience = 0
         self.ended = False
         self.failed: ToolCallError | None = None
 
@@ -84,6 +81,11 @@ class StreamRewriter:
     def complete(self) -> bool:
         """Whether the backend's stream came to its own end."""
         return self.received_done or (self.failed is None and self.choices.all_finished)
+
+    @property
+    def opens(self) -> bool:
+        """Whether the client's answer can begin, although its first chunk waits for what is said first."""
+        return self._gate.waits_for_speech
 
     @property
     def is_due(self) -> bool:
@@ -142,7 +144,7 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self._look_for_end()
+        self.ended |= self.choices.are_over(self._read_all)
         left = self._let(out, all_there=self.choices.all_begun)
         self._expect()
         return left
@@ -190,8 +192,6 @@ class StreamRewriter:
                 out = [*self._opening.take(), *out]
         return out[0] if len(out) == 1 else b"".join(out)
 
-    # -- how it ends ---------------------------------------------------------------------------------------------
-
     def _end_events(self) -> None:
         """Whatever else the backend sends is not read."""
         self._read_all = True
@@ -202,12 +202,6 @@ class StreamRewriter:
         self.failed, self.ended = error, True
         self._end_events()
 
-    def _look_for_end(self) -> None:
-        """End the answer where nothing more is wanted of it, and the backend does not do so itself in a moment."""
-        if self.choices.stopped:
-            self.ended |= self.patience <= 0 or self._read_all
-            self.patience -= 1
-
     def _blame(self, choice: Choice) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
         if choice.answer.fault is not None:
@@ -217,12 +211,8 @@ class StreamRewriter:
 
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
         data = event.data
-        after_cr, self._after_cr = self._after_cr, event.raw.endswith(b"\r")
-        if after_cr or b"\r" in event.raw:
-            # The reader does not wait for the LF of a last CR: a client that got half a blank line would.
-            event = ServerEvent(with_lf(event.raw, after_cr=after_cr), data, event.name)
-            if not event.raw:
-                return
+        if (event := self._line_ends.of_one_kind(event)).raw == b"":
+            return
         if data is None:
             # Without a colon it is the beginning of a word where a stream broke off.
             if b":" in event.raw or not event.raw.strip():
@@ -243,14 +233,7 @@ class StreamRewriter:
             self._flush_odd(out)
             self._end_events()
             return
-        valid = openai.without_constants(data)
-        if valid is not data:
-            raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
-            event, data = ServerEvent(raw, valid, event.name), valid
-        top = openai.read_object(data)
-        if top is not None and (filled := self._head.filled(top)) is not top:
-            top = filled
-            event = ServerEvent(openai.event(openai.one_line(openai.encode(top))), data, event.name)
+        event, data, top = self._head.read(event, data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))
         elif top is None:
@@ -304,8 +287,6 @@ class StreamRewriter:
         for part in parts:
             self._blame(part.choice)
 
-    # -- the short way -------------------------------------------------------------------------------------------
-
     def _repeat(self, raw: bytes, template: Template, text: str) -> bytes:
         """What leaves for the event `raw`, which differs from an earlier one in its text alone."""
         template.met = True
@@ -329,7 +310,7 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self._look_for_end()
+        self.ended |= self.choices.are_over(self._read_all)
         if is_plain(ops, text):
             return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
         part, writer = template.part, self._writer
@@ -370,6 +351,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self._look_for_end()
+            self.ended |= self.choices.are_over(self._read_all)
             self._blame(choice)
         return out

@@ -142,7 +142,7 @@ class ToolAnswer:
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
         if chat.include_usage and self._request.ends_itself:
-            made.patience = _PATIENCE
+            made.choices.patience = _PATIENCE
         return made
 
     def headers(self) -> dict[str, str]:
