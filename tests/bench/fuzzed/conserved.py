@@ -24,12 +24,14 @@ _AROUND = re.compile(
     r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
     r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
     r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
-    r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?(?:<\|constrain\|>json)?(?:<\|message\|>)?)*"
+    r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
+    r"(?:<\|constrain\|>[ ]?(?:json|xml))?(?:<\|message\|>)?)*"
 )
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
-    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
+    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|"
+    r"<\|start\|>assistant[ ]?to=[^\s<]*(?:<[^\n]{0,64})?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
 )
 
 
