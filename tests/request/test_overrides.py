@@ -155,6 +155,7 @@ def test_the_levels_of_a_setting_are_its_values() -> None:
 # What the operator may have set, for every setting there is.
 SAMPLES: dict[str, list[Any]] = {
     "format": ["auto", "hermes", "json"],
+    "template": [None, "./model"],
     "paths": ["/chat/completions", "/x"],
     "reasoning_field": [None, "reasoning"],
     "tokenizer": ["approximate", "upstream"],

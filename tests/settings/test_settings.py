@@ -18,6 +18,7 @@ from .. import typed_settings
 DEFAULTS: dict[str, Any] = {
     "mode": "prompt",
     "format": "auto",
+    "template": None,
     "profile": "compat",
     "paths": ("/chat/completions",),
     "faces": ("auto",),

@@ -20,22 +20,28 @@ class Auto:
     prompt: the format that writes. family: that of the models that answer, where they are known; its markers are read
     too where the common scanner leaves them out because they could be ordinary text of other models. writing: gives
     this format for the models of a family, by its name, with the family's own prompt or another format's; without it
-    the prompt is the same for every model.
+    the prompt is the same for every model. own_first: where the family and another one have one marker, its own reader
+    reads what follows.
     """
 
     name = "auto"
     about = "reads every family; writes the prompt as the model's own family does, else as `json`"
 
     def __init__(
-        self, prompt: ToolFormat, family: ToolFormat | None = None, writing: Callable[..., ToolFormat] | None = None
+        self,
+        prompt: ToolFormat,
+        family: ToolFormat | None = None,
+        writing: Callable[..., ToolFormat] | None = None,
+        *,
+        own_first: bool = False,
     ) -> None:
         self.prompt = prompt
         self._family = prompt if family is None else family
         self._writing = writing
         own: tuple[Opener, ...] = getattr(self._family, "openers", ())
-        known = {(opener.marker, opener.pattern) for opener in all_openers()}
-        more = (opener for opener in own if (opener.marker, opener.pattern) not in known)
-        self.openers = (*all_openers(), *more)
+        first, then = (own, all_openers()) if own_first else (all_openers(), own)
+        known = {(opener.marker, opener.pattern) for opener in first}
+        self.openers = (*first, *(opener for opener in then if (opener.marker, opener.pattern) not in known))
 
     @property
     def prompt_name(self) -> str:

@@ -61,8 +61,9 @@ class Part:
 class Choices:
     """The choices of one stream.
 
-    patience: see `StreamRewriter.wait_for_end`.
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
+    `patience`: events that are waited for behind a complete answer, in which the backend ends it itself and tells its
+    usage.
     """
 
     __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index", "patience")
@@ -88,6 +89,16 @@ class Choices:
     def outcome(self) -> AnswerOutcome:
         """What all of them came to so far."""
         return AnswerOutcome.of(self.answers)
+
+    @property
+    def calls(self) -> int:
+        """The calls of all of them so far."""
+        return sum(answer.calls for answer in self.answers)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the backend has answered at all."""
+        return bool(self.by_index)
 
     @property
     def all_begun(self) -> bool:

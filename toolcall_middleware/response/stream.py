@@ -15,7 +15,6 @@ from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import DONE, EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
-from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, ChunkHead, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, Opening, says_beside
@@ -32,6 +31,7 @@ class StreamRewriter:
     are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever.
     max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
+    `choices`: what has come so far, and how long a complete answer is waited for.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
@@ -52,7 +52,7 @@ class StreamRewriter:
         self._usage = usage
         self._include_usage = include_usage
         self._counts = include_usage or usage.limit is not None
-        self._choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
+        self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
         self._writer = ChunkWriter(
             DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
         )
@@ -73,38 +73,19 @@ class StreamRewriter:
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
-    def outcome(self) -> AnswerOutcome:
-        """What all choices came to so far."""
-        return self._choices.outcome
-
-    @property
-    def calls(self) -> int:
-        """The calls of all choices so far."""
-        return sum(answer.calls for answer in self._choices.answers)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the backend has answered at all."""
-        return bool(self._choices.by_index)
-
-    @property
     def received_done(self) -> bool:
         """Whether the backend said `[DONE]` behind an answer: however its stream ends then, nothing is missing."""
-        return self.begun and self.failed is None and self._read_all
+        return self.choices.begun and self.failed is None and self._read_all
 
     @property
     def complete(self) -> bool:
         """Whether the backend's stream came to its own end."""
-        return self.received_done or (self.failed is None and self._choices.all_finished)
+        return self.received_done or (self.failed is None and self.choices.all_finished)
 
     @property
     def opens(self) -> bool:
         """Whether the client's answer can begin, although its first chunk waits for what is said first."""
         return self._gate.waits_for_speech
-
-    def wait_for_end(self, events: int) -> None:
-        """Wait behind a complete answer for so many events, in which the backend ends it itself and tells its usage."""
-        self._choices.patience = events
 
     @property
     def is_due(self) -> bool:
@@ -163,8 +144,8 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self.ended |= self._choices.are_over(self._read_all)
-        left = self._let(out, all_there=self._choices.all_begun)
+        self.ended |= self.choices.are_over(self._read_all)
+        left = self._let(out, all_there=self.choices.all_begun)
         self._expect()
         return left
 
@@ -173,7 +154,7 @@ class StreamRewriter:
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
-        choices, out, stopped = self._choices, list[bytes](), self._choices.stopped
+        choices, out, stopped = self.choices, list[bytes](), self.choices.stopped
         for event in self._reader.finish():
             if not self._read_all and not stopped and event.data is not None:
                 # It has no blank line of its own.
@@ -206,7 +187,7 @@ class StreamRewriter:
             except ToolCallError as error:
                 self._fail(error)
             over = self._read_all and self.failed is None
-            out = gate.take(over=over, all_there=all_there, all_called=self._choices.all_called)
+            out = gate.take(over=over, all_there=all_there, all_called=self.choices.all_called)
             if gate.is_open and self._opening.is_held:
                 out = [*self._opening.take(), *out]
         return out[0] if len(out) == 1 else b"".join(out)
@@ -285,7 +266,7 @@ class StreamRewriter:
             self._usage_event = event.raw if good and choices is not None else b""
             self._writer.top = self._writer.head() or top
             return
-        parts = [part for fields in choices if (part := self._choices.read(fields)) is not None]
+        parts = [part for fields in choices if (part := self.choices.read(fields)) is not None]
         for part in parts:
             if not part.may_repeat:
                 self._templates.forget(part.index)
@@ -329,7 +310,7 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self.ended |= self._choices.are_over(self._read_all)
+        self.ended |= self.choices.are_over(self._read_all)
         if is_plain(ops, text):
             return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
         part, writer = template.part, self._writer
@@ -354,7 +335,7 @@ class StreamRewriter:
         if typed is None:
             return None
         index, text = typed.index, typed.delta.content
-        choice = self._choices.by_index.get(index)
+        choice = self.choices.by_index.get(index)
         if choice is None or choice.finished or not text:
             return None
         answer = choice.answer
@@ -370,6 +351,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self.ended |= self._choices.are_over(self._read_all)
+            self.ended |= self.choices.are_over(self._read_all)
             self._blame(choice)
         return out

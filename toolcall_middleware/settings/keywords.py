@@ -11,6 +11,7 @@ class Keywords(TypedDict, total=False):
 
     mode: str
     format: str
+    template: str | None
     profile: str
     paths: str | Iterable[str] | None
     faces: str | Iterable[str] | None
@@ -97,6 +98,7 @@ class Values:
 
     mode: str
     format: str
+    template: str | None
     profile: str
     paths: tuple[str, ...]
     faces: tuple[str, ...]

@@ -82,6 +82,9 @@ _ROWS = (
            "prompt", (("off",), ("prompt", "native", "auto")),
            "`prompt`: tools go into the prompt, calls are read from text. `off`: everything passes."),
     Option("format", "auto", readers.FORMAT, "prompt", FREE, "How calls are written and read."),
+    Option("template", None, readers.TEMPLATE, "prompt", OPERATOR,
+           "A checkpoint's chat template, from which `format=template` derives how calls are written; `auto` uses it "
+           "where a model's name tells no family."),
     Option("profile", "compat", choice("compat", "gateway", "strict"), "prompt", OPERATOR,
            "A preset of other settings."),
     Option("paths", ("/chat/completions",), readers.PATHS,

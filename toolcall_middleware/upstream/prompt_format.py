@@ -33,11 +33,14 @@ class PromptFormat:
         self._chat = chat
         self._settings = settings
         self._memory = memory
-        self.chosen: ToolFormat = registry.for_model(settings.format, chat.model)
+        self.chosen: ToolFormat = registry.for_model(settings.format, chat.model, settings.template)
         self.why = f"format={settings.format} ({settings.source('format')})"
         if settings.format == "auto":
             known = registry.get("auto") is not self.chosen
-            self.why += f"; the name {chat.model!r} tells {'the' if known else 'no'} family"
+            if self.name == registry.TEMPLATE:
+                self.why += f"; the name {chat.model!r} tells no family, template={settings.template} does"
+            else:
+                self.why += f"; the name {chat.model!r} tells {'the' if known else 'no'} family"
             if self.name != _PLAIN and memory.knows(chat.model, self._fact()):
                 self._write_plainly()
                 self.why += ", whose own calls its engine took out of the text"

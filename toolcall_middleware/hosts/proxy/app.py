@@ -21,6 +21,7 @@ from .router import Router
 from .strangers import Strangers
 from .upstream.config import UpstreamConfig
 from .upstream.masking import secrets_of
+from .upstream.props import with_template
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams
@@ -105,4 +106,4 @@ def _only(settings: Settings) -> UpstreamConfig:
     url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
     if url is None and (api == "openai" or api in PROVIDERS):
         raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-    return UpstreamConfig(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), settings)
+    return UpstreamConfig(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), with_template(settings))

@@ -21,6 +21,7 @@ from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable
 from .upstream.config import Rename, UpstreamConfig, aliases_of
+from .upstream.props import with_template
 from .upstream.providers import PROVIDERS
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
@@ -118,8 +119,9 @@ class _Table:
             if provider is None or provider.url is None:
                 raise self._error("url", "it is missing; give the upstream's base address")
             settings = settings.replace(upstream_url=provider.url)
+        settings = with_template(settings)
         try:
-            registry.get(settings.format)
+            registry.of_settings(settings)
         except FormatError as error:
             raise SettingsError(f"{self._where}: {error}") from None
         return settings
