@@ -21,6 +21,7 @@ from ..parsing.values.coercion import Coercion
 from ..parsing.values.json_spelling import decode
 
 _log = logging.getLogger("toolcall_middleware")
+_MAX_NAME = 256  # characters in a log
 _MAX_REFUSED = 128
 """Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
 
@@ -118,7 +119,11 @@ class CallReport:
         self.calls.append(call)
         path = call.path if call.path.isprintable() else shown(call.path)  # a key may be any text
         what = (shown(self.model), self.how, shown(call.name), call.outcome.value, path or "-")
-        _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what)
+        fields = {
+            "event": "call", "model": self.model[:_MAX_NAME], "how": self.how, "tool": call.name[:_MAX_NAME],
+            "outcome": call.outcome.value, "path": call.path[:_MAX_NAME],
+        }  # fmt: skip
+        _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what, extra={"toolcall": fields})
 
     def near_miss(self, why: str) -> None:
         """Text looked like a call and was none."""

@@ -224,7 +224,7 @@ _ROWS = (
     Option("shutdown_grace", 30, integer(0, optional=False), "proxy", OPERATOR,
            "Seconds that running answers may go on after a signal to stop."),
     Option("access_log", "text", choice("text", "json", "off"), "proxy", OPERATOR,
-           "One line a request on standard output."),
+           "One line a request on standard output. `json`: the lines of the log on standard error are JSON too."),
     Option("metrics", "off", readers.METRICS, "see", OPERATOR,
            "Metrics of Prometheus (extra `metrics`); the proxy has them at `/metrics`, or at the path that is given."),
     Option("metrics_open", False, flag(), "see", OPERATOR, "The proxy's metrics want none of `api_keys`."),

@@ -6,10 +6,11 @@ What is asked for, and what an answer teaches about that, is negotiation.py's.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, shown
 from ..request.parse import ChatRequest, callable_tools
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
@@ -26,6 +27,7 @@ from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
 from .tool_results import for_backend
 
+_log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
 _RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
 _MAX_SHOWN = 500
@@ -38,6 +40,29 @@ class Decision(NamedTuple):
     what: str
     value: str
     why: str
+
+
+class Decisions(list[Decision]):
+    """Those of one request. Each is logged at DEBUG, without what a model or a backend wrote."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model = model
+
+    def append(self, decision: Decision) -> None:
+        """Something was decided."""
+        super().append(decision)
+        if _log.isEnabledFor(logging.DEBUG):
+            # Why it was asked again quotes the answer: its code says enough.
+            why = "" if decision.what == "ask again" else decision.why
+            fields = {
+                "event": "decision",
+                "model": self._model[:_MAX_SHOWN],
+                "what": decision.what,
+                "value": decision.value,
+            }
+            what = (shown(self._model), decision.what, decision.value, why or "-")
+            _log.debug("decision: model=%s; %s=%s; why=%s", *what, extra={"toolcall": {**fields, "why": why}})
 
 
 class ToolRequest:
@@ -68,7 +93,7 @@ class ToolRequest:
         self._tries = 1
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
         self.why = "first"
-        self.decisions: list[Decision] = []
+        self.decisions = Decisions(chat.model)
         self.decisions.append(Decision("format", self.prompt_format, self._format.why))
 
     @property
@@ -283,10 +308,10 @@ class ToolRequest:
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
         tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
         cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
-        shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
+        wrote = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
             "tool_choice_not_satisfied",
-            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {shown}",
+            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {wrote}",
             param="tool_choice",
         )
 
