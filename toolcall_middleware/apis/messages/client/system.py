@@ -25,7 +25,7 @@ class _KnownLine:
     keep: bool
 
 
-_KNOWN_LINES = (
+_KNOWN_LINES: tuple[_KnownLine, ...] = (
     # Its suffix changes between sessions, and between the kinds of request of one session.
     _KnownLine("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), keep=False),
     _KnownLine(
