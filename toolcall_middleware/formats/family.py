@@ -16,6 +16,7 @@ from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import named
 from .prompt.tools_json import definition
 from .syntax.json import WriteCalls
+from .thoughts import NO_THOUGHTS, Thoughts
 
 ONE = "Make at most one function call in an answer."
 
@@ -51,6 +52,8 @@ class Family:
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
     """What its models write besides calls and text."""
+    thoughts: Thoughts = NO_THOUGHTS
+    """What becomes of their reasoning in later turns, and whether their template opens it."""
     prompt: str
     """The tool block. `{tools}` stands for the tools, `{example}` for a call of the first one."""
     tool: Callable[[Tool], str] = definition

@@ -50,21 +50,31 @@ def table() -> tuple[tuple[str, str], ...]:
 
 @functools.cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple(
-        (re.compile(r"(?:^|[-.:=])" + fnmatch.translate(glob + "*").removesuffix(r"\Z")), name)
-        for glob, name in table()
-    )
+    return tuple((_pattern(glob), name) for glob, name in table())
+
+
+@functools.cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(r"(?:^|[-.:=])" + fnmatch.translate(glob + "*").removesuffix(r"\Z"))
+
+
+def _parts(model: str) -> list[str]:
+    """Organisations, folders and a cache's `models--org--name`, as globs know them."""
+    return [_HYPHEN.sub("", part) for part in re.split(r"[/\\]|--", model.lower().replace("_", "-"))]
 
 
 @functools.lru_cache(maxsize=512)
 def _family(model: str) -> str | None:
-    # Organisations, folders and a cache's `models--org--name` are parts; the last that is known decides.
-    for part in reversed(re.split(r"[/\\]|--", model.lower().replace("_", "-"))):
-        short = _HYPHEN.sub("", part)
+    for part in reversed(_parts(model)):  # the last that is known decides
         for pattern, name in _patterns():
-            if pattern.search(short):
+            if pattern.search(part):
                 return name
     return None
+
+
+def matches(model: str, glob: str) -> bool:
+    """Whether a glob, written as those of `table`, matches a part of a model's name."""
+    return len(model) <= _MAX_NAME and any(_pattern(glob).search(part) for part in _parts(model))
 
 
 def family(model: str) -> str | None:

@@ -56,6 +56,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
         meant=meant,
+        opened=options.opened,
     )
 
 

@@ -123,6 +123,7 @@ class Choices:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
+        beside = answer.watch(delta) or beside
         reasoning: list[Op] = []
         may_repeat = True
         if answer.reads_reasoning:

@@ -30,7 +30,8 @@ class CallOutcome(enum.StrEnum):
     REPAIRED = "repaired"
     """Its arguments were no valid JSON as written."""
     IN_REASONING = "in_reasoning"
-    """It was read in the model's reasoning."""
+    """It was read in the model's reasoning. It is a call where the answer ended in that; in a closed thought it is not.
+    """
     RETRIED = "retried"
     """It came after the model was asked again."""
     INVALID = "invalid"
@@ -111,6 +112,12 @@ class CallOutcomes:
         self._refused += 1
         if self._refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
+
+    def ignore(self, name: str) -> None:
+        """A call stands in a thought that was closed: it is none."""
+        self._refused += 1
+        if self._refused <= _MAX_REFUSED:
+            self._add(FinishedCall(name, CallOutcome.IN_REASONING))
 
     def _add(self, call: FinishedCall) -> None:
         self.finished.append(call)

@@ -89,6 +89,7 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
+        answer.watch(message)
         reasoning_ops: list[Op] = []
         if answer.reads_reasoning:
             reasoning_ops, rest, _ = answer.take_reasoning(message, text)

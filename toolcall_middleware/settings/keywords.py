@@ -24,6 +24,7 @@ class Keywords(TypedDict, total=False):
     stream_arguments: bool | str
     reasoning: str
     reasoning_field: str | None
+    reasoning_start: str
     prose: str
     messages: str
     system_role: str
@@ -110,6 +111,7 @@ class Values:
     stream_arguments: bool
     reasoning: str
     reasoning_field: str | None
+    reasoning_start: str
     prose: str
     messages: str
     system_role: str

@@ -24,6 +24,7 @@ from . import prompt
 from .backend_memory import BackendMemory
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
+from .reasoning_start import ReasoningStart
 from .tool_results import for_backend
 
 _CALL_NOW = "Call a tool now."
@@ -60,6 +61,7 @@ class ToolRequest:
         self._extension = extension
         self._format = registry.for_model(settings.format, chat.model)
         self._negotiation = Negotiation(chat, settings, memory)
+        self._reasoning_start = ReasoningStart(chat, settings, memory, self._format)
         self._messages: list[dict[str, Any]] = []
         self._tries = 1
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
@@ -129,6 +131,7 @@ class ToolRequest:
             extension=self._extension,
             report=self.report,
             retried=self._retried,
+            opened=self._reasoning_start.opened(constrained=self._negotiation.is_bare),
         )
 
     # -- bodies --------------------------------------------------------------------------------------------------
@@ -222,6 +225,7 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
+        self._reasoning_start.learn(outcome.opened)
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
 
     def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:

@@ -16,6 +16,7 @@ from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
+from ..thoughts import Returned, Thoughts
 
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<function_results>"),
@@ -72,6 +73,8 @@ DEEPSEEK_V3 = Family(
     },
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    # R1's template cuts the reasoning out of earlier turns.
+    thoughts=Thoughts(opened={"deepseek-r1-distill": "[llama.cpp] deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}),
     prompt="""\
 # Tools
 
@@ -164,6 +167,11 @@ DEEPSEEK_V32 = Family(
     },
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[card] DeepSeek-V3.2, encoding_dsv32.py; [llama.cpp] DeepSeek-V3.2",
+        other={"deepseek-v4": (Returned.ALL, "[llama.cpp] deepseek-ai-DeepSeek-V4: where there are tools")},
+    ),
     prompt="""\
 ## Tools
 

@@ -12,6 +12,7 @@ from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import key_value_calls
+from ..thoughts import Returned, Thoughts
 
 _MARKUP = Markup(
     stops=("<tool_response>", "<|user|>", "<|observation|>"),
@@ -51,6 +52,7 @@ GLM45 = Family(
     },
     auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
+    thoughts=Thoughts(returned=Returned.TURN, source="[llama.cpp] GLM-4.6"),
     prompt=_PROMPT
     + """\
 <tool_call>{function-name}
@@ -78,6 +80,12 @@ GLM47 = Family(
     alike={"spark2.5": "[llama.cpp] Spark2.5"},
     auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] GLM-4.7-Flash; [card] GLM-5",
+        other={"glm5.[3-9]": (Returned.ALL, "[card] GLM-5.3: clear_thinking is false by default")},
+        opened={"glm4.7": "[llama.cpp] GLM-4.7-Flash", "glm5": "[card] GLM-5"},
+    ),
     prompt=_PROMPT
     + """\
 <tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\

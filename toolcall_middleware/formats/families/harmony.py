@@ -20,6 +20,7 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.tools_typescript import declared
+from ..thoughts import Returned, Thoughts
 
 
 def _harmony(sink: Sink, context: Context) -> Body:
@@ -55,6 +56,14 @@ HARMONY = Family(
     own_openers=_OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=(reading.WRAPPED_JSON,),
     markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
+    # The analysis of turns behind the last final message. Behind its channel stands a space: the template refuses
+    # content in which there is none.
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] openai-gpt-oss-120b",
+        before="<|channel|>analysis <|message|>",
+        after="<|end|><|start|>assistant",
+    ),
     prompt="""\
 # Tools
 

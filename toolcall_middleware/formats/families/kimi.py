@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
+from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
@@ -18,9 +19,12 @@ from ..syntax.named import write_each
 from ..syntax.openers import ignored, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
+from ..thoughts import Returned, Thoughts
+
+K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 
 _MARKUP = Markup(
-    reasoning=(("◁think▷", "◁/think▷"),),
+    reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
     escapes=(Escape("◁", "/?think▷"),),
@@ -74,6 +78,12 @@ KIMI_K2 = Family(
     models={"kimi-k2": "[vllm] kimi_k2"},
     auto_openers=_K2_OPENERS,
     markup=_MARKUP,
+    # The turns behind the last answer without calls: those of the task at hand.
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] Kimi-K2-Thinking; [card] Kimi-K2.5",
+        opened={"kimi-k2.[5-9]": "[card] Kimi-K2.5"},
+    ),
     prompt="""\
 # Tools
 
@@ -94,7 +104,6 @@ The results come in the next message, each between <tool_result> and </tool_resu
     special_tokens=True,
 )
 
-K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 _THINK, _THOUGHT = K3_THOUGHT
 _ANSWER = "<|open|>response<|sep|>"
 
@@ -131,6 +140,14 @@ KIMI_K3 = Family(
     models={"kimi-k3": "[vllm] kimi_k3"},
     auto_openers=_K3_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.ALL,
+        source="[llama.cpp] Kimi-K3",
+        opened={"kimi-k3": "[llama.cpp] Kimi-K3"},
+        before=_THINK,
+        after=_THOUGHT,
+        tags=Opened(_THINK, _THOUGHT, channel=True),
+    ),
     prompt="""\
 # Tools
 Here are the available tools, described in JSONSchema.

@@ -12,6 +12,7 @@ from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
+from ..thoughts import Returned, Thoughts
 from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTIONS
 
 _MARKUP = Markup(tags=("steptml:",))
@@ -76,6 +77,13 @@ STEP3P5 = Family(
     models={"step3.[5-9]": "[llama.cpp] StepFun3.7-Flash"},
     auto_openers=FUNCTION_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] StepFun3.5-Flash",
+        opened={"step3.[5-9]": "[llama.cpp] StepFun3.5-Flash"},
+        before="<think>\n",
+        after="\n</think>\n",
+    ),
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),

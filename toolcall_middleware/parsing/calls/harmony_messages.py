@@ -162,6 +162,8 @@ class _Message:
                 say(s[i:keep])
             cursor.i = keep
             if m is not None and ends:
+                if say == cursor.sink.emit_reasoning:
+                    cursor.sink.end_reasoning()
                 if m.group() in _ENDS:
                     cursor.i = m.end()
                 return m.group().endswith(_MESSAGE)
@@ -292,6 +294,7 @@ class Thought:
         before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
         if k >= 0 or before >= 0:
             self._sink.emit_reasoning(s[i : before if before >= 0 else k])
+            self._sink.end_reasoning()
             self.done = True
             return before if before >= 0 else k + len(self._close)
         keep = len(s)

@@ -7,11 +7,24 @@ had ended there.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .grammar import Compiled
 from .output import Output
 
 _MAX_LATE = 1 << 20
 _LOOK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Reasoning that the prompt has opened: the answer begins in it."""
+
+    opening: str = "<think>"
+    """The tag that stands in the prompt."""
+    close: str = "</think>"
+    channel: bool = False
+    """Whether the tags are a channel's, which is never content."""
 
 
 class Thought:

@@ -23,9 +23,10 @@ from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
 from .prose import Prose
-from .reasoning import Thought
+from .reasoning import Opened, Thought
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
+_MAX_LEAD = 64  # characters of white space that may stand before the tag of reasoning
 _SHORT = 256  # characters of a text that may pass
 _MANY = 64  # ... and how many of them are remembered before they are looked at
 
@@ -41,6 +42,7 @@ class Scanner:
         "_code",
         "_compiled",
         "_markup",
+        "_opening",
         "_out",
         "_parse_reasoning",
         "_passed",
@@ -62,6 +64,7 @@ class Scanner:
         keep_raw: bool = False,
         keep_complete: bool = True,
         meant: Callable[[str], str] | None = None,
+        opened: Opened | None = None,
     ) -> None:
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
@@ -77,6 +80,10 @@ class Scanner:
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
+        self._opening = ""  # the tag that the prompt holds: a model or an engine may repeat it
+        if opened is not None:
+            out.begin_in_reasoning(opened.close, channel=opened.channel)
+            self._opening = opened.opening
         self.stopped = False
 
     @property
@@ -97,7 +104,7 @@ class Scanner:
         special = self._special
         if special is not None and len(text) <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
-                return [Reasoning(text)]
+                return [Reasoning(text, channel=self._out.channel)]
             passed = self._passed
             passed.append(text)
             if len(passed) == _MANY:
@@ -166,6 +173,10 @@ class Scanner:
         i = 0
         self._code.begin()
         markup, out = self._markup, self._out
+        if self._opening:
+            i = self._skip_opening(s, last=last)
+            if out.carry:
+                return
         while True:
             if markup.body is not None:
                 i = markup.read(s, i, last=last)
@@ -193,6 +204,19 @@ class Scanner:
                 i = self._text(s, i, last=last)
             if out.carry:
                 return
+
+    def _skip_opening(self, s: str, *, last: bool) -> int:
+        """Reasoning that the prompt has opened begins: the index behind a repetition of its tag."""
+        opening, self._opening = self._opening, ""
+        begin = len(s) - len(s.lstrip())
+        if s.startswith(opening, begin):
+            end = begin + len(opening)
+            self._out.events.append(Reasoning(s[:end], markup=True, channel=self._out.channel))
+            return end
+        if begin <= _MAX_LEAD and not last and opening.startswith(s[begin : begin + len(opening)]):
+            self._out.carry = s
+            self._opening = opening
+        return 0
 
     def _keep(self, rest: str, *, last: bool) -> None:
         """The reader of the markup must see more than `rest` to decide on it."""
@@ -226,7 +250,7 @@ class Scanner:
     def _clear(self) -> Callable[[str], object] | None:
         """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
         out, prose = self._out, self._prose
-        if self._markup.body is not None or out.carry or self.stopped:
+        if self._markup.body is not None or out.carry or self.stopped or self._opening:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
@@ -302,8 +326,12 @@ class Scanner:
                 return m.end()
             prose.span = 0
         if kind == "c":
+            if self._sink.calls and out.in_gap and not s[begin:pos].strip():
+                prose.emit(s, begin, pos)  # directly behind a call it is none of the answer's text
+                return -m.end() - 1
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
             prose.emit(s, begin, m.end())
+            out.events.append(Reasoning("", markup=True))
             self._restart()
             return -m.end() - 1
         if kind == "r":
