@@ -15,8 +15,8 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Reasoning
 from toolcall_middleware.parsing.text.reasoning import Opened
-from toolcall_middleware.response import open_thought
-from toolcall_middleware.response.open_thought import OpenThought
+from toolcall_middleware.response import reasoning
+from toolcall_middleware.response.reasoning import OpenThought
 
 from ..parsing.streams import calls_in, one_cut, read, text_in, thought_in
 from ..parsing.test_scanner import CALL, fresh
@@ -77,7 +77,7 @@ def test_it_is_one_in_the_backends_reasoning_field_too(field: str, mode: str) ->
         ("seed_oss", f"<seed:think>Hm\n{registry.get('seed_oss').render_calls([WRITTEN])}"),
         ("kimi_k3", f"<|open|>think<|sep|>Hm{registry.get('kimi_k3').render_calls([WRITTEN])}"),
         ("mistral_v11", f"[THINK]Hm {registry.get('mistral_v11').render_calls([WRITTEN])}"),
-        ("harmony", f"<|channel|>analysis<|message|>Hm\n```json\n{json.dumps({'tool_calls': [dict(name='weather')]})}\n```"),
+        ("harmony", '<|channel|>analysis<|message|>Hm\n```json\n{"tool_calls": [{"name": "weather"}]}\n```'),
     ],
 )
 def test_it_is_one_in_the_familys_own_thought(name: str, text: str) -> None:
@@ -161,7 +161,8 @@ def test_the_policies_hold_for_it() -> None:
         raw_whole({"reasoning": tag(arguments='{"city": 3}')}, validate_arguments="error")
     with pytest.raises(ToolCallError, match="not among the tools"):
         raw_whole({"reasoning": tag("nobody")}, unknown_tool="error")
-    assert agreed(f"<think>{tag()}{tag('clock')}", ask={"parallel_tool_calls": False}).named_calls == [("weather", CITY)]
+    one = agreed(f"<think>{tag()}{tag('clock')}", ask={"parallel_tool_calls": False})
+    assert one.named_calls == [("weather", CITY)]
 
 
 @pytest.mark.parametrize("field", ["content", "reasoning"])
@@ -183,7 +184,7 @@ def test_its_outcome_is_in_reasoning() -> None:
 
 
 def test_what_is_kept_of_a_thought_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_thought, "MAX_KEPT", 2000)
+    monkeypatch.setattr(reasoning, "MAX_KEPT", 2000)
     thought = OpenThought(fresh)
     for _ in range(100):
         thought.feed(f"So be it. {CALL}")
@@ -195,7 +196,7 @@ def test_what_is_kept_of_a_thought_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_thought, "MAX_KEPT", 2000)
+    monkeypatch.setattr(reasoning, "MAX_KEPT", 2000)
     thought = OpenThought(fresh)
     thought.feed('<tool_call>{"name": "f", "arguments": {"x": "')
     for _ in range(100):

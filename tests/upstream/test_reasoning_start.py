@@ -9,6 +9,7 @@ import pytest
 
 from tests.driven import Driven
 from toolcall_middleware.formats import markup, models, thoughts
+from toolcall_middleware.formats.prompt.thoughts import Returned
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
 
@@ -37,20 +38,17 @@ class Talk:
 
     def ask(self, message: dict[str, Any] | str, *, reason: str = "stop", client: bytes = b"", **ask: Any) -> Any:
         message = {"content": message} if isinstance(message, str) else message
-        forgets = self.memory.of(client)
-        made = self._exchange(ask, _copy(forgets))
+        memory = self.memory.of(client)
+        deltas = [chunk({name: char}) for name, text in message.items() for char in text]
+        made = self._exchange({**ask, "stream": True}, _copy(memory))
         made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-        data = stream(role(), *(chunk({name: char}) for name, text in message.items() for char in text), chunk({}, reason))
         out = b""
-        if ask.get("stream") is None:
-            made = self._exchange({**ask, "stream": True}, _copy(forgets))
-            made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-            for event in data.split(b"\n\n")[:-1]:
-                if not made.stopped:
-                    out += made.feed(event + b"\n\n")
-            out += made.finish()
+        for event in stream(role(), *deltas, chunk({}, reason)).split(b"\n\n")[:-1]:
+            if not made.stopped:
+                out += made.feed(event + b"\n\n")
+        out += made.finish()
         streamed = check_stream(out)
-        made = self._exchange(ask, forgets)
+        made = self._exchange(ask, memory)
         made.on_response_start(200, [(b"content-type", b"application/json")])
         choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": reason}
         head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
@@ -149,7 +147,7 @@ def test_each_entry_of_the_table_has_a_source_and_matches_its_own_family() -> No
     told = 0
     for family in markup.families():
         found = thoughts.of_format(family)
-        assert bool(found.source) is (found.returned is not thoughts.Returned.NONE), family.name
+        assert bool(found.source) is (found.returned is not Returned.NONE), family.name
         for glob, source in [*found.opened.items(), *((glob, row[1]) for glob, row in found.other.items())]:
             assert source
             sample = glob.replace("[-:]", "-").replace("[13-9]", "9b").replace("[5-9]", "5").replace("[3-9]", "3")

@@ -12,11 +12,11 @@ from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
 from .prompt import escaping, tool_choice
+from .prompt.thoughts import NO_THOUGHTS, Thoughts
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import named
 from .prompt.tools_json import definition
 from .syntax.json import WriteCalls
-from .thoughts import NO_THOUGHTS, Thoughts
 
 ONE = "Make at most one function call in an answer."
 

@@ -16,11 +16,10 @@ from ..wire import openai
 from ..wire.openai import Fields
 from .message import Message, Source
 from .native_calls import NativeCalls
-from .open_thought import OpenThought
 from .operations import Arguments, Content, Op, Opened, Thought
 from .outcome import FinishedCall
 from .policy import AnswerPolicy
-from .reasoning import ReasoningReader, split_reasoning
+from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
 __all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "Thought", "Verbatim"]
 
@@ -47,8 +46,8 @@ class ChoiceAnswer:
 
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
     `native`: the backend's own calls, where it was given the tools. `reads_reasoning`: calls are read in its reasoning
-    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far. `thought`: what
-    finds calls in a thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer
+    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far. `thought`: finds the
+    calls in a thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer
     shows that its prompt opens the thought; None where it shows nothing.
     """
 
@@ -66,7 +65,7 @@ class ChoiceAnswer:
         thought: OpenThought | None = None,
         unopened: Callable[[], StreamParser] | None = None,
     ) -> None:
-        """unopened: makes the parser to use where the thought came in the reasoning field, if `parser` begins in one."""
+        """unopened: where `parser` begins in a thought, makes the one to use if that came in the reasoning field."""
         self.message = Message(policy, reasoning)
         self._parser = parser
         self.thought = thought

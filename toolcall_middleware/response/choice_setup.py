@@ -18,10 +18,9 @@ from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
-from .open_thought import OpenThought
 from .outcome import CallReport
 from .policy import AnswerPolicy, Extension
-from .reasoning import ReasoningReader
+from .reasoning import OpenThought, ReasoningReader
 
 
 def make_choice(

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from ..formats.thoughts import Returned, Thoughts
+from ..formats.prompt.thoughts import Returned, Thoughts
+from ..formats.thoughts import returned
 
 _log = logging.getLogger("toolcall_middleware")
 _FIELDS = ("reasoning_content", "reasoning")
@@ -29,7 +30,7 @@ class EarlierThoughts:
         self._turn = 0
         self._left_out = 0
         roles = [message["role"] for message in messages]
-        match thoughts.returned_to(model):
+        match returned(thoughts, model):
             case Returned.NONE:
                 self._from = len(roles)
             case Returned.TURN if "user" in roles:

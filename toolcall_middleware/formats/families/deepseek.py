@@ -10,13 +10,13 @@ from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
-from ..thoughts import Returned, Thoughts
 
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<function_results>"),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Escape, Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import key_value_calls
-from ..thoughts import Returned, Thoughts
 
 _MARKUP = Markup(
     stops=("<tool_response>", "<|user|>", "<|observation|>"),

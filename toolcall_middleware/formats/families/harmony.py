@@ -19,8 +19,8 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tools_typescript import declared
-from ..thoughts import Returned, Thoughts
 
 
 def _harmony(sink: Sink, context: Context) -> Body:

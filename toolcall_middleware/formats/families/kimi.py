@@ -14,12 +14,12 @@ from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
 from ..syntax.openers import ignored, named_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
-from ..thoughts import Returned, Thoughts
 
 K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 

@@ -10,13 +10,13 @@ from ...parsing.calls.xml.nested_calls import NestedCalls
 from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import definition
 from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
-from ..thoughts import Returned, Thoughts
 
 _MARKUP = Markup(
     reasoning=(("<mm:think>", "</mm:think>"),),

@@ -22,13 +22,13 @@ from __future__ import annotations
 from .. import reading
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import function_calls
-from ..thoughts import Returned, Thoughts
 
 MARKUP = Markup(
     stops=("<tool_response>", "<|im_start|>"),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
-from ..thoughts import Returned, Thoughts
 from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTIONS
 
 _MARKUP = Markup(tags=("steptml:",))

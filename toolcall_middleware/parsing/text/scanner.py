@@ -26,7 +26,6 @@ from .prose import Prose
 from .reasoning import Opened, Thought
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
-_MAX_LEAD = 64  # characters of white space that may stand before the tag of reasoning
 _SHORT = 256  # characters of a text that may pass
 _MANY = 64  # ... and how many of them are remembered before they are looked at
 
@@ -42,7 +41,6 @@ class Scanner:
         "_code",
         "_compiled",
         "_markup",
-        "_opening",
         "_out",
         "_parse_reasoning",
         "_passed",
@@ -75,15 +73,11 @@ class Scanner:
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
         self._code = Code(compiled, self._prose, self._markup, sink)
-        self._thought = Thought(compiled, out)
+        self._thought = Thought(compiled, out, opened)
         self._parse_reasoning = parse_reasoning
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
-        self._opening = ""  # the tag that the prompt holds: a model or an engine may repeat it
-        if opened is not None:
-            out.begin_in_reasoning(opened.close, channel=opened.channel)
-            self._opening = opened.opening
         self.stopped = False
 
     @property
@@ -173,8 +167,8 @@ class Scanner:
         i = 0
         self._code.begin()
         markup, out = self._markup, self._out
-        if self._opening:
-            i = self._skip_opening(s, last=last)
+        if self._thought.opening:
+            i = self._thought.skip_opening(s, last=last)
             if out.carry:
                 return
         while True:
@@ -204,19 +198,6 @@ class Scanner:
                 i = self._text(s, i, last=last)
             if out.carry:
                 return
-
-    def _skip_opening(self, s: str, *, last: bool) -> int:
-        """Reasoning that the prompt has opened begins: the index behind a repetition of its tag."""
-        opening, self._opening = self._opening, ""
-        begin = len(s) - len(s.lstrip())
-        if s.startswith(opening, begin):
-            end = begin + len(opening)
-            self._out.events.append(Reasoning(s[:end], markup=True, channel=self._out.channel))
-            return end
-        if begin <= _MAX_LEAD and not last and opening.startswith(s[begin : begin + len(opening)]):
-            self._out.carry = s
-            self._opening = opening
-        return 0
 
     def _keep(self, rest: str, *, last: bool) -> None:
         """The reader of the markup must see more than `rest` to decide on it."""
@@ -250,7 +231,7 @@ class Scanner:
     def _clear(self) -> Callable[[str], object] | None:
         """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
         out, prose = self._out, self._prose
-        if self._markup.body is not None or out.carry or self.stopped or self._opening:
+        if self._markup.body is not None or out.carry or self.stopped or self._thought.opening:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
@@ -326,13 +307,7 @@ class Scanner:
                 return m.end()
             prose.span = 0
         if kind == "c":
-            if self._sink.calls and out.in_gap and not s[begin:pos].strip():
-                prose.emit(s, begin, pos)  # directly behind a call it is none of the answer's text
-                return -m.end() - 1
-            # A template may have opened the reasoning in the prompt: what follows is the answer's start.
-            prose.emit(s, begin, m.end())
-            out.events.append(Reasoning("", markup=True))
-            self._restart()
+            self._stray_close(s, begin, pos, m.end())
             return -m.end() - 1
         if kind == "r":
             fresh = out.in_gap and not s[begin:pos].strip()
@@ -356,6 +331,17 @@ class Scanner:
         prose.emit(s, begin, pos)
         self._sink.in_reasoning = out.reasoning is not None
         return -self._markup.open(self._compiled.openers[group], m.group(), "", pos, m.end()) - 1
+
+    def _stray_close(self, s: str, begin: int, pos: int, end: int) -> None:
+        """The end of reasoning that has not begun stands at `s[pos:end]`."""
+        prose, out = self._prose, self._out
+        if self._sink.calls and out.in_gap and not s[begin:pos].strip():
+            prose.emit(s, begin, pos)  # directly behind a call it is none of the answer's text
+            return
+        # A template may have opened the reasoning in the prompt: what follows is the answer's start.
+        prose.emit(s, begin, end)
+        out.events.append(Reasoning("", markup=True))
+        self._restart()
 
     def _end_marker(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:
         """A token that ends a turn (`<|im_end|>`, `</s>`): no content when nothing follows, else text like any."""
