@@ -77,7 +77,6 @@ def test_it_is_one_in_the_backends_reasoning_field_too(field: str, mode: str) ->
         ("seed_oss", f"<seed:think>Hm\n{registry.get('seed_oss').render_calls([WRITTEN])}"),
         ("kimi_k3", f"<|open|>think<|sep|>Hm{registry.get('kimi_k3').render_calls([WRITTEN])}"),
         ("mistral_v11", f"[THINK]Hm {registry.get('mistral_v11').render_calls([WRITTEN])}"),
-        ("harmony", '<|channel|>analysis<|message|>Hm\n```json\n{"tool_calls": [{"name": "weather"}]}\n```'),
     ],
 )
 def test_it_is_one_in_the_familys_own_thought(name: str, text: str) -> None:
@@ -95,6 +94,7 @@ def test_it_is_one_in_the_familys_own_thought(name: str, text: str) -> None:
         f"<think>{HM}{tag()}</think>Done.\n<think>Well",
         f"<|channel>thought\nHm {tag()}<channel|>",
         f"<|channel|>analysis<|message|>Hm {tag()}<|end|>",
+        f"<|channel|>analysis<|message|>Hm {tag()}",  # the token that ends a message may have been left out
     ],
 )
 def test_in_a_closed_thought_it_is_none_and_that_is_told(text: str) -> None:

@@ -67,6 +67,9 @@ class HarmonyMessage(CursorReader):
         message, cursor = self._message, self._cursor
         if message.header == _START or (cut and message.header not in {None, _TO}):
             cursor.sink.accept()  # the beginning of a message that never came
+        if message.thinks:
+            # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
+            message.end_thought()
         if message.called is not None:
             message.start()  # the end is reported when this is asked again
         elif message.plain and not cut:
@@ -79,10 +82,10 @@ class _Message:
     """A message while it is read.
 
     header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
-    the one argument of the open call.
+    the one argument of the open call. thinks: it is reasoning.
     """
 
-    __slots__ = ("_addressed", "_cursor", "_tags", "called", "header", "plain")
+    __slots__ = ("_addressed", "_cursor", "_tags", "called", "header", "plain", "thinks")
 
     def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
         self._cursor = cursor
@@ -90,7 +93,7 @@ class _Message:
         self._addressed = False  # a message to `self` or `user`
         self.header: str | None = opening
         self.called: str | None = None
-        self.plain = False
+        self.plain = self.thinks = False
 
     def read(self) -> Steps[None]:
         """The message, and those that follow without the end of the one before."""
@@ -113,6 +116,11 @@ class _Message:
         """The call whose argument is text is over."""
         self.plain = False
         self._cursor.end('"}', repaired=True)
+
+    def end_thought(self) -> None:
+        """The reasoning is over."""
+        self.thinks = False
+        self._cursor.sink.end_reasoning()
 
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""
@@ -145,6 +153,7 @@ class _Message:
         cursor.sink.accept()
         self._addressed = name in (_SELF, _USER)
         thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
+        self.thinks = thought
         return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
@@ -162,8 +171,8 @@ class _Message:
                 say(s[i:keep])
             cursor.i = keep
             if m is not None and ends:
-                if say == cursor.sink.emit_reasoning:
-                    cursor.sink.end_reasoning()
+                if self.thinks:
+                    self.end_thought()
                 if m.group() in _ENDS:
                     cursor.i = m.end()
                 return m.group().endswith(_MESSAGE)
