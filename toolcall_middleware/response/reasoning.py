@@ -19,6 +19,8 @@ FIELDS = ("reasoning", "reasoning_content")
 MAX_KEPT = 1 << 20
 """Characters of the calls of one thought that are kept. A thought with more is only a thought."""
 _PER_CALL = 256  # ... that a call counts for beside its own
+_MANY = 64  # pieces of a thought that are read at once
+_LONG = 4096  # characters of one that is read at once
 
 
 class ReasoningReader:
@@ -59,11 +61,12 @@ class OpenThought:
     waits.
     """
 
-    __slots__ = ("_calls", "_full", "_make_parser", "_open", "_parser", "_size", "is_open")
+    __slots__ = ("_calls", "_full", "_make_parser", "_open", "_parser", "_pieces", "_size", "is_open")
 
     def __init__(self, make_parser: Callable[[], StreamParser]) -> None:
         self._make_parser = make_parser
         self._parser: StreamParser | None = None
+        self._pieces: list[str] = []  # that are not read yet
         self._calls: list[Event] = []  # of complete calls
         self._open: list[Event] = []  # of the call that is open
         self._size = 0
@@ -73,16 +76,17 @@ class OpenThought:
     def feed(self, text: str) -> None:
         """More of the thought."""
         self.is_open = True
-        if self._full or not text:
+        if self._full:
             return
-        if self._parser is None:
-            self._parser = self._make_parser()
-        self._take(self._parser.feed(text))
+        self._pieces.append(text)
+        if len(self._pieces) == _MANY or len(text) > _LONG:
+            self._read()
 
     def close(self) -> list[str]:
         """The thought is over. The names of the calls in it, which are none."""
         if not self.is_open:
             return []
+        self._read()
         if self._parser is not None:
             self._take(self._parser.finish(cut=True))
         names = [event.name for event in self._calls if type(event) is CallStart]
@@ -92,12 +96,22 @@ class OpenThought:
 
     def finish(self, *, cut: bool) -> list[Event]:
         """The answer ends, perhaps in a thought: the complete calls in that. cut: the model did not end it itself."""
+        self._read()
         parser, self._parser, self.is_open = self._parser, None, False
         if parser is not None:
             self._take(parser.finish(cut=cut))
         calls = self._calls
         self._drop()
         return calls
+
+    def _read(self) -> None:
+        """Read what has come: one by one, the pieces of a stream would cost as much again."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if text and not self._full:
+            if self._parser is None:
+                self._parser = self._make_parser()
+            self._take(self._parser.feed(text))
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
