@@ -212,7 +212,7 @@ SPECIAL = """
 longcat jamba seed_oss llama4_pythonic lfm2 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32
 kimi_k2 kimi_k3 glm45 glm47 hy_v3 harmony granite granite_20b_fc internlm minimax_m3 step3 functiongemma gemma4
 cohere_command3 cohere_command4 gigachat3 solar_open apertus dots gigachat35 inkling k2_horizon muse_glimmer
-solar_open2
+solar_open2 deepseek_v4 deepseek_v41 hy_v4 iquest_q1 llm-jp-harmony plamo3 beam
 """.split()  # noqa: SIM905 - far easier to read
 
 

@@ -31,6 +31,8 @@ MARKERS = """
 <｜end▁of▁sentence｜> <|open|> <|sep|> <|close|> <|function_call|> <|role_sep|> <|message_sep|> <]minimax[>[
 <mm:think> </mm:think> <tool_calls:opensource> <tool_call:opensource> <arg_key:opensource> </arg_value:opensource>
 <atem:function_calls> <atem:invoke </atem:parameter> <ifm|tool_calls> </ifm|arg_key> <dots_function_call>
+<tool_calls:6124c78e> <tool_call:6124c78e> </tool_sep:6124c78e> </think:6124c78e> <iquest_tool_call> </iquest_tool_call>
+<rfl:parameter </rfl:parameter> <|plamo:begin_tool_requests:plamo|> <|plamo:msg|> <|plamo:tag|> <|iquest_end|>
 </dots_function_call> <use_mcp_tool> </use_mcp_tool> <｜GCML｜tool_calls> <|content_text|> <|tool_arg:start|>
 """.split()  # noqa: SIM905 - far easier to read
 MARKERS += ['<function name="f">', '<parameter name="x">', '<invoke name="f">', '<tool_result name="f">']

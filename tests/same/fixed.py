@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 
@@ -33,3 +34,5 @@ def fix() -> None:
     from .proxied import ScriptedTransport
 
     httpx.AsyncHTTPTransport = ScriptedTransport  # type: ignore[assignment,misc]
+    # A tree whose own client needs this parser asks by httpx without it.
+    sys.modules["httptools"] = None  # type: ignore[assignment]

@@ -92,6 +92,7 @@ def test_each_family_reads_again_what_it_wants(model: str, wanted: list[str], fi
         ("minimax_m2", "<think>\nNEW-A\n</think>\n\n<minimax:tool_call>"),
         ("minimax_m3", "<mm:think>NEW-A</mm:think>]<]minimax[>[<tool_call>"),
         ("deepseek_v32", "<think>NEW-A</think><｜DSML｜function_calls>"),
+        ("deepseek_v4", "<think>NEW-A</think><｜DSML｜tool_calls>"),
         ("harmony", "<|channel|>analysis <|message|>NEW-A<|end|><|start|>assistant<|channel|>commentary to="),
     ],
 )
@@ -111,6 +112,9 @@ def test_it_stands_before_the_text() -> None:
     contents = [message["content"] for message in sent(messages, format="hermes") if message["role"] == "assistant"]
     assert contents[0].startswith("<think>\nHm.\n</think>\n\nLet me see.\n<tool_call>")
     assert contents[1] == "<think>\nSo.\n</think>\n\nWarm."
+    messages = sent(messages, format="harmony")
+    text = "<|channel|>analysis <|message|>So.<|end|><|start|>assistant<|channel|>final <|message|>Warm."
+    assert messages[-1] == {"role": "assistant", "content": text}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .command import (
     add_upstream,
     given_settings,
     number,
+    refuse_whole_path,
     share_metrics,
     to_environment,
     upstream_of,
@@ -64,6 +65,7 @@ def _run(args: argparse.Namespace) -> int:
             raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
         values.setdefault("inspector", secrets.token_urlsafe(24))
     settings = Settings.from_env(**values)
+    refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
     if settings.metrics != "off" and args.workers > 1:
         share_metrics()
     if settings.upstreams_file is not None and os.name != "nt":

@@ -70,6 +70,10 @@ class Family:
     """What an answer that calls consists of, for `tool_choice`."""
     noun: str = "function"
     """How the prompt names a tool."""
+    auto_prompt: str = ""
+    """The format in which `auto` writes for its models, where it is not this one: engines take these calls out of the
+    text themselves.
+    """
     special_tokens: bool = False
     """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless told
     otherwise.

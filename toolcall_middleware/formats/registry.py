@@ -76,6 +76,12 @@ _LINEAGES: dict[str, str] = {
     "mirothinker": "mirothinker",
     "muse_glimmer": "muse",
     "solar_open2": "solar",
+    "deepseek_v4": "deepseek",
+    "deepseek_v41": "deepseek",
+    "hy_v4": "hunyuan",
+    "iquest_q1": "iquest",
+    "llm-jp-harmony": "llm_jp",
+    "plamo3": "plamo",
 }
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 
@@ -100,9 +106,7 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        from .auto import Auto
-
-        return Auto()
+        return _auto()
     if name in _built_in():
         found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
         return found
@@ -118,6 +122,22 @@ def get(name: str) -> ToolFormat:
     except (ImportError, AttributeError) as error:
         raise FormatError(f"the format {name} ({entry.value}) cannot be loaded: {error}") from error
     return _made(loaded)
+
+
+@functools.cache
+def _auto() -> ToolFormat:
+    from .auto import Auto  # it imports the table of models, and all families when it is made
+
+    return Auto(get("json"), writing=_writing)
+
+
+@functools.cache
+def _writing(name: str, prompt: str = "") -> ToolFormat:
+    """`auto` for the models of the family `name`. prompt: the format that writes, if not the one the family wants."""
+    from .auto import Auto
+
+    family = get(name)
+    return Auto(get(prompt or getattr(family, "auto_prompt", "") or name), family, _writing)
 
 
 def is_place(name: str) -> bool:

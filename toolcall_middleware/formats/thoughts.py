@@ -1,4 +1,5 @@
 """By a model's name: which reasoning it reads again, and which its template opens. The families say so."""
+
 from __future__ import annotations
 
 import functools

@@ -90,6 +90,7 @@ class Sink:
         "in_reasoning",
         "keep_complete",
         "keep_raw",
+        "learned",
         "mode",
         "opening",
         "schema",
@@ -120,6 +121,7 @@ class Sink:
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
+        self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
         self.coerced = False  # a value of the open call was given the type that the schema asks for
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it

@@ -14,7 +14,7 @@ from ..errors import ToolCallError, kind, shown
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
-from .json_input import DECODE_ERRORS, decode, not_json
+from ..wire.json_input import DECODE_ERRORS, decode, not_json
 
 
 class ToolLimits(NamedTuple):

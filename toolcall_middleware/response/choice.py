@@ -45,15 +45,17 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message.
 
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
-    `native`: the backend's own calls, where it was given the tools. `reads_reasoning`: calls are read in its reasoning
-    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far. `thought`: finds the
-    calls in a thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer
-    shows that its prompt opens the thought; None where it shows nothing.
+    `native`: the backend's own calls; some make them though they were given no tools. `reads_reasoning`: calls are read
+    in its reasoning field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
+    `has_spoken`: there was text; `thought_bytes`: of reasoning before any (`note`). `thought`: finds the calls in a
+    thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer shows that its
+    prompt opens the thought; None where it shows nothing.
     """
 
     __slots__ = (
         "_alone", "_assumed", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_tagged",
-        "_unopened", "_waiting", "cut", "lost", "message", "native", "opened", "reads_reasoning", "thought",
+        "_unopened", "_waiting", "cut", "has_spoken", "lost", "message", "native", "opened", "reads_reasoning",
+        "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -78,11 +80,12 @@ class ChoiceAnswer:
         self._reasoning = reasoning
         self._channel = None if reasoning is None else reasoning.another()
         self.reads_reasoning = reasoning is not None
-        self._alone = native is None and reasoning is None  # calls are read from the text only
+        self._alone = reasoning is None  # calls have come in the text only
         self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
-        self.cut = self.lost = False
+        self.cut = self.lost = self.has_spoken = False
+        self.thought_bytes = 0
 
     # -- what it came to -----------------------------------------------------------------------------------------
 
@@ -90,6 +93,11 @@ class ChoiceAnswer:
     def calls(self) -> int:
         """How many calls have begun."""
         return self.message.calls
+
+    @property
+    def may_call(self) -> bool:
+        """Whether calls may come at all."""
+        return self._policy.may_call
 
     @property
     def calls_in_reasoning(self) -> int:
@@ -128,6 +136,13 @@ class ChoiceAnswer:
 
     # -- what comes ----------------------------------------------------------------------------------------------
 
+    def note(self, said: Fields, text: str) -> None:
+        """A delta or message holds `text`. Not called for each: once there was some, more of it says nothing new."""
+        if text:
+            self.has_spoken = True
+        elif not self.has_spoken:
+            self.thought_bytes += len(split_reasoning(said)[0].encode("utf-8", "replace"))
+
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
         message = self.message
@@ -160,6 +175,7 @@ class ChoiceAnswer:
         native, message = self.native, self.message
         if message.stopped or self._ended or native is None:
             return []
+        self._alone = False
         if text:
             self._unopened = None
         events = self._parser.feed(text)

@@ -57,15 +57,15 @@ def make_choice(
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
     )
-    own = None
-    if native:
-        own = NativeCalls(
-            offered,
-            unknown=unknown,
-            free=not chat.tools.tools,
-            max_arguments_bytes=settings.max_arguments_bytes,
-            repair_names=settings.repair_names,
-        )
+    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
+    own = NativeCalls(
+        offered,
+        asked=native,
+        unknown=unknown,
+        free=not chat.tools.tools,
+        max_arguments_bytes=settings.max_arguments_bytes,
+        repair_names=settings.repair_names,
+    )
     if not offered.tools:
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
         syntax = registry.plain()
@@ -140,6 +140,7 @@ def _policy(
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
+        may_call=len(callable_tools(chat)) > 0,
         hold_prose=choice.must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
         drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,

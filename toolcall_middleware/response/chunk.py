@@ -15,8 +15,11 @@ from ..wire import openai
 from ..wire.openai import Fields
 from .answer_outcome import AnswerOutcome, all_called
 from .choice import ChoiceAnswer
+from .native_calls import NativeCalls
 from .operations import Content, Op
 
+_CALLS = ("tool_calls", "function_call")
+_NO_CALLS = (b"null", b"[]")
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 
@@ -29,6 +32,8 @@ class Choice:
     """The client knows its role."""
     finished: bool = False
     """... and its finish_reason."""
+    owes_content: bool = False
+    """Its empty content was made null, for calls could come; where none came it is due with the finish_reason."""
 
 
 @dataclass(slots=True)
@@ -48,6 +53,8 @@ class Part:
     """The model wrote something that is not in the text."""
     may_repeat: bool = True
     """More of the answer may look like this chunk."""
+    opens: bool = False
+    """Empty content and nothing else; beside calls it would be null."""
 
 
 class Choices:
@@ -123,6 +130,7 @@ class Choices:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
+        answer.note(delta, text)
         beside = answer.watch(delta) or beside
         reasoning: list[Op] = []
         may_repeat = True
@@ -133,8 +141,8 @@ class Choices:
                 beside, delta = True, rest
             unchanged = unchanged and same
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta)
-            ops = answer.feed_both(text, calls)
+            calls, delta = take_calls(delta, answer.native)
+            ops = answer.feed_both(text, calls) if calls else answer.feed(text)
             plain = not calls and is_plain(ops, text)
         else:
             ops = answer.feed(text) if text else []
@@ -153,11 +161,32 @@ class Choices:
             unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
+        opens = False
+        if bytes(delta.get("content", b"")) == b'""':
+            kept, opens = self._empty(choice, delta, silent=not (ops or reasoning or reason))
+            delta, unchanged = kept, unchanged and kept is delta
+        unchanged = unchanged and not (reason is not None and choice.owes_content)
         if told in ENDED:
             self._usage.ended()
-        return Part(
-            choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat=may_repeat
-        )
+        made = Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside)
+        made.may_repeat, made.opens = may_repeat, opens
+        return made
+
+    def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
+        """A delta whose content is empty, and whether it may open an answer. silent: nothing else is said.
+
+        Nothing empty stands behind calls, and nothing at all is the content of an answer that has only these.
+        """
+        answer = choice.answer
+        if answer.calls:
+            return {name: value for name, value in delta.items() if name != "content"}, False
+        if not silent or not answer.may_call:
+            return delta, False
+        if self._expected > 1 and not choice.has_role:
+            # Of several choices none waits for what another one says.
+            choice.owes_content = True
+            return {**delta, "content": openai.NULL}, False
+        return delta, self._expected == 1
 
     def end(self, index: int, *, lost: bool, failed: ToolCallError | None) -> tuple[Part, ToolCallError | None]:
         """The stream ends in the middle of this choice: what was held back of it, and the fault that this brings.
@@ -172,9 +201,11 @@ class Choices:
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
 
 
-def take_calls(message: Fields) -> tuple[list[Any], Fields]:
+def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]:
     """The backend's own calls in a delta or message, and the rest of it."""
-    rest = {name: value for name, value in message.items() if name not in {"tool_calls", "function_call"}}
+    rest = {name: value for name, value in message.items() if name not in _CALLS}
+    if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in _CALLS):
+        return [], message  # a text backend may say so
     calls = openai.read_value(message.get("tool_calls"))
     if isinstance(calls, list) and calls:
         return calls, rest

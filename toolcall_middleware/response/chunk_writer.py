@@ -10,7 +10,6 @@ import msgspec
 from ..usage.meter import UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields, Shell
-from .choice import ChoiceAnswer
 from .chunk import Choice, Part
 from .operations import Arguments, Content, Op, Opened, Thought
 
@@ -146,13 +145,14 @@ class ChunkWriter:
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
                 out.append(shell.around(_encode(rest)))
         if reason is not None:
-            out.append(self._finish_chunk(fields, reason, choice.answer))
+            out.append(self._finish_chunk(fields, reason, choice))
 
-    def _finish_chunk(self, fields: Fields, reason: str, answer: ChoiceAnswer) -> bytes:
+    def _finish_chunk(self, fields: Fields, reason: str, choice: Choice) -> bytes:
         """An empty delta with the finish_reason."""
-        choice = {**fields, "delta": {}, "finish_reason": reason}
+        delta = {"content": ""} if choice.owes_content and not choice.answer.calls else {}
+        last = {**fields, "delta": delta, "finish_reason": reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
-        return openai.event(_encode({**body, "choices": [choice], **answer.extras}))
+        return openai.event(_encode({**body, "choices": [last], **choice.answer.extras}))
 
 
 def says_beside(fields: Fields) -> bool:

@@ -52,10 +52,11 @@ class _Call:
 class NativeCalls:
     """The calls of one choice, in the order of their first delta; one leaves at a time.
 
-    free: any name may be called, because the request has no tools to choose from.
+    free: any name may be called, because the request has no tools to choose from. asked: the backend was given the
+    tools; else it calls by itself.
     """
 
-    __slots__ = ("_calls", "_current", "_free", "_most", "_repairs", "_tools", "_unknown", "oversized")
+    __slots__ = ("_calls", "_current", "_free", "_most", "_repairs", "_tools", "_unknown", "asked", "oversized")
 
     def __init__(
         self,
@@ -63,10 +64,12 @@ class NativeCalls:
         *,
         unknown: str = "forward",
         free: bool = False,
+        asked: bool = True,
         max_arguments_bytes: int | None = None,
         repair_names: bool = False,
     ) -> None:
         self._free = free
+        self.asked = asked
         self._repairs = repair_names
         self._most = max_arguments_bytes
         self.oversized: str | None = None  # the name of a call whose arguments are too large to wait

@@ -51,6 +51,8 @@ class AnswerPolicy:
 
     max_calls: int | None = None
     limited: bool = False
+    may_call: bool = False
+    """Calls may come: content is null until there is text."""
     hold_prose: bool = False
     drop_prose: bool = False
     stream_arguments: bool = True

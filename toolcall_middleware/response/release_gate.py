@@ -48,6 +48,11 @@ class Gate:
         self.is_open = hold is Hold.NOTHING
         self.said = False
 
+    def wait(self) -> None:
+        """Let nothing more leave before something is said."""
+        if self.is_open:
+            self._hold, self.is_open = Hold.SPEECH, False
+
     @property
     def waits_for_call(self) -> bool:
         """Whether the end of an answer opens it no more than its beginning."""

@@ -19,6 +19,7 @@ from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, ChunkHead, is_plain, says
 from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
+from .opening import Opening
 from .operations import Content, Op
 from .release_gate import Gate, Hold
 from .templates import Template, Templates
@@ -33,6 +34,7 @@ class StreamRewriter:
     `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
     max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
+    `patience`: events that are waited for behind a complete answer, so that the backend ends it and tells its usage.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
@@ -59,6 +61,7 @@ class StreamRewriter:
         )
         self._templates = Templates()
         self._gate = Gate(hold, max_bytes)
+        self._opening = Opening(self._writer, self._gate)
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
@@ -67,6 +70,7 @@ class StreamRewriter:
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
+        self.patience = 0
         self.ended = False
         self.failed: ToolCallError | None = None
 
@@ -154,7 +158,7 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self.ended |= self._choices.stopped
+        self._look_for_end()
         left = self._let(out, all_there=self._choices.all_begun)
         self._expect()
         return left
@@ -198,6 +202,8 @@ class StreamRewriter:
                 self._fail(error)
             over = self._read_all and self.failed is None
             out = gate.take(over=over, all_there=all_there, all_called=self._choices.all_called)
+            if gate.is_open and self._opening.is_held:
+                out = [*self._opening.take(), *out]
         return out[0] if len(out) == 1 else b"".join(out)
 
     # -- how it ends ---------------------------------------------------------------------------------------------
@@ -211,6 +217,12 @@ class StreamRewriter:
     def _fail(self, error: ToolCallError) -> None:
         self.failed, self.ended = error, True
         self._end_events()
+
+    def _look_for_end(self) -> None:
+        """End the answer where nothing more is wanted of it, and the backend does not do so itself in a moment."""
+        if self._choices.stopped:
+            self.ended |= self.patience <= 0 or self._read_all
+            self.patience -= 1
 
     def _blame(self, choice: Choice) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
@@ -234,7 +246,9 @@ class StreamRewriter:
                 out.append(event.raw)
             return
         if (found := self._templates.find(event.raw)) is not None:
-            out.append(self._repeat(event.raw, *found))
+            made = self._repeat(event.raw, *found)
+            self._gate.said = self._gate.said or bool(made)
+            out.append(made)
             return
         if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
             typed = self._typed_chunk(event.raw, data)
@@ -290,6 +304,8 @@ class StreamRewriter:
             if not part.may_repeat:
                 self._templates.forget(part.index)
         news = self._writer.turn_to(top)
+        if len(parts) == 1 and not counted and self._opening.holds(event, parts[0]):
+            return
         self._gate.said = self._gate.said or any(map(says, parts))
         if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
             out.append(event.raw)
@@ -329,9 +345,9 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self.ended |= self._choices.stopped
+        self._look_for_end()
         if is_plain(ops, text):
-            return raw
+            return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
         part, writer = template.part, self._writer
         part.text, part.ops = text, ops
         out: list[bytes] = []
@@ -370,6 +386,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self.ended |= self._choices.stopped
+            self._look_for_end()
             self._blame(choice)
         return out

@@ -39,19 +39,16 @@ class EarlierThoughts:
             case _:
                 self._from = 0
 
-    def before(self, message: Message, content: str) -> str:
-        """What stands before the text of the next assistant message; empty where that is nothing.
-
-        content: its text, which may hold the reasoning already.
-        """
+    def with_thought(self, message: Message, content: str) -> str:
+        """The text of the next assistant message, `content`, behind its reasoning, which it may hold already."""
         turn, self._turn = self._turn, self._turn + 1
-        text = _reasoning_of(message)
-        if not text or content.lstrip().startswith(self._thoughts.tags.opening):
-            return ""
+        thought = _reasoning_of(message)
+        if not thought or content.lstrip().startswith(self._thoughts.tags.opening):
+            return content
         if turn < self._from:
             self._left_out += 1
-            return ""
-        return self._thoughts.written(text)
+            return content
+        return self._thoughts.written(thought, content)
 
     def log(self) -> None:
         """Tell of what was left out, once all turns were asked for."""

@@ -66,12 +66,12 @@ def plain(
 
 def _with_thought(content: str | Parts, message: Message, thoughts: EarlierThoughts) -> str | Parts:
     """An assistant's content with its reasoning before it."""
-    thought = thoughts.before(message, content if isinstance(content, str) else _only_text(content))
-    if not thought:
-        return content
     if isinstance(content, str):
-        return thought + content if content.strip() else thought.rstrip()
-    return [_text_part(thought), *content]
+        return thoughts.with_thought(message, content)
+    first = _part_text(content[0]) if content else None
+    if first is None:
+        return [_text_part(thought), *content] if (thought := thoughts.with_thought(message, "")) else content
+    return [_text_part(thoughts.with_thought(message, first)), *content[1:]]
 
 
 def _close(messages: list[Message], run: list[str | Parts]) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError
+from ...errors import ToolCallError, kind, shown
 from .content import chat_content, chat_result, chat_text
-from .fields import encode, kind, refusal, shown
+from .fields import encode, refusal
 from .freeform import FIELD
 from .local_kinds import arguments_of, shell_text
 from .names import ITEM_TYPES, Kind, Names

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from ...errors import ToolCallError
-from .fields import DECODE_ERRORS, Raw, decode, kind, not_json, refusal, shown
+from ...errors import ToolCallError, kind, shown
+from ...wire.json_input import DECODE_ERRORS, decode, not_json
+from .fields import Raw, refusal
 from .freeform import FIELD
 from .local_kinds import DESCRIPTIONS, PARAMETERS
 from .names import ClientTool, Kind, Names

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from ...settings import Settings
-from ..command import Command, add_settings, add_upstream, given_settings, number
+from ..command import Command, add_settings, add_upstream, given_settings, number, refuse_whole_path
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     settings = Settings.from_env(**given_settings(args))
+    refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
 
     from .run import Options, run
 

@@ -10,6 +10,7 @@ from ...parsing.events import CallArgs, CallEnd, CallStart
 from ...response.native_calls import NativeCalls
 from ...wire import openai
 from ...wire.sse import EventReader
+from .findings import Verdict
 
 _MAX_SHOWN = 200
 
@@ -26,6 +27,23 @@ class Answer:
     usage: dict[str, Any] | None = None
     error: str | None = None
     faults: tuple[str, ...] = ()
+    late: bool = False
+    """None came in time: that says nothing of what the backend can do."""
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it ended at its limit of tokens."""
+        return self.finish_reason == "length"
+
+    @property
+    def verdict(self) -> Verdict:
+        """What an answer that is none says of what was asked for."""
+        return Verdict.UNKNOWN if self.late else Verdict.NO
+
+    @property
+    def fault(self) -> str:
+        """The same in words."""
+        return self.refusal if self.late else f"refused: {self.refusal}"
 
     @property
     def ok(self) -> bool:

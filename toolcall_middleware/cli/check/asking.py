@@ -130,7 +130,7 @@ class Asker:
         """One question. An answer that does not come, in time or at all, is an Answer with status 0.
 
         tokens: how many the answer may have. app: what the question goes through, in front of the meter.
-        Raises BudgetSpentError.
+        Raises BudgetSpentError, also where it is the check's own time that was too short.
         """
         if not self.meter.seconds_left:
             raise BudgetSpentError
@@ -141,7 +141,9 @@ class Asker:
             async with _client(app or self.meter) as client, asyncio.timeout(seconds):
                 response = await client.post("/v1/chat/completions", json=body)
         except TimeoutError:
-            return Answer(0, error=f"no answer within {seconds:.0f} s")
+            if seconds < QUESTION_SECONDS:
+                raise BudgetSpentError from None
+            return Answer(0, error=f"slow: no answer within {seconds:g} s", late=True)
         except ToolCallError as error:
             # How the proxy says that the answer broke off.
             return Answer(0, error=self.hide(error.message))

@@ -104,7 +104,7 @@ async def examine(
         report.complete = False
     except _GoneError as error:
         report.complete = False
-        report.findings.append(Finding("gone", "the backend is still there", Verdict.NO, str(error)))
+        report.findings.append(Finding("gone", "answers, several times in a row", Verdict.NO, str(error)))
     advice.advise(report)
     report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, meter.elapsed
     return report
@@ -114,7 +114,7 @@ async def _models(asker: Asker, wanted: str | None) -> list[str]:
     try:
         status, body = await asker.get("/v1/models")
     except (TimeoutError, BudgetSpentError):
-        raise CheckError("the upstream did not answer to /v1/models in time") from None
+        raise CheckError("the upstream is slow: it did not answer to /v1/models in time") from None
     except TooLargeError:
         raise CheckError("the upstream's list of models has no end") from None
     except ToolCallError as broken:
@@ -143,6 +143,8 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     answer, findings = await basics.plain(asker)
     if not answer.ok:
         why = table.shown(answer.refusal)
+        if answer.late:
+            raise CheckError(f"the upstream is {why} to a short question")
         raise CheckError(f"the upstream does not answer chat completions for {report.model!r}: {why}")
     report.findings += [_models_finding(report), *findings]
     kinds = constraints.kinds()

@@ -37,6 +37,9 @@ class Trial:
             tool_choice=tally.tool_choice,
             stream=bool(number % 2),
         )
+        if answer.late:
+            tally.late += 1
+            return
         tally.asked += 1
         fault = answer.refusal if not answer.ok else fault_of(answer.calls)
         if fault is None and answer.finish_reason != "tool_calls":

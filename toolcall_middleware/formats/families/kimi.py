@@ -15,10 +15,11 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import Returned, Thoughts
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
 from ..syntax.openers import ignored, named_calls, opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml import token_writer
 from ..syntax.xml_tags import xml_syntax
 
 K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
@@ -94,7 +95,8 @@ To call tools, answer with a section of calls, each with the tool's name, its nu
 as a JSON object, for example:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=function,
     between=", ",
     write=write_each(_write_call, opening="<|tool_calls_section_begin|>", closing="<|tool_calls_section_end|>"),
@@ -160,24 +162,22 @@ To call tools, answer in this form, one argument element for each argument, with
 values as JSON:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=function,
     between=",",
-    write=TagWriter(
-        Tags(
-            opening="<|open|>tools<|sep|>",
-            closing="<|close|>tools<|sep|>",
-            between="",
-            call='<|open|>call tool="{name}" index="{number}"<|sep|>',
-            call_end="<|close|>call<|sep|>",
-            parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
-            parameter_end="<|close|>argument<|sep|>",
-            gap="",
-            key=r"[^\"&\n]{1,256}",
-            more=("<|open|>",),
-            exact=True,
-        ),
+    write=token_writer(
+        "<|open|>",
         _K3_OPENERS,
+        opening="<|open|>tools<|sep|>",
+        closing="<|close|>tools<|sep|>",
+        between="",
+        call='<|open|>call tool="{name}" index="{number}"<|sep|>',
+        call_end="<|close|>call<|sep|>",
+        parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
+        parameter_end="<|close|>argument<|sep|>",
+        gap="",
+        key=r"[^\"&\n]{1,256}",
     ),
     answer="the tools section",
     noun="tool",

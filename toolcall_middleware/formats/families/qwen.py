@@ -58,6 +58,7 @@ HERMES = Family(
         "trinity": "[sglang] trinity",
         "bielik": "[llama.cpp] Bielik-11B-v3.0-Instruct",
         "smollm3": "[card] SmolLM3: hermes",
+        "nanbeige": "[card] the chat template of Nanbeige4.1-3B",
     },
     auto_openers=(TOOL_CALL_JSON,),
     fallback=reading.BARE_JSON,
@@ -146,7 +147,10 @@ QWEN3_CODER = Family(
         "qwen3.[5-9]": "[recipes] Qwen 3.5: qwen3_coder",
     },
     fine_tunes={"nemotron3": "[recipes] Nemotron 3 Nano and Super: qwen3_coder"},
-    alike={"mimo": "[sglang] mimo"},
+    alike={
+        "mimo": "[sglang] mimo",
+        "intern-s2": "[sglang] docs_new/cookbook, Intern-S2-Preview: qwen3_coder",
+    },
     auto_openers=FUNCTION_OPENERS,
     markup=MARKUP,
     thoughts=Thoughts(

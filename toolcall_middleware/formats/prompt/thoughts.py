@@ -42,12 +42,19 @@ class Thoughts:
     """What stands before the reasoning in a turn."""
     after: str = "</think>"
     """What stands between it and the rest of the turn."""
+    text: str = ""
+    """What stands before a rest that does not begin with a marker (`<`), where that is a message of its own."""
     tags: Opened = THINK
     """What opens and closes it in an answer."""
 
-    def written(self, text: str) -> str:
-        """The reasoning as it stands in a turn. Markup in it is neutralised: no call in it is read again."""
-        return f"{self.before}{escaping.neutralise(text.strip())}{self.after}"
+    def written(self, thought: str, rest: str = "") -> str:
+        """A turn: its reasoning, and the rest behind it. Markup in the reasoning is neutralised: no call in it is read
+        again.
+        """
+        turn = f"{self.before}{escaping.neutralise(thought.strip())}{self.after}"
+        if not rest.strip():
+            return turn.rstrip()
+        return f"{turn}{rest}" if rest.startswith("<") else f"{turn}{self.text}{rest}"
 
 
 NO_THOUGHTS = Thoughts()

@@ -14,6 +14,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -120,6 +121,14 @@ class TagWriter:
         if tags.exact or not (tags.lines or text.startswith(("\n", "\r\n"))):
             return text
         return f"\n{text}\r\n" if text.endswith("\r") else f"\n{text}\n"
+
+
+def token_writer(mark: str, openers: tuple[Opener, ...], **tags: Any) -> TagWriter:
+    """For tags that are tokens of their own, all of which begin with `mark`: a value between two is exactly what it is.
+
+    `tags` are the others of Tags.
+    """
+    return TagWriter(Tags(more=(mark,), exact=True, **tags), openers)
 
 
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}

@@ -48,7 +48,6 @@ def create_proxy() -> ASGIApp:
             max_request_bytes=settings.max_request_bytes,
             max_response_bytes=settings.max_response_bytes,
             upload_timeout=settings.upload_timeout,
-            aliases=settings.model_aliases,
         )
         reload = app.reload if only is None else None
     else:

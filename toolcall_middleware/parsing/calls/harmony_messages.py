@@ -4,7 +4,8 @@
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
 
 Muse Glimmer has recipients for channels: a message to `self` is reasoning, to `user` content, and one to a tool holds
-the calls in tags of their own.
+the calls in tags of their own. LLM-jp's tokenizer puts a space behind every special token:
+`<|channel|> final<|message|> …`; where a header has it, the one that begins the text is none of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
 
-_START = "<|start|>assistant"
+_STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
 _MESSAGE = "<|message|>"
 _RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
@@ -38,9 +39,13 @@ _BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
 _BEHIND_CHANNEL_PART = re.compile(rf"(?:{_HEADER})?(?:<[|a-z]{{0,12}})?\Z")
 _HEADER_END = re.compile(r"<\|(?:message|start|end|call|return)\|>|\n")
 _HEADER_ALONE = re.compile(
-    r"(?:<\|start\|>assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
-    r"(?:<\|constrain\|>)?[ ]?(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
+    r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
+    r"(?:<\|constrain\|>)?[ ]{0,2}(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
 )
+_SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
+# Whose message begins; behind a space only where that is sure.
+_ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
+_ROLE_PART = re.compile(r"[ ]?\Z|[ ][a-z]{1,10}\Z")
 _MAX_HEADER = 256
 _NAMESPACE = "functions."
 _NULL = re.compile(r"null(?!\w)")
@@ -65,7 +70,7 @@ class HarmonyMessage(CursorReader):
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
         message, cursor = self._message, self._cursor
-        if message.header == _START or (cut and message.header not in {None, _TO}):
+        if message.header in _STARTS or (cut and message.header not in {None, _TO}):
             cursor.sink.accept()  # the beginning of a message that never came
         if message.thinks:
             # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
@@ -85,12 +90,13 @@ class _Message:
     the one argument of the open call. thinks: it is reasoning.
     """
 
-    __slots__ = ("_addressed", "_cursor", "_tags", "called", "header", "plain", "thinks")
+    __slots__ = ("_addressed", "_cursor", "_spaced", "_tags", "called", "header", "plain", "thinks")
 
     def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
         self._cursor = cursor
         self._tags = tags
         self._addressed = False  # a message to `self` or `user`
+        self._spaced = False  # a space stands behind each marker
         self.header: str | None = opening
         self.called: str | None = None
         self.plain = self.thinks = False
@@ -151,6 +157,7 @@ class _Message:
             self.called = name.removeprefix(_NAMESPACE)
             return None
         cursor.sink.accept()
+        self._spaced = _SPACED.search(header) is not None
         self._addressed = name in (_SELF, _USER)
         thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
         self.thinks = thought
@@ -160,6 +167,9 @@ class _Message:
         """A message that is text, up to a marker that ends it. Whether another one's header follows."""
         cursor = self._cursor
         marker = _NEXT if self._addressed else _MARKER
+        if self._spaced:
+            yield from self._some()
+            cursor.i += cursor.s[cursor.i] == " "
         while True:
             yield from self._some()
             s, i = cursor.s, cursor.i
@@ -201,7 +211,7 @@ class _Message:
                 return False
             return True if last or rest.lstrip().startswith("<|") else None
         if m.group() == "<|start|>":
-            return None if not last and not rest else rest[:1].isalpha()
+            return None if not last and _ROLE_PART.match(rest) else _ROLE.match(rest) is not None
         if _BEHIND_CHANNEL.match(rest):
             return True
         return None if not last and _BEHIND_CHANNEL_PART.match(rest) else False

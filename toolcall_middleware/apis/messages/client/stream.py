@@ -98,7 +98,7 @@ class MessageStream:
         self.begun = False
         self.over = False
 
-    def start(self) -> bytes:
+    def begin(self) -> bytes:
         """The first event, once, and a ping."""
         if self.begun:
             return b""
@@ -168,7 +168,7 @@ class MessageStream:
             self._events.out.append(self._fail(openai.read_error(data)))
             return
         if not self.begun:
-            self._events.out.append(self.start())
+            self._events.out.append(self.begin())
         if chunk.usage is not NONE and chunk.usage != openai.NULL:
             self._usage = openai.read_value(chunk.usage)
         for choice in chunk.choices:
@@ -218,3 +218,7 @@ class MessageStream:
     def fail(self, error: ToolCallError) -> bytes:
         """The answer cannot go on; empty where it is over already."""
         return b"" if self.over else self._fail(error)
+
+    def keepalive(self) -> bytes:
+        """An event for a client that waits; nothing before the first one and after the last."""
+        return PING if self.begun and not self.over else b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import ipaddress
 import os
@@ -62,10 +63,21 @@ def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
     return httpx.Proxy(address if "://" in address else f"http://{address}")
 
 
+class AtOnce(httpx.AsyncByteStream, abc.ABC):
+    """The body of an answer that waits for nothing when it is closed."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give the connection back, or close it."""
+
+
 async def close(response: httpx.Response) -> None:
     """Closes the connection, or gives it back, also where this task is cancelled meanwhile: half of it would leave the
     pool a connection short. The shield is for anyio's scopes, the task of its own for `Task.cancel`.
     """
+    if isinstance(response.stream, AtOnce):
+        response.stream.close()
+        return
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
         closing = asyncio.ensure_future(_close(response))

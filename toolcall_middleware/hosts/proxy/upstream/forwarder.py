@@ -26,18 +26,14 @@ from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
-from .connection import Connection, Target, close, proxy_of_environment, reason
+from .client import transport_to
+from .connection import Connection, Target, close, reason
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
-
-# Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
-_KEEPALIVE = 3.0
-# Connections that are kept for later, at most.
-_IDLE = 100
 
 # What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
 _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
@@ -147,15 +143,8 @@ class Forwarder:
                 return
 
     def _pool(self) -> httpx.AsyncBaseTransport:
-        # The transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its
-        # mind and keep a cookie jar that all users share.
         if self._transport is None:
-            self._transport = httpx.AsyncHTTPTransport(
-                limits=httpx.Limits(
-                    max_connections=self._connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE
-                ),
-                proxy=proxy_of_environment(self._origin),
-            )
+            self._transport = transport_to(self._origin, connections=self._connections)
         return self._transport
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -311,7 +300,7 @@ class Forwarder:
         except ValueError as error:
             raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
         body.declare(dict(headers).get(b"content-length"))
-        extensions = {"timeout": self._timeouts, "trace": connection.trace}
+        extensions = {"timeout": self._timeouts, "trace": connection.trace, "told": connection}
         request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
         request.url = Target(self._origin, self._target(scope))
         return request

@@ -37,6 +37,19 @@ class RequestBody(httpx.AsyncByteStream):
         if on_end is not None:
             on_end()
 
+    @property
+    def whole(self) -> bytes | None:
+        """All of it, where it came at once. Raises ToolCallError where it is not what was declared."""
+        if self.length is None:
+            return None
+        self._check(self.length, more=False)
+        body: bytes = self._first.get("body", b"")
+        return body
+
+    def _check(self, size: int, *, more: bool) -> None:
+        if self._declared is not None and (size > self._declared or (not more and size < self._declared)):
+            raise ToolCallError("invalid_request", "The request's body does not fit its content-length.")
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         message = self._first
         more, size = True, 0
@@ -47,8 +60,7 @@ class RequestBody(httpx.AsyncByteStream):
             if not more:
                 self.stop()
             size += len(part)
-            if self._declared is not None and (size > self._declared or (not more and size < self._declared)):
-                raise ToolCallError("invalid_request", "The request's body does not fit its content-length.")
+            self._check(size, more=more)
             if part:
                 yield part
             if more:

@@ -1,0 +1,215 @@
+"""What stands at the ends and in the middle of `tests.bench.proxy`, each a process of its own.
+
+`python -m tests.bench.middle KIND PORT [BASE]` serves the upstream or one of the relays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+HOST = "127.0.0.1"
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+_HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+_BEGIN, _END = '```json\n{"tool_calls": [{"name": "add", "arguments": {"text": "', '"}}]}\n```'
+_NGINX = """
+daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log; events {{ worker_connections 4096; }}
+http {{
+  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  upstream up {{ server {upstream}; keepalive 100; }}
+  server {{
+    listen {host}:{port};
+    location / {{
+      proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+
+# -- apps
+
+
+def upstream() -> ASGIApp:
+    """Streams as many events as `max_tokens`, one each `temperature` seconds; the model `calls` writes one call. Whole
+    answers have 1 KB.
+    """
+
+    async def events(texts: list[str], pause: float) -> AsyncIterator[bytes]:
+        clock = asyncio.get_running_loop()
+        begin = clock.time()
+        for at, text in enumerate(texts):
+            delta = {"role": "assistant", "content": text} if at == 0 else {"content": text}
+            choice = {"index": 0, "delta": delta, "finish_reason": "stop" if at == len(texts) - 1 else None}
+            yield b"data: " + json.dumps({**_HEAD, "choices": [choice]}).encode() + b"\n\n"
+            await asyncio.sleep(max(0.0, begin + (at + 1) * pause - clock.time()))
+        yield b"data: [DONE]\n\n"
+
+    async def chat(request: Request) -> Response:
+        body = await request.json()
+        if not body.get("stream"):
+            message = {"role": "assistant", "content": "word " * 170}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            return JSONResponse({**_HEAD, "object": "chat.completion", "choices": [choice]})
+        words = [f" word{at}" for at in range(1, body["max_tokens"] + 1)]
+        texts = [_BEGIN, *words, _END] if body["model"] == "calls" else ["", *words]
+        return StreamingResponse(events(texts, body["temperature"]), media_type="text/event-stream")
+
+    return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
+
+
+def httpx_relay(base: str) -> ASGIApp:
+    """The least that anybody would write."""
+    client = httpx.AsyncClient(timeout=60, trust_env=False, limits=httpx.Limits(max_connections=None))
+
+    async def chat(request: Request) -> Response:
+        asked = client.build_request(
+            "POST", base + request.url.path, content=await request.body(), headers={"content-type": "application/json"}
+        )
+        answer = await client.send(asked, stream=True)
+        headers = {"content-type": answer.headers["content-type"]}
+        return StreamingResponse(
+            answer.aiter_raw(), answer.status_code, headers, background=BackgroundTask(answer.aclose)
+        )
+
+    return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
+
+
+def aiohttp_relay(base: str) -> ASGIApp:
+    """The least with aiohttp's client, without a framework."""
+    import aiohttp
+
+    session: Any = None
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal session
+        if scope["type"] != "http":
+            return
+        if session is None:
+            session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=False)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        async with session.post(base + scope["path"], data=body, headers={"content-type": "application/json"}) as answer:
+            headers = [(b"content-type", answer.headers["content-type"].encode())]
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            async for part in answer.content.iter_any():
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    return app
+
+
+# -- processes
+
+
+@dataclass
+class Server:
+    """A process that serves on `port`."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def cpu(self) -> float:
+        """Seconds that it has worked so far, all threads."""
+        files = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(file.read_text("ascii").split()[0]) for file in files) / 1e9
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _running(command: list[str], port: int) -> Iterator[Server]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+                break
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command} does not serve")
+            time.sleep(0.05)
+        yield Server(process, port)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextlib.contextmanager
+def an_upstream() -> Iterator[str]:
+    """Gives its base address."""
+    port = free_port()
+    with _running([sys.executable, "-m", "tests.bench.middle", "upstream", str(port)], port):
+        yield f"http://{HOST}:{port}"
+
+
+def relay(kind: str, base: str) -> contextlib.AbstractContextManager[Server]:
+    """`httpx` or `aiohttp`."""
+    port = free_port()
+    return _running([sys.executable, "-m", "tests.bench.middle", kind, str(port), base], port)
+
+
+@contextlib.contextmanager
+def nginx(base: str) -> Iterator[Server | None]:
+    """Debian's, one process; None where it is not installed."""
+    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    if program is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        config = Path(folder) / "nginx.conf"
+        config.write_text(
+            _NGINX.format(folder=folder, host=HOST, port=port, upstream=base.removeprefix("http://")), "utf-8"
+        )
+        with _running([program, "-p", folder, "-c", str(config)], port) as server:
+            yield server
+
+
+def router(base: str, folder: str) -> contextlib.AbstractContextManager[Server]:
+    """The proxy with a file of upstreams, one of which knows the model by another name."""
+    path = Path(folder) / "upstreams.toml"
+    path.write_text(f'[[upstream]]\nurl = "{base}/v1"\nrename = {{ client = "m" }}\n', "utf-8")
+    port = free_port()
+    command = ["serve", "--upstreams", str(path), "--port", str(port), "--log-level", "warning"]
+    return _running([sys.executable, "-m", "toolcall_middleware", *command], port)
+
+
+def proxy(base: str, *options: str) -> contextlib.AbstractContextManager[Server]:
+    port = free_port()
+    command = ["serve", "--upstream", f"{base}/v1", "--port", str(port), "--log-level", "warning", *options]
+    return _running([sys.executable, "-m", "toolcall_middleware", *command], port)
+
+
+def main(kind: str, port: int, base: str = "") -> None:
+    app = {"upstream": lambda _: upstream(), "httpx": httpx_relay, "aiohttp": aiohttp_relay}[kind](base)
+    uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,109 @@
+"""Our own client's reader of answers: what is an answer, where it ends, and what its connection is good for then."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from toolcall_middleware.hosts.proxy.upstream.http1.answer import Answer
+
+OK = b"HTTP/1.1 200 OK\r\n"
+COUNTED = OK + b"Content-Length: 5\r\n\r\nhello"
+CHUNKED = OK + b"transfer-encoding: Chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nx-sum: 1\r\n\r\n"
+
+
+def read(*pieces: bytes, to_head: bool = False) -> Answer:
+    answer = Answer(to_head=to_head)
+    for piece in pieces:
+        answer.feed(memoryview(piece))
+    return answer
+
+
+@pytest.mark.parametrize("wire", [COUNTED, CHUNKED, b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + COUNTED])
+def test_an_answer_is_the_same_however_it_is_cut(wire: bytes) -> None:
+    for size in (1, 2, 3, 7, len(wire)):
+        answer = read(*(wire[at : at + size] for at in range(0, len(wire), size)))
+        assert (answer.status, answer.take(), answer.complete, answer.clean) == (200, b"hello", True, True)
+        assert len(answer.headers) == 1
+
+
+@pytest.mark.parametrize("wire", [COUNTED, CHUNKED, OK + b"content-length: 0\r\n\r\n"])
+@pytest.mark.parametrize("more", [b"\r\n", b"x", b"\0", COUNTED, b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_bytes_behind_an_answer_make_its_connection_unclean_and_change_nothing_else(wire: bytes, more: bytes) -> None:
+    body = read(wire).take()
+    for pieces in ((wire + more,), (wire, more)):
+        answer = read(*pieces)
+        assert (answer.take(), answer.complete, answer.clean) == (body, True, False)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        COUNTED.replace(b"1.1", b"1.0"),
+        COUNTED.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"),
+        CHUNKED.replace(b"OK\r\n", b"OK\r\ncontent-length: 5\r\n"),
+        OK.replace(b"200", b"101") + b"upgrade: x\r\nconnection: upgrade\r\n\r\nraw",
+    ],
+    ids=["1.0", "close", "both framings", "upgrade"],
+)
+def test_a_connection_that_may_end_or_be_out_of_step_is_unclean(wire: bytes) -> None:
+    answer = read(wire)
+    assert (answer.complete, answer.clean) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        OK + b"content-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        OK + b"content-length: -1\r\n\r\n",
+        OK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        OK + b"transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        OK + b"transfer-encoding: identity\r\n\r\n",
+        OK + b"transfer-encoding: chunked\r\n\r\n-1\r\n",
+        OK + b"transfer-encoding: chunked\r\n\r\n1\r\nab\r\n",
+        OK + b"no colon\r\n\r\n",
+        b"HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/0.9 200 OK\r\ncontent-length: 0\r\n\r\n",
+        b"ICY 200 OK\r\n\r\n",
+        b"\x00",
+        OK + b"x: " + b"a" * 200_000,
+        OK + b"x: y\r\n" * 50_000,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000,
+        CHUNKED[:-2] + b"x: " + b"a" * 200_000,
+        CHUNKED[:-2] + b"x: y\r\n" * 50_000,
+        CHUNKED[:60] + b"5;" + b"a" * 200_000,
+    ],
+    ids=lambda wire: wire[:60].decode("latin-1"),
+)
+def test_what_is_no_answer_is_refused_and_never_complete(wire: bytes) -> None:
+    answer = Answer()
+    with pytest.raises(httpx.RemoteProtocolError):
+        for at in range(0, len(wire), 65536):
+            answer.feed(memoryview(wire)[at : at + 65536])
+    assert (answer.complete, answer.clean) == (False, False)
+
+
+def test_a_head_and_statuses_without_a_body_have_none() -> None:
+    answer = read(OK + b"content-length: 5\r\n\r\n", to_head=True)
+    assert (answer.complete, answer.clean, answer.take()) == (True, True, b"")
+    for status in (b"204", b"304"):
+        answer = read(OK.replace(b"200", status) + b"content-length: 5\r\n\r\n")
+        assert (answer.complete, answer.clean) == (True, True)
+
+
+def test_the_end_of_a_connection_ends_an_answer_only_where_nothing_else_does() -> None:
+    until_close = read(OK + b"\r\nhel")
+    assert until_close.end(None) is None
+    assert (until_close.complete, until_close.take()) == (True, b"hel")
+    reset = read(OK + b"\r\nhel")
+    assert isinstance(reset.end(ConnectionResetError()), httpx.ReadError)
+    assert not reset.complete
+    for wire in (b"", OK, COUNTED[:-1], CHUNKED[:-1]):
+        answer = read(wire)
+        assert isinstance(answer.end(None), httpx.RemoteProtocolError)
+        assert not answer.complete
+
+
+def test_lines_that_end_in_lf_alone_are_read() -> None:
+    answer = read(COUNTED.replace(b"\r\n", b"\n"))
+    assert (answer.take(), answer.complete) == (b"hello", True)

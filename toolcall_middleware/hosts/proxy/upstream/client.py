@@ -1,0 +1,35 @@
+"""Which HTTP client asks an upstream: our own on httptools' parser, or httpx."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import httpx
+
+from .connection import proxy_of_environment
+
+# Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
+_KEEPALIVE = 3.0
+# Connections that are kept for later, at most.
+_IDLE = 100
+
+HAS_PARSER = importlib.util.find_spec("httptools") is not None
+"""Whether httptools is there: it is compiled, and not for every machine."""
+
+
+def transport_to(origin: httpx.URL, *, connections: int | None) -> httpx.AsyncBaseTransport:
+    """What asks `origin`, over `connections` at a time at most.
+
+    httpx asks by way of a proxy that the environment names, and everything where httptools is missing.
+    """
+    proxy = proxy_of_environment(origin)
+    if proxy is None and HAS_PARSER:
+        from .http1.transport import OriginTransport
+
+        return OriginTransport(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE)
+    # A transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its mind and
+    # keep a cookie jar that all users share.
+    limits = httpx.Limits(
+        max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE
+    )
+    return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy)

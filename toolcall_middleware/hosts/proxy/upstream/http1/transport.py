@@ -1,0 +1,190 @@
+"""Connections to one origin, kept for later requests, as a transport of httpx."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import Protocol
+
+import httpx
+
+from ..connection import AtOnce
+from .answer import Answer
+from .connection import Connection
+from .dial import dial
+from .request import head_of
+
+_READ_SIZE = 64 * 1024
+_PORTS = {"http": 80, "https": 443}
+
+
+class Told(Protocol):
+    """Who wants to know how a request went: the extension `told`."""
+
+    reused: bool
+    """The connection was there before."""
+    sent: bool
+    """The whole request has left."""
+
+
+class OriginTransport(httpx.AsyncBaseTransport):
+    """Asks `origin` alone, over HTTP/1.1. `connections`: at a time; the rest waits. `idle`: kept for later, at most, for
+    `keepalive` seconds.
+
+    As httpx's own transport: the same timeouts (the extension `timeout`), the same exceptions. No proxies, no cookies,
+    no redirects, nothing decoded. A connection on which anything but answers has come is not used again.
+    """
+
+    def __init__(self, origin: httpx.URL, *, connections: int | None, idle: int, keepalive: float) -> None:
+        self._host = origin.host
+        self._port = origin.port or _PORTS[origin.scheme]
+        self._tls = _tls_context() if origin.scheme == "https" else None
+        self._slots = None if connections is None else asyncio.Semaphore(connections)
+        self._most_idle = idle
+        self._keepalive = keepalive
+        self._idle: deque[Connection] = deque()  # the one that was used last comes last
+        self._open: set[Connection] = set()  # those in use
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._buffer = memoryview(bytearray(_READ_SIZE))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; its answer as soon as its head is there."""
+        head = head_of(request)
+        seconds = request.extensions.get("timeout", {})
+        told: Told | None = request.extensions.get("told")
+        await self._take_slot(seconds.get("pool"))
+        connection: Connection | None = None
+        try:
+            connection = self._idle_one()
+            if told is not None:
+                told.reused = connection is not None
+            if connection is None:
+                connection = await self._dial(seconds.get("connect"))
+            self._open.add(connection)
+            answer = Answer(to_head=request.method == "HEAD")
+            connection.begin(answer)
+            try:
+                await _send(connection, head, request, seconds.get("write"))
+            finally:
+                if told is not None:
+                    told.sent = connection.sent
+            await connection.head(seconds.get("read"))
+        except BaseException:
+            self.give_back(connection)
+            raise
+        body = AnswerBody(self, connection, seconds.get("read"))
+        return httpx.Response(answer.status, headers=answer.headers, stream=body)
+
+    async def aclose(self) -> None:
+        """Close all connections, also those in use."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        for connection in (*self._idle, *self._open):
+            connection.abort()
+        self._idle.clear()
+
+    def give_back(self, connection: Connection | None) -> None:
+        """A request is over; `connection` is kept where another may follow."""
+        if self._slots is not None:
+            self._slots.release()
+        if connection is None:
+            return
+        self._open.discard(connection)
+        if not connection.end():
+            return
+        if self._closed or len(self._idle) >= self._most_idle:
+            connection.abort()
+            return
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(self._keepalive, self._sweep)
+
+    async def _take_slot(self, seconds: float | None) -> None:
+        if self._slots is None:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise httpx.PoolTimeout("no connection is free") from None
+
+    def _idle_one(self) -> Connection | None:
+        """One that can be asked; the last used is the least likely to be closed meanwhile."""
+        oldest = asyncio.get_running_loop().time() - self._keepalive
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.idle_since > oldest and connection.usable:
+                return connection
+            connection.abort()
+        return None
+
+    async def _dial(self, seconds: float | None) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                return await dial(lambda: Connection(loop, self._buffer), self._host, self._port, self._tls)
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("no connection") from error
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
+
+    def _sweep(self) -> None:
+        """Close those that nobody has used for long."""
+        self._sweeping = None
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - self._keepalive
+        while self._idle and (self._idle[0].idle_since <= oldest or self._idle[0].lost):
+            self._idle.popleft().abort()
+        if self._idle:
+            self._sweeping = loop.call_at(self._idle[0].idle_since + self._keepalive, self._sweep)
+
+
+async def _send(connection: Connection, head: bytes, request: httpx.Request, seconds: float | None) -> None:
+    stream = request.stream
+    whole = getattr(stream, "whole", None)
+    if isinstance(whole, bytes):
+        await connection.send_whole(head + whole, seconds)
+        return
+    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - this transport is asynchronous
+    chunked = request.headers.get("transfer-encoding") is not None
+    await connection.send_parts(head, stream, chunked=chunked, seconds=seconds)
+
+
+class AnswerBody(AtOnce):
+    """The body of an answer as it comes: what came together is one piece."""
+
+    def __init__(self, transport: OriginTransport, connection: Connection, seconds: float | None) -> None:
+        self._transport: OriginTransport | None = transport
+        self._connection = connection
+        self._seconds = seconds
+
+    def __aiter__(self) -> AnswerBody:  # type: ignore[override]
+        return self
+
+    async def __anext__(self) -> bytes:
+        data = await self._connection.part(self._seconds)
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+    def close(self) -> None:
+        """Without waiting: the connection is given back, or closed where the answer has not ended."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.give_back(self._connection)
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+def _tls_context() -> ssl.SSLContext:
+    """As httpx makes it: the certificates of certifi, or what SSL_CERT_FILE and SSL_CERT_DIR say."""
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
