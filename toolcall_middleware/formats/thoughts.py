@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ..parsing.text.reasoning import Opened
-from . import markup, models
+from . import markup
 from .prompt.thoughts import NO_THOUGHTS, Returned, Thoughts
 
 
@@ -19,24 +19,32 @@ def of_format(fmt: object) -> Thoughts:
 @functools.lru_cache(maxsize=512)
 def opened_for(model: str) -> Opened | None:
     """The reasoning that the template of this model opens; None where it opens none, or the name tells nothing."""
-    for name in markup.lineages():
-        for family in markup.lineage(name):
-            thoughts = of_format(family)
-            if any(models.matches(model, glob) for glob in thoughts.opened):
-                return thoughts.tags
+    from . import models  # as is `auto`: who asks for one format needs no table of all
+
+    for family in markup.families():
+        thoughts = of_format(family)
+        if any(models.matches(model, glob) for glob in thoughts.opened):
+            return thoughts.tags
     return None
 
 
 def of_model(fmt: object, model: str) -> Thoughts:
     """The reasoning of a model: as its own family has it, by its name, else as that of the format."""
+    from . import models
+
     name = models.family(model)
-    if name is not None:
-        return next(of_format(family) for family in markup.families() if family.name == name)
-    return of_format(fmt)
+    return of_format(fmt) if name is None else _by_name()[name]
+
+
+@functools.cache
+def _by_name() -> dict[str, Thoughts]:
+    return {family.name: of_format(family) for family in markup.families()}
 
 
 def returned(thoughts: Thoughts, model: str) -> Returned:
     """Of which turns the model of this name reads its reasoning again."""
+    from . import models
+
     for glob, (differs, _) in thoughts.other.items():
         if models.matches(model, glob):
             return differs
