@@ -224,21 +224,16 @@ class ChoiceAnswer:
                 self.thought.feed(reasoning)
         if self.thought is not None and self.thought.is_open:
             if any(openai.read_value(said.get(name)) for name in ("tool_calls", "function_call")):
-                self._close_thought()
+                self._ignore(self.thought.close())
         return bool(reasoning)
 
     def _follow(self, events: list[Event]) -> None:
         """Which of the text's events begin, continue and end a thought."""
-        thought = self.thought
         for event in events:
-            if type(event) is not Reasoning:
-                if thought is not None and thought.is_open:
-                    self._close_thought()
-            elif event.markup:
+            if type(event) is Reasoning and event.markup:
                 self._note_tag(event)
-                self._close_thought()
-            elif thought is not None:
-                thought.feed(event.text)
+        if self.thought is not None:
+            self._ignore(self.thought.follow(events))
 
     def _note_tag(self, tag: Reasoning) -> None:
         """A thought begins or ends: the first one shows whether the prompt has opened it."""
@@ -250,10 +245,10 @@ class ChoiceAnswer:
         elif not (tag.text or tag.channel or self.message.calls):
             self.opened = True
 
-    def _close_thought(self) -> None:
-        if self.thought is not None:
-            for name in self.thought.close():
-                self.message.outcomes.ignore(name)
+    def _ignore(self, names: list[str]) -> None:
+        """Calls of these names stand in a thought that was closed."""
+        for name in names:
+            self.message.outcomes.ignore(name)
 
     def _end_in_thought(self, *, cut: bool) -> list[Op]:
         """The answer ends. Where it does so in a thought, the complete calls in that are its calls."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from ..formats.base import StreamParser
-from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning
 from ..wire import openai
 from ..wire.openai import Fields
 
@@ -81,6 +81,16 @@ class OpenThought:
         self._pieces.append(text)
         if len(self._pieces) == _MANY or len(text) > _LONG:
             self._read()
+
+    def follow(self, events: list[Event]) -> list[str]:
+        """What a parser says of the text: pieces of thoughts, and what ends them. Gives the names that `close` does."""
+        names: list[str] = []
+        for event in events:
+            if type(event) is Reasoning and not event.markup:
+                self.feed(event.text)
+            elif self.is_open:
+                names += self.close()
+        return names
 
     def close(self) -> list[str]:
         """The thought is over. The names of the calls in it, which are none."""
