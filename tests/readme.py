@@ -116,6 +116,8 @@ def formats() -> str:
     about = (
         "`auto` reads whichever of them the model writes. Its prompt is in the model family's own format where the"
         " model's name tells the family, else in `json`, which models follow best that were not trained on another."
+        " A newer version than all that are known (`deepseek-v5`) is written to as the newest that is known, which the"
+        " log says."
         " Another package can add a format by an entry point in the group `toolcall_middleware.formats`."
     )
     return "\n\n".join(["# Formats", about, _table(("format", "what it is", "a call in it (in one line here)"), rows)])

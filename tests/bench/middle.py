@@ -112,7 +112,8 @@ def aiohttp_relay(base: str) -> ASGIApp:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        async with session.post(base + scope["path"], data=body, headers={"content-type": "application/json"}) as answer:
+        kind = {"content-type": "application/json"}
+        async with session.post(base + scope["path"], data=body, headers=kind) as answer:
             headers = [(b"content-type", answer.headers["content-type"].encode())]
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             async for part in answer.content.iter_any():

@@ -17,6 +17,7 @@ import json
 import os
 import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -59,9 +60,7 @@ async def _stream(port: int, *, events: int, pause: float, tools: bool, model: s
         writer.close()
     except OSError:
         return 0
-    whole = (
-        answer.startswith(b"HTTP/1.1 200") and b"data: [DONE]" in answer and f'" word{events}"'.encode() in answer
-    )
+    whole = answer.startswith(b"HTTP/1.1 200") and b"data: [DONE]" in answer and f'" word{events}"'.encode() in answer
     # A message is one chunk of the body; two line ends each.
     return answer.partition(b"\r\n\r\n")[2].count(b"\r\n") // 2 if whole and answer.endswith(b"0\r\n\r\n") else 0
 
@@ -125,8 +124,8 @@ async def _first_bytes(port: int, count: int) -> list[float]:
 
 def _best(runs: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """The smallest of each, all in turns."""
-    for run in runs.values():
-        run()
+    for name, run in runs.items():
+        print(f"{name}: {run():.3g} at first", file=sys.stderr, flush=True)
     times = [[run() for run in runs.values()] for _ in range(rounds)]
     return dict(zip(runs, map(min, zip(*times, strict=True)), strict=True))
 
@@ -140,7 +139,7 @@ def _add(table: Table, best: dict[str, float], goals: dict[str, str], unit: str 
 
 
 def _tables(base: str, *, smoke: bool) -> list[Table]:
-    streams, events, pause, rounds = (4, 20, 0.01, 1) if smoke else (100, 60, 0.05, 3)
+    streams, events, pause, rounds = (4, 20, 0.01, 1) if smoke else (100, 40, 0.05, 2)
     against = "x nginx / aiohttp / httpx"
     chunks = Table(f"Proxy: time a chunk, {streams} streams", ("CPU µs a chunk", against))
     whole = Table("Proxy: time a whole answer of 1 KB", ("CPU µs a request", against))
@@ -178,7 +177,7 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
         _add(chunks, _best(runs, rounds), goals)
 
         def request(server: Server) -> Callable[[], float]:
-            count = 40 if smoke else 2000
+            count = 40 if smoke else 1000
 
             def run() -> float:
                 begin = server.cpu()

@@ -11,7 +11,9 @@ _ON_SOCKETS = frozenset({"between", "proxy", "proxying", "raw_upstream", "refusi
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if _ON_SOCKETS & {*metafunc.function.__code__.co_names}:
+    if not metafunc.module.__name__.endswith("test_own_client") and _ON_SOCKETS & {
+        *metafunc.function.__code__.co_names
+    }:
         metafunc.parametrize("http_client", ["own", "httpx"], indirect=True)
 
 

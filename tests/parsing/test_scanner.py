@@ -21,8 +21,8 @@ from toolcall_middleware.parsing.text.scanner import Scanner
 from .meter import PARSING, CountedPattern, Meter
 from .streams import calls_in, cut_at, merged, one_cut, random_cuts, read, shown_in, text_in, thought_in
 
-BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
-WRAPPED = JsonCallSyntax(bare=True, wrapper="tool_calls", wrapper_only=True)
+BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}))
+WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
 
 
 def tag(marker: str, close: str) -> Opener:

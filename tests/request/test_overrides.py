@@ -227,7 +227,7 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
     strictest: dict[str, list[Any]] = {
         "validate_arguments": ["off", "warn", "retry", "error"],
         "stream_arguments": [True, False],
-        "malformed_arguments": ["repair", "text", "error"],
+        "malformed_arguments": ["repair", "forward", "text", "error"],
         "parallel": ["client", "never"],
         "allowlist_mode": ["off", "warn", "enforce"],
     }

@@ -47,7 +47,8 @@ class Family:
     auto_openers: tuple[Opener, ...] = ()
     """Those that `auto` knows too: no other model's text holds their markers."""
     own_openers: tuple[Opener, ...] = ()
-    """Those that only this family's parser knows: in other models' answers they may be text."""
+    """Those that only this family's parser knows: in other models' answers they may be text. One takes the place of the
+    one that `auto` knows by the same marker."""
     fallback: tuple[Opener, ...] = reading.ANY_JSON
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
@@ -90,7 +91,9 @@ class Family:
     """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "openers", (*self.auto_openers, *self.own_openers, *self.fallback))
+        own = {(opener.marker, opener.pattern) for opener in self.own_openers}
+        common = (opener for opener in self.auto_openers if (opener.marker, opener.pattern) not in own)
+        object.__setattr__(self, "openers", (*common, *self.own_openers, *self.fallback))
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The family's own layout; one sentence more where only one call may be made."""

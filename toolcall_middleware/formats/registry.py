@@ -82,6 +82,11 @@ _LINEAGES: dict[str, str] = {
     "iquest_q1": "iquest",
     "llm-jp-harmony": "llm_jp",
     "plamo3": "plamo",
+    "react": "loose",
+    "action_json": "loose",
+    "function_call": "loose",
+    "tool_code": "loose",
+    "tool_tags": "loose",
 }
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 

@@ -56,12 +56,15 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
     `repaired` is true when the arguments were not valid JSON as written.
     `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
     `coerced` is true when a value was given the type that the tool's schema asks for.
+    `written` are the arguments as the model wrote them, where the parser was asked to keep these and the syntax has
+    JSON there.
     """
 
     complete: bool = True
     repaired: bool = False
     raw: str = ""
     coerced: bool = False
+    written: str = ""
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False):
@@ -72,10 +75,16 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
+class UnknownCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a tool that is not offered is over. It went out as `Text`, or was left out. Where that is asked for."""
+
+    name: str
+
+
 class Stop(msgspec.Struct, frozen=True, gc=False):
     """After its calls, the model began to write somebody else's turn. What follows is not part of the answer."""
 
     marker: str
 
 
-Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | Stop
+Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | UnknownCall | Stop

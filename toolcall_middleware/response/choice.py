@@ -291,6 +291,7 @@ class ChoiceAnswer:
             # One that was refused for its name did come.
             came = message.calls > 0 or (self.native is not None and self.native.named)
             self.lost = not came and reason in _CALLED and not message.stopped
+            message.tell_near_misses()
         self._ended = True
         if not self._policy.hold_prose:
             # Prose is dropped beside calls, and there were none.

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..formats import registry
+from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..lru_cache import LRUCache
@@ -18,7 +18,7 @@ from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
-from .outcome import CallReport
+from .outcome import CallReport, tells_near_misses
 from .policy import AnswerPolicy, Extension
 from .reasoning import OpenThought, ReasoningReader
 
@@ -56,11 +56,15 @@ def make_choice(
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
+        keep_arguments=settings.malformed_arguments == "forward",
+        tell_unknown=True,
     )
     # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
     own = NativeCalls(
         offered,
         asked=native,
+        tell_unknown=True,
+        waits=settings.malformed_arguments != "repair",
         unknown=unknown,
         free=not chat.tools.tools,
         max_arguments_bytes=settings.max_arguments_bytes,
@@ -133,6 +137,7 @@ def _policy(
     extension: Extension | None,
 ) -> AnswerPolicy:
     choice = chat.choice
+    watched = bool(callable_tools(chat).tools) and tells_near_misses()
     strict: frozenset[str] = frozenset()
     if settings.validate_arguments == "off":
         strict = frozenset(tool.name for tool in callable_tools(chat).tools if tool.strict)
@@ -163,6 +168,8 @@ def _policy(
         held=strict if refuses else frozenset(),
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
+        offered=callable_tools(chat).by_name if chat.tools.tools else None,
+        near_misses=functools.partial(near_misses.reasons, tools=callable_tools(chat)) if watched else None,
         objects=settings.arguments_as_object,
         extension=extension,
         full=full,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,10 +82,14 @@ class AnswerPolicy:
     opened: Opened | None = None
     """The thought that the prompt has opened, as far as is known."""
     report: CallReport | None = None
+    offered: Collection[str] | None = None
+    """The names that may be called; None for all."""
+    near_misses: Callable[[str], list[str]] | None = None
+    """What finds text that looks like a call and is none, where that is logged."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
 
     @property
     def is_straight(self) -> bool:
         """Whether text leaves as it is."""
-        return not (self.stop or self.hold_prose or self.drop_prose)
+        return not (self.stop or self.hold_prose or self.drop_prose or self.near_misses)

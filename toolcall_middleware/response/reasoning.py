@@ -132,11 +132,11 @@ class OpenThought:
                 case CallArgs(text):
                     self._open.append(event)
                     self._size += len(text)
-                case CallEnd(complete, _, raw):
+                case CallEnd(complete, _, raw, _, written):
                     if complete:
                         self._calls += [*self._open, event]
                     self._open = []
-                    self._size += len(raw)
+                    self._size += len(raw) + len(written)
                 case Malformed(raw):
                     self._calls.append(event)
                     self._size += len(raw) + _PER_CALL

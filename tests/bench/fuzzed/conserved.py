@@ -6,6 +6,7 @@ What is between them is white space, the end of what is around calls, or a chann
 
 from __future__ import annotations
 
+import json
 import re
 
 from toolcall_middleware.formats import registry
@@ -52,6 +53,8 @@ def one(dice: Dice) -> str:
         if "\ud800" not in text:  # half a surrogate pair may leave as itself or as an escape
             assert merged(cut) == merged(whole), (merged(cut), merged(whole))
         all_there(text, whole)
+        for arguments in complete_calls(whole):
+            json.loads(arguments)
     return "calls" if any(isinstance(event, CallStart) for event in whole) else "text"
 
 
@@ -73,6 +76,23 @@ def merged(events: list[Event]) -> list[Event]:
             case _:
                 out.append(event)
     return out
+
+
+def complete_calls(events: list[Event]) -> list[str]:
+    """The arguments of the calls that are said to be complete."""
+    found: list[str] = []
+    begun: list[str] = []
+    for event in events:
+        match event:
+            case CallStart():
+                begun = []
+            case CallArgs(text):
+                begun.append(text)
+            case CallEnd(complete=True):
+                found.append("".join(begun))
+            case _:
+                pass
+    return found
 
 
 def all_there(text: str, events: list[Event]) -> None:

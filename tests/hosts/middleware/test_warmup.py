@@ -6,12 +6,39 @@ import subprocess
 import sys
 
 SCRIPT = """
-import asyncio, sys, threading, time
+import asyncio, json, logging, sys, threading, time
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware.warmup import warm
 
+CALL = '```json\\n{{"tool_calls": [{{"name": "add", "arguments": {{}}}}]}}\\n```'
+EVENT = {{"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}}
+TOOL = {{"type": "function", "function": {{"name": "add", "parameters": {{"type": "object", "properties": {{}}}}}}}}
+
+seen = []
+logging.getLogger("toolcall_middleware").setLevel(logging.INFO)
+handler = logging.Handler()
+handler.emit = lambda record: seen.append(record.getMessage()[:4]) if record.getMessage().startswith("call") else None
+logging.getLogger("toolcall_middleware").addHandler(handler)
+
 async def inner(scope, receive, send):
     await receive()
+    if scope["type"] == "http":
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({{"type": "http.response.start", "status": 200, "headers": headers}})
+        for delta, reason in (({{"content": CALL}}, None), ({{}}, "stop")):
+            choice = {{"index": 0, "delta": delta, "finish_reason": reason}}
+            event = b"data: " + json.dumps({{**EVENT, "choices": [choice]}}).encode() + b"\\n\\n"
+            await send({{"type": "http.response.body", "body": event, "more_body": True}})
+        await send({{"type": "http.response.body", "body": b"data: [DONE]\\n\\n", "more_body": False}})
+
+async def request():
+    asked = {{"model": "m", "messages": [{{"role": "user", "content": "x"}}], "tools": [TOOL], "stream": True}}
+    async def receive():
+        return {{"type": "http.request", "body": json.dumps(asked).encode(), "more_body": False}}
+    async def send(message):
+        pass
+    path = {{"path": "/v1/chat/completions", "raw_path": b"/v1/chat/completions", "query_string": b""}}
+    await app({{"type": "http", "method": "POST", "headers": [], **path}}, receive, send)
 
 settings = Settings({settings})
 app = ToolCallMiddleware(inner, settings=settings)
@@ -31,6 +58,12 @@ if {warmed}:
     thread.join(30)
     assert not thread.is_alive()
     assert "jsonschema" in sys.modules
+    assert not logging.getLogger("toolcall_middleware").filters
+    answered = not settings.require_descriptions
+    before = set(sys.modules)
+    asyncio.run(request())
+    assert not set(sys.modules) - before, set(sys.modules) - before
+    assert seen == (["call"] if answered else [])
     assert ("regex" in sys.modules) == {checked}
 else:
     assert threading.active_count() == 1
@@ -47,7 +80,7 @@ def run(settings: str, *, warmed: bool = True, checked: bool = False) -> float:
     return float(made.stdout)
 
 
-def test_the_start_loads_it_in_a_thread() -> None:
+def test_the_start_loads_in_a_thread_all_that_a_request_needs() -> None:
     assert run("") < 1.0
 
 

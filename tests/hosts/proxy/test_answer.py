@@ -77,9 +77,13 @@ def test_a_connection_that_may_end_or_be_out_of_step_is_unclean(wire: bytes) -> 
 )
 def test_what_is_no_answer_is_refused_and_never_complete(wire: bytes) -> None:
     answer = Answer()
-    with pytest.raises(httpx.RemoteProtocolError):
+
+    def feed() -> None:
         for at in range(0, len(wire), 65536):
             answer.feed(memoryview(wire)[at : at + 65536])
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        feed()
     assert (answer.complete, answer.clean) == (False, False)
 
 

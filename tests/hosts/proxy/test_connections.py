@@ -6,13 +6,22 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolcall_middleware.hosts.middleware.rate_limit import warn_of_workers
 from toolcall_middleware.hosts.proxy.auth import Gate
-from toolcall_middleware.hosts.proxy.connections import BoundedProtocol, OnceASecond, most_connections
+from toolcall_middleware.hosts.proxy.connections import (
+    Bounded,
+    BoundedProtocol,
+    HeadsHeld,
+    OnceASecond,
+    most_connections,
+)
 from toolcall_middleware.settings import Settings
 
 from .proxy_servers import PATIENCE, Uvicorn
@@ -34,6 +43,16 @@ class Quick(BoundedProtocol):
     most = 8
 
 
+class QuickOnH11(Bounded, H11Protocol):  # type: ignore[misc]
+    head_seconds = 0.3
+    most = 8
+
+
+@pytest.fixture(params=[Quick, QuickOnH11], ids=["httptools", "h11"])
+def protocol(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
 async def opened(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = address.removeprefix("http://").split(":")
     return await asyncio.open_connection(host, int(port))
@@ -48,8 +67,8 @@ async def health(address: str) -> bytes:
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-a: b\r\n"])
-async def test_a_connection_without_a_whole_head_is_closed(begin: bytes) -> None:
-    server = Uvicorn(http(Gate(inner)), http=Quick)
+async def test_a_connection_without_a_whole_head_is_closed(begin: bytes, protocol: Any) -> None:
+    server = Uvicorn(http(Gate(inner)), http=protocol)
     address = await server.begin()
     try:
         reader, writer = await opened(address)
@@ -68,8 +87,8 @@ async def test_a_connection_without_a_whole_head_is_closed(begin: bytes) -> None
         await server.shutdown()
 
 
-async def test_an_answer_under_way_outlives_the_time_for_a_head() -> None:
-    server = Uvicorn(http(Gate(inner)), http=Quick)
+async def test_an_answer_under_way_outlives_the_time_for_a_head(protocol: Any) -> None:
+    server = Uvicorn(http(Gate(inner)), http=protocol)
     address = await server.begin()
     try:
         reader, writer = await opened(address)
@@ -83,8 +102,8 @@ async def test_an_answer_under_way_outlives_the_time_for_a_head() -> None:
         await server.shutdown()
 
 
-async def test_silent_connections_make_room_for_others() -> None:
-    class Slow(Quick):
+async def test_silent_connections_make_room_for_others(protocol: Any) -> None:
+    class Slow(protocol):  # type: ignore[misc]
         head_seconds = 60.0
 
     server = Uvicorn(http(Gate(inner)), http=Slow)
@@ -97,6 +116,62 @@ async def test_silent_connections_make_room_for_others() -> None:
             writer.close()
     finally:
         await server.shutdown()
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["at once", "later"])
+async def test_a_head_and_what_follows_at_once_are_one_write_and_nothing_waits(held: bool, protocol: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        if held:
+            await go_on.wait()
+        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+        await send({"type": "http.response.body", "body": b"cd", "more_body": False})
+
+    server = Uvicorn(http(app), http=protocol)
+    address = await server.begin()
+    try:
+        reader, writer = await opened(address)
+        for _ in range(2):  # one connection, two answers
+            writer.write(REQUEST)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            go_on.set()
+            assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == b"abcd"
+        writer.close()
+    finally:
+        await server.shutdown()
+
+
+def test_a_held_head_leaves_with_the_body_or_before_the_end() -> None:
+    written: list[bytes] = []
+    later: list[Callable[[], None]] = []
+
+    class Transport:
+        def write(self, data: bytes) -> None:
+            written.append(data)
+
+        def close(self) -> None:
+            written.append(b"closed")
+
+    class Loop:
+        def call_soon(self, work: Callable[[], None]) -> None:
+            later.append(work)
+
+    transport = HeadsHeld(Transport(), Loop())  # type: ignore[arg-type]
+    transport.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    assert written == []
+    transport.write(b"body")
+    transport.write(b"more")
+    transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    later.pop()()
+    transport.write(b"HTTP/1.1 500 Oh\r\n\r\n")
+    transport.close()
+    assert written == [
+        b"HTTP/1.1 200 OK\r\n\r\nbody", b"more", b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 500 Oh\r\n\r\n", b"closed",
+    ]  # fmt: skip
 
 
 def test_the_bound_leaves_files_for_the_upstreams() -> None:

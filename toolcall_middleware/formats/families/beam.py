@@ -27,11 +27,8 @@ _START, _CHANNEL, _PARAMETER = "<|start|>assistant", "<|channel|>", "<rfl:parame
 _SPACE = r"[ \t\r\n]{0,32}"
 _CHANNELED = r"(?:<\|channel\|>[a-z]{1,16}[ ]?)?"
 # The recipient stands before the channel, or behind it.
-_HEADER = (
-    rf"{_CHANNELED}to=(?:functions\.)?%s[ ]?{_CHANNELED}(?:<\|constrain\|>[a-z]{{1,16}})?<\|message\|>"
-    % r"(?P<name>[^\s<>]{1,256})"
-)
-_UNNAMED = _HEADER.replace("?P<name>", "?:")
+_HEADER = rf"{_CHANNELED}to=(?:functions\.)?%s[ ]?{_CHANNELED}(?:<\|constrain\|>[a-z]{{1,16}})?<\|message\|>"
+_NAME = r"[^\s<>]{1,256}"
 # Header so far, up to the first element's tag.
 _BEGUN = (
     r"(?:[^\n<]|<\|(?:channel|constrain)\|>){0,300}"
@@ -41,7 +38,7 @@ _CALL_BEGUN = rf"{beginnings(_START)}(?:(?<=assistant){_BEGUN})?|{beginnings(_CH
 
 _CALLS = xml_calls(
     xml_syntax(
-        call=re.compile(rf"(?:<\|start\|>assistant[ ]?)?{_HEADER}"),
+        call=re.compile(rf"(?:<\|start\|>assistant[ ]?)?{_HEADER % f'(?P<name>{_NAME})'}"),
         call_heads=(_START,),
         call_part=re.compile(_CALL_BEGUN),
         parameter=attribute("rfl:parameter", "key"),
@@ -55,18 +52,18 @@ _CALLS = xml_calls(
     )
 )
 
-# The first element tells that it is none of gpt-oss's messages; a call without arguments reads as one.
-_ELEMENT = rf"{_SPACE}(?={_PARAMETER})"
+# What tells that it is none of gpt-oss's messages: the first element, or the constraint.
+_CALL = rf"{_HEADER % _NAME}(?:(?<=xml<\|message\|>)|{_SPACE}(?={_PARAMETER}))"
 _OPENERS = (
     Opener(
-        pattern=rf"(?=<)(?:<\|start\|>assistant[ ]?)?{_UNNAMED}{_ELEMENT}",
+        pattern=rf"(?=<)(?:<\|start\|>assistant[ ]?)?{_CALL}",
         partial=f"(?:{_CALL_BEGUN})",
         first="<",
         consume=False,
         body=lambda sink, _: _CALLS(sink),
     ),
     Opener(  # the prompt holds the message's beginning
-        pattern=rf"(?=t){_UNNAMED}{_ELEMENT}",
+        pattern=rf"(?=t){_CALL}",
         partial=rf"t(?:o(?:={_BEGUN})?)?",
         first="t",
         where=Where.START,

@@ -197,6 +197,13 @@ Here are the functions available in JSONSchema format:
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer="the <｜DSML｜function_calls> block",
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v3_2
+    trigger="<｜DSML｜function_calls>",
+    xml_tag=(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="{name}">\n',
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        "deepseek_xml",
+    ),
 )
 
 # The layout of V4's and V4.1's encoders; only the tags' names differ.

@@ -67,6 +67,9 @@ GLM45 = Family(
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
     answer=_ANSWER,
     special_tokens=True,
+    # xgrammar's style for 4.7 leaves no line break between a key and its value: the tags say the same.
+    trigger="<tool_call>",
+    xml_tag=("<tool_call>{name}\n", "</tool_call>", "glm_xml"),
 )
 
 # https://huggingface.co/zai-org/GLM-4.7

@@ -182,6 +182,14 @@ values as JSON:
     answer="the tools section",
     noun="tool",
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: kimi_k3. Each call has a section of
+    # its own here, so its number is always the same.
+    trigger="<|open|>tools<|sep|>",
+    xml_tag=(
+        '<|open|>tools<|sep|><|open|>call tool="{name}" index="1"<|sep|>',
+        "<|close|>call<|sep|><|close|>tools<|sep|>",
+        "kimi_k3_xml",
+    ),
 )
 
 FAMILIES = (KIMI_K2, KIMI_K3)

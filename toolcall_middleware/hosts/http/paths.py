@@ -6,6 +6,7 @@ at the end, and a proxy in between may unescape once more. The most that any of 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from urllib.parse import unquote
@@ -16,6 +17,8 @@ from .headers import raw_path
 
 # Escapes within escapes: each round is one more server that unescapes.
 _ROUNDS = 8
+# Of what is remembered: clients send what they like.
+_SHORT = 200
 _IGNORED = re.compile(r"[\x00-\x20\x7f-\xa0\ufeff]+")
 
 
@@ -25,6 +28,16 @@ def normal_path(path: str) -> str:
     Begins with a slash and does not end with one, but for the root. Two paths that some server takes for one have the
     same normal path; the reverse need not hold.
     """
+    return _short(path) if len(path) <= _SHORT else _normal(path)
+
+
+@functools.lru_cache(maxsize=256)
+def _short(path: str) -> str:
+    """Nearly all requests are for a handful of paths, and each is looked at several times."""
+    return _normal(path)
+
+
+def _normal(path: str) -> str:
     for _ in range(_ROUNDS):
         plain = unquote(path)
         if plain == path:

@@ -201,6 +201,10 @@ class ToolCallMiddleware:
         self, asking: _Asking, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
     ) -> None:
         """A request of another API than chat completions, which becomes one. Its body has been read."""
+        report = record_of(scope).report
+        if report is not None and report.recorder is not None:
+            answer.recorder = report.recorder
+            answer.recorder.data("face_request", body, api=face.api)
         headers = {name.lower(): value for name, value in scope.get("headers", ())}
         try:
             if counting and isinstance(face, MessagesFace):

@@ -1,4 +1,6 @@
-"""What the first request with tools would wait for, loaded while the server starts: the checks of JSON Schemas.
+"""What the first request with tools would wait for, done while the server starts: a whole exchange, and its answer.
+
+Imports, the patterns of the formats, the checks of JSON Schemas: a tenth of a second of work.
 
 In a thread, and not before the server runs: importing the package and making the middleware stay quick, and a process
 that forks its workers has not begun it yet.
@@ -9,17 +11,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
 import threading
+from collections.abc import Iterable
 
 from ...errors import ToolCallError
-from ...exchange import Exchange, Request
+from ...exchange import Ask, Body, Exchange, Head, Request
 from ...json_schema.validate_arguments import checker_for
 from ...request.parse import ChatRequest, read_request
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
 
 _TOOL = {"type": "function", "function": {"name": "warm_up", "parameters": {"type": "object", "properties": {}}}}
-_REQUEST = json.dumps({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": [_TOOL]}).encode()
+_ASKED = {"model": "m", "messages": [{"role": "user", "content": ""}], "tools": [_TOOL]}
+_REQUEST = json.dumps(_ASKED).encode()
+_TEXT = 'So.\n```json\n{"tool_calls": [{"name": "warm_up", "arguments": {}}]}\n```'
 
 
 @functools.lru_cache(maxsize=16)  # once a process for each settings
@@ -32,8 +38,55 @@ def warm(settings: Settings) -> threading.Thread:
 
 def _load(settings: Settings) -> None:
     settings = settings.replace(allowlist_mode="off")  # nobody has asked for our tool: nothing is to be warned of
+    log = logging.getLogger("toolcall_middleware")
+    unheard = _Unheard()
+    log.addFilter(unheard)
+    try:
+        _answer(settings, json.dumps({**_ASKED, "stream": True}).encode(), b"text/event-stream", _events())
+        _answer(settings, _REQUEST, b"application/json", [_whole()])
+    finally:
+        log.removeFilter(unheard)
     with contextlib.suppress(ToolCallError):  # settings may refuse it: what they need is loaded by then
-        Exchange(settings, BackendMemory()).receive(Request(_REQUEST))
         chat = read_request(_REQUEST, settings)
         if settings.validate_arguments != "off" and isinstance(chat, ChatRequest):
             checker_for(chat.tools_raw, chat.tools).faults("warm_up", "{}")
+
+
+class _Unheard(logging.Filter):
+    """Nobody has called a tool: what this thread would log of it is not so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is another thread's."""
+        return record.thread != self._thread
+
+
+def _answer(settings: Settings, request: bytes, kind: bytes, parts: Iterable[bytes]) -> None:
+    """One exchange, as far as the settings let it go."""
+    exchange = Exchange(settings, BackendMemory())
+    if not isinstance(exchange.receive(Request(request))[0], Ask):
+        return
+    exchange.receive(Head(200, [(b"content-type", kind)]))
+    for part in parts:
+        exchange.receive(Body(part, last=False))
+    exchange.receive(Body(b"", last=True))
+
+
+def _events() -> Iterable[bytes]:
+    for at in range(0, len(_TEXT), 8):
+        yield _event({"content": _TEXT[at : at + 8]}, None)
+    yield _event({}, "stop") + b"data: [DONE]\n\n"
+
+
+def _event(delta: dict[str, str], reason: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def _whole() -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": _TEXT}, "finish_reason": "stop"}
+    return json.dumps({"object": "chat.completion", "choices": [choice]}).encode()

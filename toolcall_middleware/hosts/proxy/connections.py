@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -37,11 +37,49 @@ def most_connections() -> int:
     return max(8, (files - _OTHER_FILES) // 2)
 
 
-_Base: Any = AutoHTTPProtocol
+class HeadsHeld:
+    """A client's transport that writes the head of an answer together with what follows at once: one write less.
+
+    uvicorn writes a head by itself. What does not follow in this turn of the event loop is not waited for.
+    """
+
+    __slots__ = ("_head", "_loop", "_transport", "_write")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._write = transport.write
+        self._loop = loop
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """As a transport's."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._write(data)
+
+    def close(self) -> None:
+        """As a transport's: what was written leaves before."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._write(head)
 
 
-class BoundedProtocol(_Base):  # type: ignore[misc]
-    """uvicorn's HTTP protocol, with a bound on connections and on the time for a request's head.
+_Base: Any = object if TYPE_CHECKING else asyncio.Protocol
+
+
+class Bounded(_Base):  # type: ignore[misc]
+    """Before one of uvicorn's HTTP protocols: a bound on connections and on the time for a request's head.
 
     Above the bound the connection that has waited longest without a request makes room.
     """
@@ -53,6 +91,7 @@ class BoundedProtocol(_Base):  # type: ignore[misc]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """A client has connected."""
         super().connection_made(transport)
+        self.transport: Any = HeadsHeld(transport, self.loop)
         self._since = time.monotonic()
         self._head: asyncio.TimerHandle | None = None
         most = most_connections() if self.most is None else self.most
@@ -97,7 +136,7 @@ class BoundedProtocol(_Base):  # type: ignore[misc]
         waiting = [
             other
             for other in self.connections
-            if isinstance(other, BoundedProtocol)
+            if isinstance(other, Bounded)
             and other is not self
             and not other.is_answering
             and not other.transport.is_closing()
@@ -105,6 +144,13 @@ class BoundedProtocol(_Base):  # type: ignore[misc]
         if waiting:
             min(waiting, key=lambda other: other._since).transport.abort()  # noqa: SLF001 - our own class
         return bool(waiting)
+
+
+_Auto: Any = AutoHTTPProtocol
+
+
+class BoundedProtocol(Bounded, _Auto):  # type: ignore[misc]
+    """... on httptools' parser where that is installed, else on h11's."""
 
 
 class OnceASecond(logging.Filter):

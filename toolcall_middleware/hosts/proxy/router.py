@@ -142,6 +142,8 @@ class Router:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                for upstream in self._upstreams:
+                    upstream.warm()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 
 from ...json_schema.types import declared_types
-from ..cursor import Cursor, CursorReader, Steps
+from ..cursor import COMMENT, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
@@ -248,7 +248,7 @@ class _Message:
             cursor.end("{}")
         elif _is_json(s, j):
             yield
-            yield from cursor.copy(CallArguments(s[j]))
+            yield from cursor.copy(CallArguments(s[j], _ENDS, cursor.sink.arguments))
             cursor.end()
         else:
             # As for gpt-oss's own `python`.
@@ -278,6 +278,12 @@ class _Message:
         while True:
             yield from self._some()
             j = cursor.behind_space(_MAX_HEADER)
+            if cursor.s[j : j + 1] in COMMENT:
+                behind = behind_comments(cursor.s, j, _ENDS, last=cursor.last)
+                if behind is None:
+                    yield
+                    continue
+                j = max(j, behind)
             if cursor.take(_ENDS, j) or cursor.last or not cursor.begins(_ENDS, j):
                 return
             yield

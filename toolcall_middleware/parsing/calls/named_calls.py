@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
+from ..cursor import COMMENT, MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
 from .json.arguments import CallArguments
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
-_FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
+FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
 
 
@@ -46,6 +46,11 @@ class NamedSyntax:
     """The written name, and whether a name is offered, to (name, id)."""
 
     @property
+    def closing(self) -> tuple[str, ...]:
+        """What stands behind a call's arguments."""
+        return (*self.item_close, *self.close)
+
+    @property
     def around(self) -> tuple[str, ...]:
         """What stands around the calls."""
         return (*self.item, *self.close)
@@ -74,9 +79,9 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         yield
         fresh = False
         lost = bool(syntax.item_close)
-        first = yield from _before_arguments(cursor, syntax.before)
+        first = yield from before_arguments(cursor, syntax.before)
         if first:
-            arguments = CallArguments(first)
+            arguments = CallArguments(first, syntax.closing, cursor.sink.arguments)
             yield from cursor.copy(arguments)
             lost = lost and arguments.stuck
         cursor.end("" if first else "{}")
@@ -186,7 +191,7 @@ def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int]
     return written, k
 
 
-def _before_arguments(cursor: Cursor, before: tuple[str, ...]) -> Steps[str]:
+def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]:
     """White space, perhaps markers or a fence; the first character of the arguments. Empty: there are none."""
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
@@ -196,11 +201,14 @@ def _before_arguments(cursor: Cursor, before: tuple[str, ...]) -> Steps[str]:
         if s[j] == "<" and before:
             if cursor.take(before, j):
                 continue
-            if not cursor.last and cursor.begins(before, j):
+            if cursor.begins(before, j):
+                if cursor.last:
+                    cursor.i = len(s)  # half a marker at the end of the text is markup too
+                    return ""
                 yield
                 continue
         if s[j] == "`":
-            m = _FENCE.match(s, j)
+            m = FENCE.match(s, j)
             if (m is None or m.end() == len(s)) and not cursor.last and len(s) - j < 32:
                 yield
                 continue
@@ -238,6 +246,12 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
         limit = min(len(s), k + MAX_GAP)
         while k < limit and s[k] in "}`] \t\r\n":
             k += 1
+        if s[k : k + 1] in COMMENT:
+            behind = behind_comments(s, k, syntax.closing, last=cursor.last)
+            if behind is None:
+                yield
+                continue
+            k = max(k, behind)
         if cursor.take(closing, k):
             # What closes a part of the call comes before what closes the call.
             number = next(number for number, marker in enumerate(closing, start=1) if s.startswith(marker, k))

@@ -46,8 +46,10 @@ class Thought:
         self._late_size = 0
 
     def skip_opening(self, s: str, *, last: bool) -> int:
-        """Reasoning that the prompt has opened begins: the index behind a repetition of its tag."""
+        """Where reasoning that the prompt has opened begins: the index behind a repetition of its tag."""
         opening, self.opening = self.opening, ""
+        if not opening:
+            return 0
         out = self._out
         begin = len(s) - len(s.lstrip())
         if s.startswith(opening, begin):

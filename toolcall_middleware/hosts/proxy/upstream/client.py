@@ -29,7 +29,5 @@ def transport_to(origin: httpx.URL, *, connections: int | None) -> httpx.AsyncBa
         return OriginTransport(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE)
     # A transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its mind and
     # keep a cookie jar that all users share.
-    limits = httpx.Limits(
-        max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE
-    )
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE)
     return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy)

@@ -6,18 +6,17 @@ off never looks complete to the client.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-import math
 import random
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import cast
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
-import anyio
-import anyio.lowlevel
 import httpx
 from starlette.types import Message, Receive, Scope, Send
 
@@ -28,12 +27,15 @@ from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .client import transport_to
 from .connection import Connection, Target, close, reason
+from .leaving import Leaving
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
+
+T = TypeVar("T")
 
 # What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
 _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
@@ -156,45 +158,25 @@ class Forwarder:
             return
         if first["type"] == "http.disconnect":
             return
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
 
-            async def leave_with_client() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    await anyio.lowlevel.checkpoint()
-                tasks.cancel_scope.cancel()
-
-            async def send_to_client(message: Message) -> None:
-                try:
-                    await send(message)
-                except OSError as error:
-                    # How servers since ASGI 2.4 say that the client has gone.
-                    raise ClientGoneError from error
-
-            body = RequestBody(
-                first, partial(upload.next_piece, receive), on_end=lambda: tasks.start_soon(leave_with_client)
-            )
+        async def send_to_client(message: Message) -> None:
             try:
+                await send(message)
+            except OSError as error:
+                # How servers since ASGI 2.4 say that the client has gone.
+                raise ClientGoneError from error
+
+        async with Leaving(receive) as leaving:
+            body = RequestBody(first, partial(upload.next_piece, receive), on_end=leaving.watch)
+            with contextlib.suppress(ClientGoneError):
                 await self._exchange(scope, body, send_to_client)
-            except ClientGoneError:
-                pass
-            except Exception as error:  # noqa: BLE001 - raised below, where the group does not wrap it
-                failure = error
-            tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
 
     async def _exchange(self, scope: Scope, body: RequestBody, send: Send) -> None:
         """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
-        deadline = math.inf if self._total_timeout is None else anyio.current_time() + self._total_timeout
-        response: httpx.Response | None = None
+        total = self._total_timeout
+        deadline = None if total is None else asyncio.get_running_loop().time() + total
         try:
-            with anyio.CancelScope(deadline=deadline):
-                response = await self._answered(scope, body)
-            if response is None:
-                late = self._late()
-                _tell(late, record_of(scope))
-                raise late
+            response = await self._in_time(deadline, self._answered(scope, body), record_of(scope))
         except ToolCallError as error:
             await send_error(send, error)
             return
@@ -210,17 +192,12 @@ class Forwarder:
             events = WholeEvents() if self._ends_streams and is_event_stream(head["headers"]) else None
             ending = b""
             fault: ToolCallError | None = None
-            with anyio.CancelScope(deadline=deadline) as limit:
-                try:
-                    async for part in cast("httpx.AsyncByteStream", response.stream):
-                        out = part if events is None else events.feed(part)
-                        if out:
-                            await send({"type": "http.response.body", "body": out, "more_body": True})
-                except httpx.TransportError as error:
-                    fault = self._fault(error, started=True)
-            if limit.cancelled_caught:
-                fault = self._late()
-            if fault is not None:
+            try:
+                await self._in_time(deadline, _pass(response, events, send), record_of(scope))
+            except ToolCallError as error:
+                fault = error
+            except httpx.TransportError as error:
+                fault = self._fault(error, started=True)
                 _tell(fault, record_of(scope))
             if events is not None:
                 if fault is None and events.ends_half and "transfer-encoding" not in response.headers:
@@ -234,6 +211,21 @@ class Forwarder:
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
             await close(response)
+
+    async def _in_time(self, deadline: float | None, work: Coroutine[Any, Any, T], record: Record) -> T:
+        """What `work` gives, before the event loop's `deadline`. Raises ToolCallError after it."""
+        if deadline is None:
+            return await work
+        limit = asyncio.timeout_at(deadline)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            late = self._late()
+            _tell(late, record)
+            raise late from None
 
     async def _answered(self, scope: Scope, body: RequestBody) -> httpx.Response:
         """The upstream's answer, asked for as often as that is wise."""
@@ -266,7 +258,7 @@ class Forwarder:
                     return response
                 wait = asked
                 await close(response)
-            await anyio.sleep(wait + pause(attempts, self._random))
+            await asyncio.sleep(wait + pause(attempts, self._random))
             left -= 1
             attempts += 1
 
@@ -275,8 +267,13 @@ class Forwarder:
         limit = self._first_byte
         if limit is None or not (record.others and record.streams):
             return await self._open(request)
-        with anyio.move_on_after(limit):
-            return await self._open(request)
+        waiting = asyncio.timeout(limit)
+        try:
+            async with waiting:
+                return await self._open(request)
+        except TimeoutError:
+            if not waiting.expired():
+                raise
         raise self._fault(httpx.ReadTimeout("no first byte"), started=False, seconds=limit)
 
     def _request(self, scope: Scope, body: RequestBody, connection: Connection) -> httpx.Request:
@@ -366,6 +363,14 @@ class Forwarder:
         # Kept for the server's log, where the error is raised in the end.
         fault.__cause__ = error
         return fault
+
+
+async def _pass(response: httpx.Response, events: WholeEvents | None, send: Send) -> None:
+    """The body of an answer, to the client as it comes."""
+    async for part in cast("httpx.AsyncByteStream", response.stream):
+        out = part if events is None else events.feed(part)
+        if out:
+            await send({"type": "http.response.body", "body": out, "more_body": True})
 
 
 def _tell(fault: ToolCallError, record: Record) -> None:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
+from ...middleware.warmup import warm
 from .config import UpstreamConfig
 from .error_envelope import ErrorEnvelope
 from .masking import secrets_of
@@ -73,6 +74,11 @@ class Upstream:
             self._users -= 1
             if self._retired and not self._users:
                 await self._close()
+
+    def warm(self) -> None:
+        """Load, in a thread, what the first request would wait for."""
+        if self.config.settings.mode != "off":
+            warm(self.config.settings)
 
     async def retire(self) -> None:
         """No request comes any more: what it has ends with the last one."""

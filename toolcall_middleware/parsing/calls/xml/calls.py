@@ -141,7 +141,7 @@ class TaggedCalls(PartReader):
             if not last and _FENCE_PART.match(s, j):
                 return -1
         if s[j] == "{" and self._first and not self._whole and not self._repaired:
-            self._args = CallArguments("{")
+            self._args = CallArguments("{", self._ends.closing, self._sink.arguments)
             self._whole = True
             self._first = False
             self._state = _JSON

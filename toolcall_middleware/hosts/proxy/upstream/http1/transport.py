@@ -29,8 +29,8 @@ class Told(Protocol):
 
 
 class OriginTransport(httpx.AsyncBaseTransport):
-    """Asks `origin` alone, over HTTP/1.1. `connections`: at a time; the rest waits. `idle`: kept for later, at most, for
-    `keepalive` seconds.
+    """Asks `origin` alone, over HTTP/1.1, by `connections` at a time; the rest waits. At most `idle` are kept,
+    for `keepalive` seconds.
 
     As httpx's own transport: the same timeouts (the extension `timeout`), the same exceptions. No proxies, no cookies,
     no redirects, nothing decoded. A connection on which anything but answers has come is not used again.
@@ -164,7 +164,7 @@ class AnswerBody(AtOnce):
         self._connection = connection
         self._seconds = seconds
 
-    def __aiter__(self) -> AnswerBody:  # type: ignore[override]
+    def __aiter__(self) -> AnswerBody:
         return self
 
     async def __anext__(self) -> bytes:

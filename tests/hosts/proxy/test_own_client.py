@@ -1,0 +1,380 @@
+"""Our own client by itself: its connections, its limits, and what it does with an upstream that answers early."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
+from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling
+from toolcall_middleware.hosts.proxy.upstream.http1.dial import dial
+from toolcall_middleware.hosts.proxy.upstream.http1.transport import AnswerBody, OriginTransport
+
+from ..asgi_client import no_leaked_tasks
+from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+NO = b"HTTP/1.1 413 No\r\ncontent-length: 2\r\n\r\nno"
+
+
+class Parts(httpx.AsyncByteStream):
+    """A body of which nobody knows the length; after `parts` it waits for `go_on`."""
+
+    def __init__(self, *parts: bytes, go_on: asyncio.Event | None = None) -> None:
+        self.parts = parts
+        self.go_on = go_on
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
+        if self.go_on is not None:
+            await self.go_on.wait()
+
+
+@contextlib.asynccontextmanager
+async def to(url: str, **options: Any) -> AsyncIterator[OriginTransport]:
+    transport = OriginTransport(httpx.URL(url), **{"connections": None, "idle": 10, "keepalive": 3.0, **options})
+    async with no_leaked_tasks(), asyncio.timeout(PATIENCE):
+        yield transport
+        await transport.aclose()
+
+
+def request(
+    url: str,
+    method: str = "GET",
+    *,
+    body: httpx.AsyncByteStream | None = None,
+    told: Told | None = None,
+    **times: float,
+) -> httpx.Request:
+    headers = [(b"host", b"up")]
+    if body is not None:
+        headers.append((b"transfer-encoding", b"chunked"))
+    stream = Parts() if body is None else body
+    extensions = {"timeout": {"connect": 1, "read": 1, "write": 1, "pool": 1, **times}, "told": told}
+    return httpx.Request(method, url, headers=headers, stream=stream, extensions=extensions)
+
+
+async def read(response: httpx.Response) -> bytes:
+    assert isinstance(response.stream, AnswerBody)
+    body = b"".join([part async for part in response.stream])
+    response.stream.close()
+    return body
+
+
+def answering(opened: list[int], answer: bytes = OK) -> Callable[..., Any]:
+    """An upstream that answers every request of a connection; `opened` holds how many each has had."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(opened)
+        opened.append(0)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await read_request(reader)
+                opened[number] += 1
+                writer.write(answer)
+
+    return talk
+
+
+async def test_a_connection_serves_one_request_after_another_until_it_has_been_idle_for_long() -> None:
+    opened: list[int] = []
+    async with raw_upstream(answering(opened)) as url, to(url, keepalive=0.2) as transport:
+        for _ in range(3):
+            assert await read(await transport.handle_async_request(request(url))) == b"ok"
+        assert opened == [3]
+        await asyncio.sleep(0.5)
+        told = Told()
+        assert await read(await transport.handle_async_request(request(url, told=told))) == b"ok"
+    assert (opened, told.reused, told.sent) == ([3, 1], False, True)
+
+
+async def test_no_more_connections_are_kept_than_may_be() -> None:
+    opened: list[int] = []
+    async with raw_upstream(answering(opened)) as url, to(url, idle=1) as transport:
+        both = [await transport.handle_async_request(request(url)) for _ in range(2)]
+        assert [await read(answer) for answer in both] == [b"ok", b"ok"]
+        again = [await transport.handle_async_request(request(url)) for _ in range(2)]
+        assert [await read(answer) for answer in again] == [b"ok", b"ok"]
+    assert sorted(opened) == [1, 1, 2]
+
+
+async def test_who_waits_for_a_connection_gets_the_next_free_one_or_is_told() -> None:
+    opened: list[int] = []
+    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as transport:
+        first = await transport.handle_async_request(request(url))
+        with pytest.raises(httpx.PoolTimeout):
+            await transport.handle_async_request(request(url, pool=0.05))
+        second = asyncio.ensure_future(transport.handle_async_request(request(url)))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        assert await read(first) == b"ok"
+        assert await read(await second) == b"ok"
+    assert opened == [2]
+
+
+async def test_an_answer_that_nobody_reads_to_its_end_closes_its_connection_and_frees_its_place() -> None:
+    gone = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(b"x"))
+        assert await reader.read() == b""
+        gone.set()
+
+    async with raw_upstream(talk) as url, to(url, connections=1) as transport:
+        for _ in range(2):
+            gone.clear()
+            response = await transport.handle_async_request(request(url))
+            assert isinstance(response.stream, AnswerBody)
+            assert await anext(aiter(response.stream)) == b"x"
+            response.stream.close()
+            response.stream.close()  # twice is once
+            await gone.wait()
+
+
+async def test_an_upstream_waits_while_nobody_reads_what_it_sends() -> None:
+    written = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 50000000\r\n\r\n")
+        for _ in range(500):
+            writer.write(b"x" * 100_000)
+            await writer.drain()
+            written += 100_000
+
+    async with raw_upstream(talk) as url, to(url) as transport:
+        response = await transport.handle_async_request(request(url))
+        await asyncio.sleep(0.3)
+        # The system's own buffers hold some millions.
+        assert written < 20_000_000
+        assert isinstance(response.stream, AnswerBody)
+        most, size = 0, 0
+        async for part in response.stream:
+            most, size = max(most, len(part)), size + len(part)
+        response.stream.close()
+        assert (size, most <= 128 * 1024) == (50_000_000, True)
+
+
+async def test_a_refusal_ends_an_upload_and_its_connection() -> None:
+    opened: list[int] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(1)
+        await reader.readuntil(b"first\r\n")
+        writer.write(NO)
+        await reader.read()
+
+    never = asyncio.Event()
+    async with raw_upstream(talk) as url, to(url) as transport:
+        for _ in range(2):
+            told = Told()
+            asked = request(url, "POST", body=Parts(b"first", go_on=never), told=told)
+            response = await transport.handle_async_request(asked)
+            assert (response.status_code, await read(response), told.sent) == (413, b"no", False)
+    assert opened == [1, 1]
+
+
+async def test_an_upload_goes_on_while_a_good_answer_has_begun() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"first\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
+        await asyncio.sleep(0.1)
+        go_on.set()
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(b"both")
+
+    go_on = asyncio.Event()
+    async with raw_upstream(talk) as url, to(url) as transport:
+        response = await transport.handle_async_request(request(url, "POST", body=Parts(b"first", go_on=go_on)))
+        assert await read(response) == b"both"
+
+
+async def test_an_upstream_that_takes_nothing_is_given_up() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await done.wait()
+
+    done = asyncio.Event()
+    async with raw_upstream(talk) as url, to(url) as transport:
+        with pytest.raises(httpx.WriteTimeout):
+            await transport.handle_async_request(request(url, "POST", body=Parts(b"x" * 30_000_000), write=0.2))
+        done.set()
+
+
+@pytest.mark.parametrize("when", ["before the answer", "in the answer"])
+async def test_silence_is_a_read_timeout_and_frees_the_place(when: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        if when == "in the answer":
+            writer.write(OK[:-1])
+        await reader.read()
+
+    async with raw_upstream(talk) as url, to(url, connections=1) as transport:
+        for _ in range(2):
+            with pytest.raises(httpx.ReadTimeout):
+                await read_all(transport, request(url, read=0.1))
+
+
+async def read_all(transport: OriginTransport, asked: httpx.Request) -> bytes:
+    response = await transport.handle_async_request(asked)
+    try:
+        return b"".join([part async for part in response.stream])  # type: ignore[union-attr]
+    finally:
+        await response.stream.aclose()  # type: ignore[union-attr]
+
+
+async def test_cancelled_at_any_await_it_leaves_nothing_open() -> None:
+    opened: list[int] = []
+    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as transport:
+        for steps in range(40):
+            body = Parts(b"a", b"b")
+            task = asyncio.ensure_future(read_all(transport, request(url, "GET", body=body if steps % 2 else None)))
+            for _ in range(steps // 2):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            assert not transport._open
+        # The one place is free.
+        assert await read_all(transport, request(url)) == b"ok"
+
+
+async def test_what_comes_on_an_idle_connection_closes_it() -> None:
+    connections: list[asyncio.StreamWriter] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await read_request(reader)
+                writer.write(OK)
+
+    async with raw_upstream(talk) as url, to(url) as transport:
+        assert await read_all(transport, request(url)) == b"ok"
+        connections[0].write(OK)
+        await asyncio.sleep(0.05)
+        assert await read_all(transport, request(url)) == b"ok"
+        # Also where the event loop has not read it yet.
+        connections[1].write(b"x")
+        assert await read_all(transport, request(url)) == b"ok"
+    assert len(connections) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("G ET", []),
+        ("GET", [(b"x", b"a\r\nb: c")]),
+        ("GET", [(b"x", b" a")]),
+        ("GET", [(b"x", b"\x0b")]),
+        ("GET", [(b"x y", b"a")]),
+        ("GET", [(b"", b"a")]),
+    ],
+)
+async def test_what_is_no_http_is_not_sent(method: str, headers: list[tuple[bytes, bytes]]) -> None:
+    async with to("http://127.0.0.1:9") as transport:
+        asked = httpx.Request(method, "http://127.0.0.1:9/", headers=headers, stream=Parts())
+        with pytest.raises(httpx.LocalProtocolError) as raised:
+            await transport.handle_async_request(asked)
+    assert "b: c" not in str(raised.value)
+
+
+# -- TLS
+
+
+@pytest.fixture
+def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """What a server shows as `localhost`; clients of this test trust it."""
+    key, shown = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", shown]
+    subprocess.run([*made, *subject], check=True, capture_output=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(shown))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown, key)
+    return context
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+async def test_tls_is_checked_and_its_connections_are_kept(certificate: ssl.SSLContext) -> None:
+    opened: list[int] = []
+    server = await asyncio.start_server(answering(opened), "127.0.0.1", 0, ssl=certificate)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        async with to(f"https://localhost:{port}") as transport:
+            for _ in range(2):
+                assert await read_all(transport, request(f"https://localhost:{port}")) == b"ok"
+        assert opened == [2]
+        async with to(f"https://127.0.0.1:{port}") as transport:
+            with pytest.raises(httpx.ConnectError, match="certificate is not valid for '127.0.0.1'"):
+                await read_all(transport, request(f"https://127.0.0.1:{port}"))
+    finally:
+        server.close()
+
+
+# -- dialling
+
+
+@pytest.fixture
+def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def set_to(*addresses: str) -> None:
+        async def found(_host: str, _port: int) -> list[str]:
+            return list(addresses)
+
+        monkeypatch.setattr(dialling, "_addresses", found)
+
+    return set_to
+
+
+async def test_the_next_address_is_tried_where_one_refuses_or_says_nothing(
+    resolves: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    real = dialling._connect
+
+    async def connect(make: Any, address: str, *rest: Any) -> Any:
+        if address == "192.0.2.1":
+            await asyncio.Event().wait()
+        return await real(make, address, *rest)
+
+    monkeypatch.setattr(dialling, "_connect", connect)
+    async with raw_upstream(answering(opened)) as url:
+        port = httpx.URL(url).port or 0
+        for first in ("::1", "192.0.2.1"):
+            resolves(first, "127.0.0.1")
+            async with no_leaked_tasks(), to(url) as transport:
+                assert await read_all(transport, request(url)) == b"ok"
+        resolves("127.0.0.1", "127.0.0.1")
+        async with to(url) as transport:
+            assert await read_all(transport, request(url)) == b"ok"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        resolves("127.0.0.1", "::1")
+        with pytest.raises(ConnectionRefusedError):
+            await dial(asyncio.Protocol, "up.example", port, None)
+
+
+async def test_a_name_is_looked_up_and_kinds_of_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    v6 = [(socket.AF_INET6, 1, 6, "", (f"2001:db8::{at}", 80, 0, 0)) for at in range(2)]
+    v4 = [(socket.AF_INET, 1, 6, "", ("192.0.2.1", 80))]
+
+    async def found(*_: object, **__: object) -> Any:
+        return [*v6, *v4]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+    assert await dialling._addresses("up.example", 80) == ["2001:db8::0", "192.0.2.1", "2001:db8::1"]
+    assert await dialling._addresses("::1", 80) == ["::1"]
