@@ -244,7 +244,7 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
         return bool(new != "off")
     if name in {"coerce_arguments", "repair_names"}:
         return True
-    return name in {"format", "constrain", "reasoning", "reasoning_field", "prose", "messages", "system_role"}
+    return name.startswith("reasoning") or name in {"format", "constrain", "prose", "messages", "system_role"}
 
 
 @settings(max_examples=600, deadline=None)

@@ -32,6 +32,7 @@ DEFAULTS: dict[str, Any] = {
     "stream_arguments": True,
     "reasoning": "ignore",
     "reasoning_field": None,
+    "reasoning_start": "auto",
     "prose": "keep",
     "messages": "plain",
     "system_role": "system",

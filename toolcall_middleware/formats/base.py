@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.events import Event
+from ..parsing.text.reasoning import Opened
 
 
 class StreamParser(Protocol):
@@ -44,6 +45,8 @@ class ParserOptions:
     """Whether `CallEnd.written` is filled."""
     tell_unknown: bool = False
     """Whether there is an `UnknownCall` for each call that leaves as text, or is left out, for its name."""
+    opened: Opened | None = None
+    """The reasoning that the prompt has opened, in which the answer begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
 from .prompt import escaping, tool_choice
+from .prompt.thoughts import NO_THOUGHTS, Thoughts
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import named
 from .prompt.tools_json import definition
@@ -52,6 +53,8 @@ class Family:
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
     """What its models write besides calls and text."""
+    thoughts: Thoughts = NO_THOUGHTS
+    """What becomes of their reasoning in later turns, and whether their template opens it."""
     prompt: str
     """The tool block. `{tools}` stands for the tools, `{example}` for a call of the first one."""
     tool: Callable[[Tool], str] = definition

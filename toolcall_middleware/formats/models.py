@@ -54,10 +54,17 @@ def table() -> tuple[tuple[str, str], ...]:
 
 @functools.cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    return tuple(
-        (glob, re.compile(r"(?:^|[-.:=])" + fnmatch.translate(glob + "*").removesuffix(r"\Z")), name)
-        for glob, name in table()
-    )
+    return tuple((glob, _pattern(glob), name) for glob, name in table())
+
+
+@functools.cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(r"(?:^|[-.:=])" + fnmatch.translate(glob + "*").removesuffix(r"\Z"))
+
+
+def _parts(model: str) -> list[str]:
+    """Organisations, folders and a cache's `models--org--name`."""
+    return re.split(r"[/\\]|--", model.lower().replace("_", "-"))
 
 
 _Version = tuple[int, ...]
@@ -119,8 +126,7 @@ def _nearest(part: str) -> tuple[str, str, bool] | None:
 
 @functools.lru_cache(maxsize=512)
 def _family(model: str) -> str | None:
-    # Organisations, folders and a cache's `models--org--name` are parts; the last that is known decides.
-    for part in reversed(re.split(r"[/\\]|--", model.lower().replace("_", "-"))):
+    for part in reversed(_parts(model)):  # the last that is known decides
         short = _HYPHEN.sub("", part)
         glob, name = next(((glob, name) for glob, pattern, name in _patterns() if pattern.search(short)), ("", None))
         nearest = _nearest(short)
@@ -132,6 +138,11 @@ def _family(model: str) -> str | None:
         if name is not None:
             return name
     return None
+
+
+def matches(model: str, glob: str) -> bool:
+    """Whether a glob, written as those of `table`, matches a part of a model's name."""
+    return len(model) <= _MAX_NAME and any(_pattern(glob).search(_HYPHEN.sub("", part)) for part in _parts(model))
 
 
 def family(model: str) -> str | None:

@@ -19,6 +19,8 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False):
     """Text of the model's reasoning. `markup` is true for the tag around it (`<think>`), false for what it thinks.
 
     `channel` is true where the model's syntax has a channel of its own for it (harmony): it is never content.
+    Markup without text: a thought is over whose end is no text of its own (a channel's), or has left as text (a tag's
+    whose beginning stands in the prompt).
     """
 
     text: str

@@ -197,6 +197,10 @@ class Sink:
         if text:
             self.events.append(Reasoning(text, channel=True))
 
+    def end_reasoning(self) -> None:
+        """The text of that channel is over."""
+        self.events.append(Reasoning("", markup=True, channel=True))
+
     def settle(self, raw: str) -> None:
         """A step has consumed `raw` and ended with a start, an end, or neither."""
         self.consumed(raw)

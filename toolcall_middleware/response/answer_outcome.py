@@ -15,7 +15,7 @@ class AnswerOutcome:
 
     read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
     what the checks let pass. finished: the calls that are over, refused ones too. silent: no choice says or calls
-    anything; thought_bytes: how much it thinks, in UTF-8.
+    anything; thought_bytes: how much it thinks, in UTF-8. opened: as of a ChoiceAnswer.
     """
 
     calls: int
@@ -28,6 +28,7 @@ class AnswerOutcome:
     finished: tuple[FinishedCall, ...]
     silent: bool
     thought_bytes: int
+    opened: bool | None = None
 
     @classmethod
     def of(cls, answers: Collection[ChoiceAnswer]) -> AnswerOutcome:
@@ -44,6 +45,7 @@ class AnswerOutcome:
             finished=tuple(call for answer in answers for call in answer.outcomes),
             silent=not own and not any(answer.has_spoken for answer in answers),
             thought_bytes=sum(answer.thought_bytes for answer in answers),
+            opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
         )
 
 

@@ -11,6 +11,7 @@ from ..formats.base import ParserOptions, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
+from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
@@ -19,7 +20,7 @@ from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
 from .outcome import CallReport, tells_near_misses
 from .policy import AnswerPolicy, Extension
-from .reasoning import ReasoningReader
+from .reasoning import OpenThought, ReasoningReader
 
 
 def make_choice(
@@ -33,12 +34,13 @@ def make_choice(
     extension: Extension | None,
     report: CallReport | None = None,
     retried: bool = False,
+    opened: Opened | None = None,
 ) -> ChoiceAnswer:
     """A new reader of one choice.
 
     syntax: what the prompt was written in. native: the backend was given the tools. constrained: it is held to calls.
     full: whether the model has written about as many tokens as the request allows. report: who is told of finished
-    calls. retried: the model was asked again.
+    calls. retried: the model was asked again. opened: the thought that the prompt has opened, where it is known to.
     """
     offered = callable_tools(chat)
     unknown = settings.unknown_tool
@@ -74,12 +76,21 @@ def make_choice(
     elif native:
         syntax = registry.get("auto")
     parsing = len(offered) > 0 or settings.reasoning_field is not None
-    thoughts = None
+    thoughts = thought = None
     if options.parse_reasoning and offered.tools:
         thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
+    elif offered.tools:
+        # A thought in a thought is none, so that its calls are found wherever it has begun.
+        thought = OpenThought(functools.partial(syntax.parser, offered, replace(options, parse_reasoning=True)))
     policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
-    policy = replace(policy, report=report, retried=retried)
-    return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
+    policy = replace(policy, report=report, retried=retried, opened=opened)
+    if not parsing:
+        return ChoiceAnswer(Verbatim(), policy, own, thoughts)
+    unopened = None
+    if opened is not None:
+        unopened = functools.partial(syntax.parser, offered, options)
+        options = replace(options, opened=opened)
+    return ChoiceAnswer(syntax.parser(offered, options), policy, own, thoughts, thought, unopened)
 
 
 def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:

@@ -154,6 +154,7 @@ class Choices:
         if text and self._counts:
             self._usage.wrote(text, index)
         answer.note(delta, text)
+        beside = answer.watch(delta) or beside
         reasoning: list[Op] = []
         may_repeat = True
         if answer.reads_reasoning:

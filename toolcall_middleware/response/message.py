@@ -33,6 +33,7 @@ class Source(enum.IntEnum):
     NATIVE = 1  # the backend's own calls
     REASONING = 2  # its reasoning field
     CHANNEL = 3  # a reasoning channel in the text
+    ENDED_IN = 4  # a thought that was never closed, whose text has left
 
 
 class Message:
@@ -219,7 +220,7 @@ class Message:
         self._ids.add(call_id)
         ops.append(Opened(self.calls, call_id, call.name, custom, call.extra))
         self.calls += 1
-        self.calls_in_reasoning += self.source is Source.REASONING
+        self.calls_in_reasoning += self.source in (Source.REASONING, Source.ENDED_IN)
 
     def add_arguments(self, text: str) -> list[Op]:
         """More of the open call's arguments."""
@@ -314,7 +315,9 @@ class Message:
                 self.broken = self.broken or not (event.complete or self.limited)
                 if not self._waits_behind(call.name):
                     self.refused = True
-                    if self.source >= Source.REASONING:
+                    if self.source is Source.ENDED_IN:
+                        pass
+                    elif self.source >= Source.REASONING:
                         self.keep_reasoning(event.raw, self.source, ops)
                     else:
                         self._show(event.raw, ops)

@@ -37,7 +37,8 @@ class CallOutcome(enum.StrEnum):
     REPAIRED = "repaired"
     """Its arguments were no valid JSON as written."""
     IN_REASONING = "in_reasoning"
-    """It was read in the model's reasoning."""
+    """It was read in the model's reasoning. It is a call where the answer ended in that; in a closed thought it is not.
+    """
     RETRIED = "retried"
     """It came after the model was asked again."""
     INVALID = "invalid"
@@ -141,13 +142,14 @@ class CallOutcomes:
     retried: the model was asked again, and this answer is the last. report: who else is told.
     """
 
-    __slots__ = ("_outcome", "_path", "_report", "_retried", "finished", "refused")
+    __slots__ = ("_ignored", "_outcome", "_path", "_report", "_retried", "finished", "refused")
 
     def __init__(self, *, retried: bool = False, report: CallReport | None = None) -> None:
         self.finished: list[FinishedCall] = []
         self._report = report
         self._retried = retried
         self.refused = 0  # for their names
+        self._ignored = 0  # in thoughts that were closed
         self._outcome = CallOutcome.CLEAN
         self._path = ""
 
@@ -171,6 +173,12 @@ class CallOutcomes:
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
+
+    def ignore(self, name: str) -> None:
+        """A call stands in a thought that was closed: it is none."""
+        self._ignored += 1
+        if self._ignored <= _MAX_REFUSED:
+            self._add(FinishedCall(name, CallOutcome.IN_REASONING))
 
     def _add(self, call: FinishedCall) -> None:
         self.finished.append(call)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion
 from .outcome import CallReport, FinishedCall, counted
 
@@ -78,6 +79,8 @@ class AnswerPolicy:
     full: Callable[[], bool] | None = None
     coerce: Callable[[str], Coercion | None] | None = None
     """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
+    opened: Opened | None = None
+    """The thought that the prompt has opened, as far as is known."""
     report: CallReport | None = None
     offered: Collection[str] | None = None
     """The names that may be called; None for all."""

@@ -90,6 +90,7 @@ def rewrite_whole(
         answer = make_choice()
         answers.append(answer)
         answer.note(message, text)
+        answer.watch(message)
         reasoning_ops: list[Op] = []
         if answer.reads_reasoning:
             reasoning_ops, rest, _ = answer.take_reasoning(message, text)

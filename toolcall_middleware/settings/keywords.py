@@ -25,6 +25,7 @@ class Keywords(TypedDict, total=False):
     stream_arguments: bool | str
     reasoning: str
     reasoning_field: str | None
+    reasoning_start: str
     prose: str
     messages: str
     system_role: str
@@ -112,6 +113,7 @@ class Values:
     stream_arguments: bool
     reasoning: str
     reasoning_field: str | None
+    reasoning_start: str
     prose: str
     messages: str
     system_role: str

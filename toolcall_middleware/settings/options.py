@@ -117,6 +117,9 @@ _ROWS = (
     Option("reasoning", "ignore", choice("ignore", "parse"), "parsing", FREE, "Markup inside reasoning."),
     Option("reasoning_field", None, readers.REASONING_FIELD,
            "parsing", FREE, "Where reasoning found in the text goes; none leaves it in content as written."),
+    Option("reasoning_start", "auto", choice("auto", "open", "closed"), "parsing", FREE,
+           "Whether answers begin in a thought that the chat template has opened. `auto`: by the model's name, and by "
+           "its first `</think>` without a beginning."),
     Option("prose", "keep", choice("keep", "drop"), "parsing", FREE, "Text beside calls."),
     Option("messages", "plain", choice("plain", "keep"), "prompt", FREE,
            "How history reaches a text backend; `keep` rewrites only messages with calls or results."),

@@ -25,6 +25,7 @@ from .backend_memory import BackendMemory
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
+from .reasoning_start import ReasoningStart
 from .tool_results import for_backend
 
 _log = logging.getLogger("toolcall_middleware")
@@ -89,6 +90,7 @@ class ToolRequest:
         self._extension = extension
         self._format = PromptFormat(chat, settings, memory)
         self._negotiation = Negotiation(chat, settings, memory)
+        self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
         self._tries = 1
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
@@ -153,6 +155,7 @@ class ToolRequest:
             extension=self._extension,
             report=self.report,
             retried=self._retried,
+            opened=self._reasoning_start.opened(constrained=self._negotiation.is_bare),
         )
 
     # -- bodies --------------------------------------------------------------------------------------------------
@@ -257,6 +260,7 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
+        self._reasoning_start.learn(outcome.opened)
         self.usage.learn()
         self._negotiation.after_numbers(self.usage.times_told)
         if self._is_swallowed(outcome, left=left):

@@ -63,9 +63,13 @@ class BackendMemory:
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def note_own(self, model: str, fact: str) -> None:
+    def note_own(self, model: str, fact: str, *, value: Any = True, seconds: float = DOUBTFUL_SECONDS) -> None:
         """Remember something for this client alone, and not for long: its own words may have caused it."""
-        self.note(model, self._own(fact), seconds=DOUBTFUL_SECONDS)
+        self.note(model, self._own(fact), value=value, seconds=seconds)
+
+    def recall_own(self, model: str, fact: str) -> Any:
+        """What was noted with the fact for this client; None where nothing is remembered."""
+        return self.recall(model, self._own(fact))
 
     def knows(self, model: str, fact: str) -> bool:
         """Whether it is remembered, for all or for this client."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ...observe.traces import is_trace
 from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ...request.parse import read_request
 from ...response.native_calls import NativeCalls
+from ...response.reasoning import OpenThought
 from ...settings import Settings
 from ...wire import openai
 from ...wire.sse import EventReader
@@ -166,16 +167,26 @@ def _add(one: Captured, message: Any) -> None:
 def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | None) -> Read:
     """Read one choice. Without `tools` any name can be called."""
     options = ParserOptions(keep_raw=True)
-    parser = registry.get(format_name).parser(tools, options)
+    fmt = registry.get(format_name)
+    parser = fmt.parser(tools, options)
+    thought = OpenThought(lambda: fmt.parser(tools, replace(options, parse_reasoning=True)))
+    if captured.reasoning:
+        thought.feed(captured.reasoning)
     cut = captured.finish_reason in {"length", "content_filter"}
     read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason, error=captured.error)
     at = 0
     for position, char in enumerate(captured.text, 1):
-        at = _apply(read, parser.feed(char), captured.text, at, position)
+        events = parser.feed(char)
+        thought.follow(events)
+        at = _apply(read, events, captured.text, at, position)
     last = parser.finish(cut=cut)
     if read.calls and last and isinstance(last[-1], Text) and last[-1].text.isspace():
         last.pop()  # white space behind a call is none of the answer's text
+    thought.follow(last)
     _apply(read, last, captured.text, at, len(captured.text))
+    if captured.native:
+        thought.close()
+    _apply(read, thought.finish(cut=cut), captured.text, 0, len(captured.text))
     native = NativeCalls(tools or ToolSet())
     for calls in captured.native:
         _apply(read, native.feed(calls), "", 0, 0)

@@ -10,6 +10,7 @@ from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
@@ -72,6 +73,8 @@ DEEPSEEK_V3 = Family(
     },
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    # R1's template cuts the reasoning out of earlier turns.
+    thoughts=Thoughts(opened={"deepseek-r1-distill": "[llama.cpp] deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}),
     prompt="""\
 # Tools
 
@@ -162,6 +165,10 @@ DEEPSEEK_V32 = Family(
     models={"deepseek-v3.2": "[sglang] deepseekv32"},
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[card] DeepSeek-V3.2, encoding_dsv32.py; [llama.cpp] DeepSeek-V3.2",
+    ),
     prompt="""\
 ## Tools
 
@@ -232,6 +239,11 @@ You MUST strictly follow the above defined tool name and parameter schemas to in
 
 _V4_RESULTS = between_tags("<tool_result>", "</tool_result>", between="\n\n")
 
+_V4_THOUGHTS = Thoughts(
+    returned=Returned.ALL,
+    source="[llama.cpp] deepseek-ai-DeepSeek-V4: where there are tools",
+)
+
 # https://huggingface.co/deepseek-ai/DeepSeek-V4-Flash (encoding/README.md)
 DEEPSEEK_V4 = Family(
     name="deepseek_v4",
@@ -239,6 +251,7 @@ DEEPSEEK_V4 = Family(
     models={"deepseek-v4": "[sglang] deepseekv4"},
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
+    thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
     write=TagWriter(_DSML_V4.written, _DSML_OPENERS),
     results=_V4_RESULTS,
@@ -265,6 +278,7 @@ DEEPSEEK_V41 = Family(
     },
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
+    thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
     write=TagWriter(_DSML_V41.written, _DSML_OPENERS),
     results=_V4_RESULTS,

@@ -19,6 +19,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tools_typescript import declared
 
 
@@ -74,6 +75,15 @@ HARMONY = Family(
     own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=(reading.WRAPPED_JSON,),
     markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
+    # The analysis of turns behind the last final message. Behind its channel stands a space: the template refuses
+    # content in which there is none.
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] openai-gpt-oss-120b",
+        before="<|channel|>analysis <|message|>",
+        after="<|end|><|start|>assistant",
+        text="<|channel|>final <|message|>",
+    ),
     prompt=PROMPT,
     tool=declared,
     between="\n\n",

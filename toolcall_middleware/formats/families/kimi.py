@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
+from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
@@ -20,8 +22,10 @@ from ..syntax.openers import ignored, named_calls, opener, xml_calls
 from ..syntax.xml import token_writer
 from ..syntax.xml_tags import xml_syntax
 
+K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
+
 _MARKUP = Markup(
-    reasoning=(("◁think▷", "◁/think▷"),),
+    reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
     escapes=(Escape("◁", "/?think▷"),),
@@ -75,6 +79,12 @@ KIMI_K2 = Family(
     models={"kimi-k2": "[vllm] kimi_k2"},
     auto_openers=_K2_OPENERS,
     markup=_MARKUP,
+    # The turns behind the last answer without calls: those of the task at hand.
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] Kimi-K2-Thinking; [card] Kimi-K2.5",
+        opened={"kimi-k2.[5-9]": "[card] Kimi-K2.5"},
+    ),
     prompt="""\
 # Tools
 
@@ -96,7 +106,6 @@ as a JSON object, for example:
     special_tokens=True,
 )
 
-K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 _THINK, _THOUGHT = K3_THOUGHT
 _ANSWER = "<|open|>response<|sep|>"
 
@@ -133,6 +142,14 @@ KIMI_K3 = Family(
     models={"kimi-k3": "[vllm] kimi_k3"},
     auto_openers=_K3_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.ALL,
+        source="[llama.cpp] Kimi-K3",
+        opened={"kimi-k3": "[llama.cpp] Kimi-K3"},
+        before=_THINK,
+        after=_THOUGHT,
+        tags=Opened(_THINK, _THOUGHT, channel=True),
+    ),
     prompt="""\
 # Tools
 Here are the available tools, described in JSONSchema.

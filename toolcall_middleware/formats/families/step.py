@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
@@ -79,6 +80,13 @@ STEP3P5 = Family(
     },
     auto_openers=FUNCTION_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] StepFun3.5-Flash",
+        opened={"step3.[5-9]": "[llama.cpp] StepFun3.5-Flash"},
+        before="<think>\n",
+        after="\n</think>\n",
+    ),
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),

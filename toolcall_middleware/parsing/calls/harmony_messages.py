@@ -72,6 +72,9 @@ class HarmonyMessage(CursorReader):
         message, cursor = self._message, self._cursor
         if message.header in _STARTS or (cut and message.header not in {None, _TO}):
             cursor.sink.accept()  # the beginning of a message that never came
+        if message.thinks:
+            # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
+            message.end_thought()
         if message.called is not None:
             message.start()  # the end is reported when this is asked again
         elif message.plain and not cut:
@@ -84,10 +87,10 @@ class _Message:
     """A message while it is read.
 
     header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
-    the one argument of the open call.
+    the one argument of the open call. thinks: it is reasoning.
     """
 
-    __slots__ = ("_addressed", "_cursor", "_spaced", "_tags", "called", "header", "plain")
+    __slots__ = ("_addressed", "_cursor", "_spaced", "_tags", "called", "header", "plain", "thinks")
 
     def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
         self._cursor = cursor
@@ -96,7 +99,7 @@ class _Message:
         self._spaced = False  # a space stands behind each marker
         self.header: str | None = opening
         self.called: str | None = None
-        self.plain = False
+        self.plain = self.thinks = False
 
     def read(self) -> Steps[None]:
         """The message, and those that follow without the end of the one before."""
@@ -119,6 +122,11 @@ class _Message:
         """The call whose argument is text is over."""
         self.plain = False
         self._cursor.end('"}', repaired=True)
+
+    def end_thought(self) -> None:
+        """The reasoning is over."""
+        self.thinks = False
+        self._cursor.sink.end_reasoning()
 
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""
@@ -152,6 +160,7 @@ class _Message:
         self._spaced = _SPACED.search(header) is not None
         self._addressed = name in (_SELF, _USER)
         thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
+        self.thinks = thought
         return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
@@ -172,6 +181,8 @@ class _Message:
                 say(s[i:keep])
             cursor.i = keep
             if m is not None and ends:
+                if self.thinks:
+                    self.end_thought()
                 if m.group() in _ENDS:
                     cursor.i = m.end()
                 return m.group().endswith(_MESSAGE)
@@ -308,6 +319,7 @@ class Thought:
         before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
         if k >= 0 or before >= 0:
             self._sink.emit_reasoning(s[i : before if before >= 0 else k])
+            self._sink.end_reasoning()
             self.done = True
             return before if before >= 0 else k + len(self._close)
         keep = len(s)

@@ -23,7 +23,7 @@ from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
 from .prose import Prose
-from .reasoning import Thought
+from .reasoning import Opened, Thought
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _SHORT = 256  # characters of a text that may pass
@@ -65,6 +65,7 @@ class Scanner:
         keep_arguments: bool = False,
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
+        opened: Opened | None = None,
         names: Collection[str] = (),
     ) -> None:
         """names: those that are offered, for openers that hold one; others are asked of `offered`."""
@@ -77,7 +78,7 @@ class Scanner:
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
         self._code = Code(compiled, self._prose, self._markup, sink, names)
-        self._thought = Thought(compiled, out)
+        self._thought = Thought(compiled, out, opened)
         self._parse_reasoning = parse_reasoning
         self._names = names
         # Text in which this finds nothing leaves without another question; and such texts.
@@ -103,7 +104,7 @@ class Scanner:
         special = self._special
         if special is not None and len(text) <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
-                return [Reasoning(text)]
+                return [Reasoning(text, channel=self._out.channel)]
             passed = self._passed
             passed.append(text)
             if len(passed) == _MANY:
@@ -169,15 +170,19 @@ class Scanner:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _scan(self, s: str, *, last: bool) -> None:
-        i = 0
         self._code.begin()
-        markup, out = self._markup, self._out
+        sink, markup, out = self._sink, self._markup, self._out
+        i = self._thought.skip_opening(s, last=last)
+        if out.carry:
+            return
         while True:
             if markup.body is not None:
                 i = markup.read(s, i, last=last)
                 if not markup.over:
-                    if i < len(s):
-                        self._keep(s[i:], last=last)
+                    if not last:
+                        out.carry = s[i:]  # its reader must see more to decide on it
+                    elif i < len(s):
+                        sink.consumed(s[i:])
                     return
                 i, closed = markup.end(s, i, last=last)
                 if (marker := self._sink.stopped_at) is not None:
@@ -204,13 +209,6 @@ class Scanner:
             if out.carry:
                 return
 
-    def _keep(self, rest: str, *, last: bool) -> None:
-        """The reader of the markup must see more than `rest` to decide on it."""
-        if last:
-            self._sink.consumed(rest)
-        else:
-            self._out.carry = rest
-
     def _behind_markup(self, closed: Closed) -> str:
         """Go on behind markup; the text that must be read again."""
         prose = self._prose
@@ -236,7 +234,7 @@ class Scanner:
     def _clear(self) -> Callable[[str], object] | None:
         """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
         out, prose = self._out, self._prose
-        if self._markup.body is not None or out.carry or self.stopped:
+        if self._markup.body is not None or out.carry or self.stopped or self._thought.opening:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
@@ -317,9 +315,10 @@ class Scanner:
             if not live:
                 return m.end()
             prose.span = 0
-        if kind == "c":
+        if kind == "c" and not (self._sink.calls and out.in_gap and not s[begin:pos].strip()):
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
             prose.emit(s, begin, m.end())
+            out.events.append(Reasoning("", markup=True))
             self._restart()
             return -m.end() - 1
         if kind == "r":
@@ -329,7 +328,7 @@ class Scanner:
             prose.emit(s, begin, pos)
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
-        if kind == "n":
+        if kind in "nc":  # directly behind a call, the end of reasoning is markup
             prose.emit(s, begin, pos)
             return -m.end() - 1
         if kind == "e":
