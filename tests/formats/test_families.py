@@ -38,7 +38,7 @@ _ODD = ToolCall("f", '{"x":  1.50}', "call_1")
 VERBATIM = [name for name in NAMES if _ODD.arguments in registry.get(name).render_calls([_ODD])]
 TYPED = [name for name in NAMES if name not in VERBATIM]
 # Their tags have a style of their own in xgrammar's structural tags.
-TAGS = {"qwen3_coder", "glm45", "glm47", "minimax_m2", "deepseek_v32", "kimi_k3"}
+TAGS = {"qwen3_coder", "glm45", "glm47", "minimax_m2", "deepseek_v32", "deepseek_v4", "kimi_k3"}
 STYLES = {
     "qwen_xml": "<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>",
     "glm_xml": "<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>",

@@ -9,7 +9,6 @@ import re
 from collections.abc import Collection, Iterator
 
 from ..model import ToolSet
-from . import auto
 
 MAX_LOOKED_AT = 1 << 16
 """Characters of an answer that are looked at: this is done on the event loop."""
@@ -68,4 +67,6 @@ def _place(text: str, at: int, fenced: list[tuple[int, int]]) -> str:
 
 @functools.cache
 def _known() -> frozenset[str]:
-    return frozenset(opener.marker for opener in auto.all_openers() if opener.marker)
+    from .auto import all_openers  # it imports how calls are written, which nobody needs before a text looks like one
+
+    return frozenset(opener.marker for opener in all_openers() if opener.marker)

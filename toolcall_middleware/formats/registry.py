@@ -85,6 +85,7 @@ _LINEAGES: dict[str, str] = {
     "iquest_q1": "iquest",
     "llm-jp-harmony": "llm_jp",
     "plamo3": "plamo",
+    "beam": "beam",
     "react": "loose",
     "action_json": "loose",
     "function_call": "loose",

@@ -6,12 +6,12 @@ configures they go nowhere.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingsError
+from ..settings.settings import read_variable
 from .content import content_of
 from .recorder import Recorder
 from .report import Report
@@ -42,7 +42,7 @@ class Spans:
             raise SettingsError(
                 'otel: opentelemetry-api is not installed: pip install "toolcall-middleware[otel]".'
             ) from None
-        captured = os.environ.get(CAPTURE, "").strip().lower()
+        captured = (read_variable(CAPTURE) or "").strip().lower()
         self._on_spans, self._on_events = captured in _ON_SPANS, captured in _ON_EVENTS
         self.wants_content = self._on_spans or self._on_events
         self._trace = trace

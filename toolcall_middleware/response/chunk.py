@@ -13,6 +13,7 @@ from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields
+from ..wire.sse import ServerEvent
 from .answer_outcome import AnswerOutcome, all_called
 from .choice import ChoiceAnswer
 from .native_calls import NativeCalls
@@ -61,9 +62,11 @@ class Choices:
     """The choices of one stream.
 
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
+    `patience`: events that are waited for behind a complete answer, in which the backend ends it itself and tells its
+    usage.
     """
 
-    __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index")
+    __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index", "patience")
 
     def __init__(
         self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int, counts: bool
@@ -73,6 +76,7 @@ class Choices:
         self._expected = expected
         self._counts = counts
         self.by_index: dict[int, Choice] = {}
+        self.patience = 0
 
     # -- how far they are ----------------------------------------------------------------------------------------
 
@@ -85,6 +89,16 @@ class Choices:
     def outcome(self) -> AnswerOutcome:
         """What all of them came to so far."""
         return AnswerOutcome.of(self.answers)
+
+    @property
+    def calls(self) -> int:
+        """The calls of all of them so far."""
+        return sum(answer.calls for answer in self.answers)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the backend has answered at all."""
+        return bool(self.by_index)
 
     @property
     def all_begun(self) -> bool:
@@ -108,6 +122,15 @@ class Choices:
         if not any(choice.answer.stopped for choice in choices):
             return False
         return self.all_begun and all(choice.answer.stopped or choice.finished for choice in choices)
+
+    def are_over(self, received_all: bool) -> bool:  # noqa: FBT001 - asked of each event
+        """Whether the answer is to be ended: nothing more is wanted of it, and the backend does not do so itself in the
+        next events. received_all: it did.
+        """
+        if not self.stopped:
+            return False
+        self.patience -= 1
+        return received_all or self.patience < 0
 
     # -- what a chunk says ---------------------------------------------------------------------------------------
 
@@ -235,6 +258,18 @@ class ChunkHead:
         self._head = head
         self.fills = False
         """The backend leaves something out."""
+
+    def read(self, event: ServerEvent, data: bytes) -> tuple[ServerEvent, bytes, Fields | None]:
+        """An event of this data, valid and complete: the event, its data, and its fields, None where it has none."""
+        valid = openai.without_constants(data)
+        if valid is not data:
+            raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
+            event, data = ServerEvent(raw, valid, event.name), valid
+        top = openai.read_object(data)
+        if top is not None and (filled := self.filled(top)) is not top:
+            top = filled
+            event = ServerEvent(openai.event(openai.one_line(openai.encode(top))), data, event.name)
+        return event, data, top
 
     def filled(self, top: Fields) -> Fields:
         """`top` with what it lacks; the same object where it lacks nothing."""

@@ -39,7 +39,7 @@ class Gate:
     limit: bytes of what is kept. said: something that a client shows has come. is_open: all leaves at once.
     """
 
-    __slots__ = ("_hold", "_kept", "_limit", "_size", "is_open", "said")
+    __slots__ = ("_hold", "_kept", "_limit", "_size", "is_open", "said", "waits_for_speech")
 
     def __init__(self, hold: Hold, limit: int | None) -> None:
         self._hold = hold
@@ -48,11 +48,12 @@ class Gate:
         self._size = 0
         self.is_open = hold is Hold.NOTHING
         self.said = False
+        self.waits_for_speech = False
 
     def wait(self) -> None:
-        """Let nothing more leave before something is said."""
+        """Let nothing more leave before something is said. `waits_for_speech`: else all would leave at once."""
         if self.is_open:
-            self._hold, self.is_open = Hold.SPEECH, False
+            self._hold, self.is_open, self.waits_for_speech = Hold.SPEECH, False, True
 
     @property
     def waits_for_call(self) -> bool:

@@ -217,7 +217,10 @@ def _tool_block(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> str:
     key = (fmt.render_tools, parallel, chat.tools_raw, tuple(chat.tools.by_name))
     block = _BLOCKS.get(key)
     if block is None:
-        block = fmt.render_tools(chat.tools.tools, parallel=parallel)
+        tools = chat.tools.tools
+        # Without any, the block would not say how to call.
+        front = [tool for tool in tools if not tool.loaded] or tools
+        block = fmt.render_tools(front, parallel=parallel)
         _BLOCKS.put(key, block, size=len(chat.tools_raw) + len(block))
     return block
 

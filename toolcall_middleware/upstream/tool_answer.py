@@ -142,7 +142,7 @@ class ToolAnswer:
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
         if chat.include_usage and self._request.ends_itself:
-            made.patience = _PATIENCE
+            made.choices.patience = _PATIENCE
         return made
 
     def headers(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class ToolAnswer:
     @property
     def calls(self) -> int:
         """How many calls the answer has so far."""
-        return self._calls if self.stream is None else self.stream.calls
+        return self._calls if self.stream is None else self.stream.choices.calls
 
     # -- a stream ------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class ToolAnswer:
         error = stream.failed
         if error is not None and not left and request.retries(error):
             return b""
-        if error is None and not stream.begun:
+        if error is None and not stream.choices.begun:
             if not (left or cut) and request.asks_whole():
                 return b""
             error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
@@ -196,7 +196,7 @@ class ToolAnswer:
             if not left:
                 raise error
             return out + error.sse() + DONE
-        outcome = stream.outcome
+        outcome = stream.choices.outcome
         if not request.is_settled(outcome, left=left):
             return b""
         _warn(outcome.warnings)

@@ -19,6 +19,13 @@ _ESCAPE = re.compile(
 )
 
 
+def without_halves(data: bytes) -> bytes:
+    """The JSON `data` with U+FFFD for each escape that is half a surrogate pair; `data` itself where there is none."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
+
+
 def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
     """The fields of the JSON object `body`, their values as they are spelled; half a surrogate pair becomes U+FFFD.
 
@@ -28,10 +35,9 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
         str(body, "utf-8")  # msgspec does not look inside the strings of raw values
         return _FIELDS.decode(body)
     except DECODE_ERRORS as error:
-        if b"\\ud" in body or b"\\uD" in body:
-            whole = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
-            if whole != body:
-                return read_fields(whole)
+        whole = without_halves(body)
+        if whole != body:
+            return read_fields(whole)
         if isinstance(error, msgspec.ValidationError):
             raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
         raise not_json(error) from None

@@ -319,7 +319,7 @@ async def test_tls_is_checked_and_its_connections_are_kept(certificate: ssl.SSLC
                 assert await read_all(transport, request(f"https://localhost:{port}")) == b"ok"
         assert opened == [2]
         async with to(f"https://127.0.0.1:{port}") as transport:
-            with pytest.raises(httpx.ConnectError, match="certificate is not valid for '127.0.0.1'"):
+            with pytest.raises(httpx.ConnectError, match="certificate is not valid"):
                 await read_all(transport, request(f"https://127.0.0.1:{port}"))
     finally:
         server.close()

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...apis.face import Face
+from ...apis.messages.client.face import MessagesFace
+from ...apis.responses import ResponsesFace
 from ...errors import ToolCallError
 from ...formats import registry
 from ...formats.base import ParserOptions
@@ -25,6 +28,7 @@ from ...settings import Settings
 from ...wire import openai
 from ...wire.sse import EventReader
 from ..command import UsageError
+from ..faces.answers import FaceAnswer, api_of, read_answer
 from .trace import safe, show_trace
 
 _SHOWN = 60
@@ -80,9 +84,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def capture(data: bytes) -> dict[int, Captured]:
-    """The choices of an event stream, a whole answer, or a text (then one choice, 0). An error belongs to each of them,
-    or to a choice 0 that holds nothing else.
+    """The choices of an event stream, a whole answer (both of any API that clients speak here), or a text (then one
+    choice, 0). An error belongs to each of them, or to a choice 0 that holds nothing else.
     """
+    api = api_of(data)
+    if api is not None:
+        return {0: _from_face(read_answer(api, data))}
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
         return _from_stream(data)
@@ -97,6 +104,16 @@ def capture(data: bytes) -> dict[int, Captured]:
     if error is not None:
         return {0: Captured(error=error)}
     return {0: Captured(text=data.decode("utf-8", "replace"))}
+
+
+def _from_face(answer: FaceAnswer) -> Captured:
+    """An answer of Messages or Responses."""
+    calls = [
+        {"index": index, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+        for index, call in enumerate(answer.calls)
+    ]
+    native = [calls] if calls else []
+    return Captured(answer.text, answer.reasoning, answer.finish_reason, answer.error, native)
 
 
 def _from_stream(data: bytes) -> dict[int, Captured]:
@@ -214,8 +231,14 @@ def _bytes_of(name: str) -> bytes:
 
 
 def _tools(name: str) -> ToolSet:
-    """A JSON list of tools, or a request body that holds one."""
-    value = openai.read_value(_bytes_of(name))
+    """A JSON list of tools, or a request body (of any API that clients speak here) that holds one."""
+    data = _bytes_of(name)
+    value = openai.read_value(data)
+    if isinstance(value, dict) and (face := _face_of(value)) is not None:
+        try:
+            value = openai.read_value(face.request(data, {}).body)
+        except ToolCallError as error:
+            raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
     tools = value.get("tools") if isinstance(value, dict) else value
     body = openai.encode({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": tools})
     try:
@@ -225,6 +248,15 @@ def _tools(name: str) -> ToolSet:
     if request is None or not hasattr(request, "tools"):
         raise ReplayError(f"{name}: no list of tools")
     return request.tools
+
+
+def _face_of(body: dict[str, Any]) -> Face | None:
+    """What reads a request of Messages or Responses; None for a chat completion."""
+    if "input" in body:
+        return ResponsesFace()
+    tools = body.get("tools")
+    own = any(isinstance(tool, dict) and "input_schema" in tool for tool in tools) if isinstance(tools, list) else False
+    return MessagesFace() if own else None
 
 
 def _as_json(read: Read) -> dict[str, Any]:

@@ -245,6 +245,13 @@ DEEPSEEK_V4 = Family(
     answer="the <｜DSML｜tool_calls> block",
     noun="tool",
     special_tokens=True,
+    # xgrammar's deepseek_v4; it has none for V4.1, in whose tags there is a space.
+    trigger="<｜DSML｜tool_calls>",
+    xml_tag=(
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="{name}">\n',
+        "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        "deepseek_xml",
+    ),
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V4.1-Flash (encoding/README.md; vLLM:

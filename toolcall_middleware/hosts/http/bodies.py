@@ -9,7 +9,7 @@ from starlette.types import Message, Receive
 
 from ...errors import ToolCallError
 
-__all__ = ["Inflate", "Message", "Receive", "giving", "replay", "request_message"]
+__all__ = ["Inflate", "Message", "Receive", "Replay", "giving", "replay", "request_message"]
 
 _FRAME = 2
 
@@ -66,14 +66,26 @@ class Inflate:
         return out
 
 
+class Replay:
+    """An ASGI `receive`: the messages that were taken, then the client's own."""
+
+    __slots__ = ("_queue", "_receive")
+
+    def __init__(self, messages: list[Message], receive: Receive) -> None:
+        self._queue = deque(messages)
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        return self._queue.popleft() if self._queue else await self._receive()
+
+    def at_hand(self) -> Message | None:
+        """The next message where nobody has to be waited for."""
+        return self._queue.popleft() if self._queue else None
+
+
 def replay(messages: list[Message], receive: Receive) -> Receive:
     """The messages that were taken, then the client's own."""
-    queue = deque(messages)
-
-    async def next_message() -> Message:
-        return queue.popleft() if queue else await receive()
-
-    return next_message
+    return Replay(messages, receive)
 
 
 def request_message(body: bytes, *, more: bool = False) -> Message:

@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_object
-from .bodies import request_message
+from .bodies import Replay, request_message
 from .headers import with_length, without
 
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
@@ -37,6 +37,8 @@ class Upload:
 
     async def next_piece(self, receive: Receive) -> Message:
         """The client's next message. Raises ToolCallError where it does not come in time."""
+        if isinstance(receive, Replay) and (message := receive.at_hand()) is not None:
+            return message
         if self._timeout is None:
             return await receive()
         time = asyncio.get_running_loop().time

@@ -110,7 +110,8 @@ def new_face(door: Door, upstream_api: str = "openai") -> Face:
     """What reads a request at this door, and writes its answer. upstream_api: what stands behind speaks it."""
     if door in {Door.RESPONSES, Door.MAYBE_RESPONSES}:
         return ResponsesFace()
-    return MessagesFace(native=upstream_api == "anthropic")
+    native = upstream_api == "anthropic"
+    return MessagesFace(inline_tools=not native, native=native)
 
 
 def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:

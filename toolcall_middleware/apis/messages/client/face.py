@@ -41,7 +41,7 @@ class MessagesFace(StreamedFace):
     """One request and its answer.
 
     inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
-    (`client_tools.DEFERRED_FIELD`). Only for a core that reads that. native: the upstream speaks Messages itself; a
+    (`LOADED_FIELD`), so that the front of the prompt stays as it was. native: the upstream speaks Messages itself; a
     request has a `passage` then, once it was read.
     """
 

@@ -149,6 +149,7 @@ class _Reader:
     def _announced(self, tools: list[Declared]) -> str:
         """What the model reads where tools are loaded."""
         if self._inline:
+            self._box.written.update(tool.name for tool in tools)
             return client_tools.definitions(tools)
         return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
 

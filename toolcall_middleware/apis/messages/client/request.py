@@ -57,7 +57,7 @@ class Asked:
 def read_request(body: bytes, *, counting: bool = False, inline: bool = False, native: bool = False) -> Asked:
     """The request in `body`. counting: it is one for count_tokens, which has no `max_tokens` and no `stream`.
 
-    inline: see `client_tools.DEFERRED_FIELD`. native: the upstream speaks this API, see `Toolbox`.
+    inline: see `MessagesFace`. native: the upstream speaks this API, see `Toolbox`.
     Raises ToolCallError, whose `param` is the path of the field.
     """
     fields = _top(body)
@@ -80,7 +80,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
     box = read_tools(fields, native=native)
     conversation = read_messages(fields, box, system_text(fields), inline=inline)
     chat["messages"] = conversation.messages
-    if tools := chat_tools(box, inline=inline):
+    if tools := chat_tools(box):
         chat["tools"] = tools
     chat.update(chat_choice(fields, box))
     if stream:

@@ -65,7 +65,7 @@ def _without_known_lines(texts: list[str]) -> list[str]:
         found = line.pattern.match(texts[first]) if first is not None else None
         if first is None or found is None:
             continue
-        _log.debug("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
+        _log.info("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
         texts = [*texts[:first], texts[first][found.end() :], *texts[first + 1 :]]
         if line.keep:
             moved.append(found[0].strip())

@@ -15,15 +15,13 @@ from typing import Any
 import msgspec
 
 from ....errors import ToolCallError
+from ....model import LOADED_FIELD
 from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
 from .typed_tools import typed_tool
 
 _log = logging.getLogger("toolcall_middleware")
-
-DEFERRED_FIELD = "deferred"
-"""Set on a chat tool whose definition stands in the conversation already, where the core is told to expect that."""
 
 _NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.:-]")
 _PLACEHOLDER = "DeferredToolPlaceholder"  # Claude Code's: "never call this tool"
@@ -44,8 +42,9 @@ class Declared:
 class Toolbox:
     """The tools of a request; what the conversation says of them is told in its order.
 
-    dropped: names of tools that nobody here can run. foreign: names of tools that the upstream runs, where it speaks
-    this API itself (`native`): they are declared, so that what guards tools sees them.
+    dropped: names of tools that nobody here can run. written: those whose definitions the conversation holds. foreign:
+    names of tools that the upstream runs, where it speaks this API itself (`native`): they are declared, so that what
+    guards tools sees them.
     """
 
     native: bool = False
@@ -53,6 +52,7 @@ class Toolbox:
     declared: dict[str, Declared] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
     _offered: dict[str, bool] = field(default_factory=dict)
     _loaded: dict[str, None] = field(default_factory=dict)
 
@@ -165,12 +165,12 @@ def definitions(tools: list[Declared]) -> str:
     return "These tools can be called from now on:\n" + "\n".join(lines)
 
 
-def chat_tools(box: Toolbox, *, inline: bool) -> list[dict[str, Any]]:
-    """The offered tools as a chat completion has them. inline: deferred ones say so, with `DEFERRED_FIELD`."""
+def chat_tools(box: Toolbox) -> list[dict[str, Any]]:
+    """The offered tools as a chat completion has them; those whose definitions the conversation holds say so."""
     made: list[dict[str, Any]] = []
     for tool in box.offered:
         entry: dict[str, Any] = {"type": "function", "function": tool.function}
-        made.append({**entry, DEFERRED_FIELD: True} if inline and tool.deferred else entry)
+        made.append({**entry, LOADED_FIELD: True} if tool.deferred and tool.name in box.written else entry)
     return made
 
 
