@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..formats.template import at_hand, sources
 
     if args.source.startswith(("http://", "https://")):
-        from ..hosts.proxy.upstream.props import ask
+        from ..hosts.proxy.props import ask
 
         sources.remember(args.source, ask(args.source, None))
     derived = at_hand.of_source(args.source)

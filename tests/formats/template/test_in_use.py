@@ -14,7 +14,7 @@ import pytest
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.formats.template import at_hand, sources
-from toolcall_middleware.hosts.proxy.upstream.props import with_template
+from toolcall_middleware.hosts.proxy.props import with_template
 from toolcall_middleware.settings import Settings
 
 from ...driven import Driven

@@ -17,11 +17,11 @@ from .connections import bound_logging
 from .forward_paths import ForwardPaths
 from .health import PATHS, Readiness
 from .lifetime import Lifetime
+from .props import with_template
 from .router import Router
 from .strangers import Strangers
 from .upstream.config import UpstreamConfig
 from .upstream.masking import secrets_of
-from .upstream.props import with_template
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams

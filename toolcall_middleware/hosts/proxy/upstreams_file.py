@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable
+from .props import with_template
 from .upstream.config import Rename, UpstreamConfig, aliases_of
-from .upstream.props import with_template
 from .upstream.providers import PROVIDERS
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.

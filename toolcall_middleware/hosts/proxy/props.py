@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 
-from ....errors import SettingsError
-from ....formats.template import sources
-from ....settings import Settings, hide_login
+from ...errors import SettingsError
+from ...formats.template import sources
+from ...settings import Settings, hide_login
 
 _log = logging.getLogger(__name__)
 _SECONDS = 5.0
