@@ -14,11 +14,14 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
+from toolcall_middleware.hosts.proxy.upstream.asking import Question, Reply
 from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
 from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling
+from toolcall_middleware.hosts.proxy.upstream.http1.client import AnswerBody, OriginClient
 from toolcall_middleware.hosts.proxy.upstream.http1.dial import dial
-from toolcall_middleware.hosts.proxy.upstream.http1.transport import AnswerBody, OriginTransport
+from toolcall_middleware.hosts.proxy.upstream.request_stream import RequestBody
 
 from ..asgi_client import no_leaked_tasks
 from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
@@ -27,45 +30,41 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 NO = b"HTTP/1.1 413 No\r\ncontent-length: 2\r\n\r\nno"
 
 
-class Parts(httpx.AsyncByteStream):
-    """A body of which nobody knows the length; after `parts` it waits for `go_on`."""
-
-    def __init__(self, *parts: bytes, go_on: asyncio.Event | None = None) -> None:
-        self.parts = parts
-        self.go_on = go_on
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self.parts:
-            yield part
-        if self.go_on is not None:
-            await self.go_on.wait()
-
-
 @contextlib.asynccontextmanager
-async def to(url: str, **options: Any) -> AsyncIterator[OriginTransport]:
-    transport = OriginTransport(httpx.URL(url), **{"connections": None, "idle": 10, "keepalive": 3.0, **options})
+async def to(url: str, **options: Any) -> AsyncIterator[OriginClient]:
+    client = OriginClient(httpx.URL(url), **{"connections": None, "idle": 10, "keepalive": 3.0, **options})
     async with no_leaked_tasks(), asyncio.timeout(PATIENCE):
-        yield transport
-        await transport.aclose()
+        yield client
+        await client.aclose()
 
 
 def request(
-    url: str,
     method: str = "GET",
     *,
-    body: httpx.AsyncByteStream | None = None,
+    parts: tuple[bytes, ...] | None = None,
+    go_on: asyncio.Event | None = None,
     told: Told | None = None,
+    headers: list[tuple[bytes, bytes]] | None = None,
     **times: float,
-) -> httpx.Request:
-    headers = [(b"host", b"up")]
-    if body is not None:
-        headers.append((b"transfer-encoding", b"chunked"))
-    stream = Parts() if body is None else body
-    extensions = {"timeout": {"connect": 1, "read": 1, "write": 1, "pool": 1, **times}, "told": told}
-    return httpx.Request(method, url, headers=headers, stream=stream, extensions=extensions)
+) -> Question:
+    """A body in `parts` has a length that nobody knows; it ends after `go_on`."""
+    messages: list[Message] = [{"type": "http.request", "body": part, "more_body": True} for part in parts or ()]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Message:
+        if len(messages) == 1 and go_on is not None:
+            await go_on.wait()
+        return messages.pop(0)
+
+    body = RequestBody(messages.pop(0), receive, on_end=lambda: None)
+    lines = [(b"host", b"up"), *(headers or [])]
+    if parts is not None:
+        lines.append((b"transfer-encoding", b"chunked"))
+    seconds = {"connect": 1.0, "read": 1.0, "write": 1.0, "pool": 1.0, **times}
+    return Question(method, b"/", lines, body, seconds, told or Told())
 
 
-async def read(response: httpx.Response) -> bytes:
+async def read(response: Reply) -> bytes:
     assert isinstance(response.stream, AnswerBody)
     body = b"".join([part async for part in response.stream])
     response.stream.close()
@@ -89,33 +88,33 @@ def answering(opened: list[int], answer: bytes = OK) -> Callable[..., Any]:
 
 async def test_a_connection_serves_one_request_after_another_until_it_has_been_idle_for_long() -> None:
     opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, keepalive=0.2) as transport:
+    async with raw_upstream(answering(opened)) as url, to(url, keepalive=0.2) as client:
         for _ in range(3):
-            assert await read(await transport.handle_async_request(request(url))) == b"ok"
+            assert await read(await client.ask(request())) == b"ok"
         assert opened == [3]
         await asyncio.sleep(0.5)
         told = Told()
-        assert await read(await transport.handle_async_request(request(url, told=told))) == b"ok"
+        assert await read(await client.ask(request(told=told))) == b"ok"
     assert (opened, told.reused, told.sent) == ([3, 1], False, True)
 
 
 async def test_no_more_connections_are_kept_than_may_be() -> None:
     opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, idle=1) as transport:
-        both = [await transport.handle_async_request(request(url)) for _ in range(2)]
+    async with raw_upstream(answering(opened)) as url, to(url, idle=1) as client:
+        both = [await client.ask(request()) for _ in range(2)]
         assert [await read(answer) for answer in both] == [b"ok", b"ok"]
-        again = [await transport.handle_async_request(request(url)) for _ in range(2)]
+        again = [await client.ask(request()) for _ in range(2)]
         assert [await read(answer) for answer in again] == [b"ok", b"ok"]
     assert sorted(opened) == [1, 1, 2]
 
 
 async def test_who_waits_for_a_connection_gets_the_next_free_one_or_is_told() -> None:
     opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as transport:
-        first = await transport.handle_async_request(request(url))
+    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as client:
+        first = await client.ask(request())
         with pytest.raises(httpx.PoolTimeout):
-            await transport.handle_async_request(request(url, pool=0.05))
-        second = asyncio.ensure_future(transport.handle_async_request(request(url)))
+            await client.ask(request(pool=0.05))
+        second = asyncio.ensure_future(client.ask(request()))
         await asyncio.sleep(0.05)
         assert not second.done()
         assert await read(first) == b"ok"
@@ -132,10 +131,10 @@ async def test_an_answer_that_nobody_reads_to_its_end_closes_its_connection_and_
         assert await reader.read() == b""
         gone.set()
 
-    async with raw_upstream(talk) as url, to(url, connections=1) as transport:
+    async with raw_upstream(talk) as url, to(url, connections=1) as client:
         for _ in range(2):
             gone.clear()
-            response = await transport.handle_async_request(request(url))
+            response = await client.ask(request())
             assert isinstance(response.stream, AnswerBody)
             assert await anext(aiter(response.stream)) == b"x"
             response.stream.close()
@@ -155,8 +154,8 @@ async def test_an_upstream_waits_while_nobody_reads_what_it_sends() -> None:
             await writer.drain()
             written += 100_000
 
-    async with raw_upstream(talk) as url, to(url) as transport:
-        response = await transport.handle_async_request(request(url))
+    async with raw_upstream(talk) as url, to(url) as client:
+        response = await client.ask(request())
         await asyncio.sleep(0.3)
         # The system's own buffers hold some millions.
         assert written < 20_000_000
@@ -178,12 +177,12 @@ async def test_a_refusal_ends_an_upload_and_its_connection() -> None:
         await reader.read()
 
     never = asyncio.Event()
-    async with raw_upstream(talk) as url, to(url) as transport:
+    async with raw_upstream(talk) as url, to(url) as client:
         for _ in range(2):
             told = Told()
-            asked = request(url, "POST", body=Parts(b"first", go_on=never), told=told)
-            response = await transport.handle_async_request(asked)
-            assert (response.status_code, await read(response), told.sent) == (413, b"no", False)
+            asked = request("POST", parts=(b"first",), go_on=never, told=told)
+            response = await client.ask(asked)
+            assert (response.status, await read(response), told.sent) == (413, b"no", False)
     assert opened == [1, 1]
 
 
@@ -197,8 +196,8 @@ async def test_an_upload_goes_on_while_a_good_answer_has_begun() -> None:
         writer.write(b"both")
 
     go_on = asyncio.Event()
-    async with raw_upstream(talk) as url, to(url) as transport:
-        response = await transport.handle_async_request(request(url, "POST", body=Parts(b"first", go_on=go_on)))
+    async with raw_upstream(talk) as url, to(url) as client:
+        response = await client.ask(request("POST", parts=(b"first",), go_on=go_on))
         assert await read(response) == b"both"
 
 
@@ -208,9 +207,9 @@ async def test_an_upstream_that_takes_nothing_is_given_up() -> None:
         await done.wait()
 
     done = asyncio.Event()
-    async with raw_upstream(talk) as url, to(url) as transport:
+    async with raw_upstream(talk) as url, to(url) as client:
         with pytest.raises(httpx.WriteTimeout):
-            await transport.handle_async_request(request(url, "POST", body=Parts(b"x" * 30_000_000), write=0.2))
+            await client.ask(request("POST", parts=(b"x" * 30_000_000,), write=0.2))
         done.set()
 
 
@@ -222,34 +221,33 @@ async def test_silence_is_a_read_timeout_and_frees_the_place(when: str) -> None:
             writer.write(OK[:-1])
         await reader.read()
 
-    async with raw_upstream(talk) as url, to(url, connections=1) as transport:
+    async with raw_upstream(talk) as url, to(url, connections=1) as client:
         for _ in range(2):
             with pytest.raises(httpx.ReadTimeout):
-                await read_all(transport, request(url, read=0.1))
+                await read_all(client, request(read=0.1))
 
 
-async def read_all(transport: OriginTransport, asked: httpx.Request) -> bytes:
-    response = await transport.handle_async_request(asked)
+async def read_all(client: OriginClient, asked: Question) -> bytes:
+    response = await client.ask(asked)
     try:
-        return b"".join([part async for part in response.stream])  # type: ignore[union-attr]
+        return b"".join([part async for part in response.stream])
     finally:
-        await response.stream.aclose()  # type: ignore[union-attr]
+        await response.close()
 
 
 async def test_cancelled_at_any_await_it_leaves_nothing_open() -> None:
     opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as transport:
+    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as client:
         for steps in range(40):
-            body = Parts(b"a", b"b")
-            task = asyncio.ensure_future(read_all(transport, request(url, "GET", body=body if steps % 2 else None)))
+            task = asyncio.ensure_future(read_all(client, request("GET", parts=(b"a", b"b") if steps % 2 else None)))
             for _ in range(steps // 2):
                 await asyncio.sleep(0)
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            assert not transport._open
+            assert not client._open
         # The one place is free.
-        assert await read_all(transport, request(url)) == b"ok"
+        assert await read_all(client, request()) == b"ok"
 
 
 async def test_what_comes_on_an_idle_connection_closes_it() -> None:
@@ -262,14 +260,14 @@ async def test_what_comes_on_an_idle_connection_closes_it() -> None:
                 await read_request(reader)
                 writer.write(OK)
 
-    async with raw_upstream(talk) as url, to(url) as transport:
-        assert await read_all(transport, request(url)) == b"ok"
+    async with raw_upstream(talk) as url, to(url) as client:
+        assert await read_all(client, request()) == b"ok"
         connections[0].write(OK)
         await asyncio.sleep(0.05)
-        assert await read_all(transport, request(url)) == b"ok"
+        assert await read_all(client, request()) == b"ok"
         # Also where the event loop has not read it yet.
         connections[1].write(b"x")
-        assert await read_all(transport, request(url)) == b"ok"
+        assert await read_all(client, request()) == b"ok"
     assert len(connections) == 3
 
 
@@ -285,10 +283,9 @@ async def test_what_comes_on_an_idle_connection_closes_it() -> None:
     ],
 )
 async def test_what_is_no_http_is_not_sent(method: str, headers: list[tuple[bytes, bytes]]) -> None:
-    async with to("http://127.0.0.1:9") as transport:
-        asked = httpx.Request(method, "http://127.0.0.1:9/", headers=headers, stream=Parts())
+    async with to("http://127.0.0.1:9") as client:
         with pytest.raises(httpx.LocalProtocolError) as raised:
-            await transport.handle_async_request(asked)
+            await client.ask(request(method, headers=headers))
     assert "b: c" not in str(raised.value)
 
 
@@ -300,7 +297,20 @@ def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLConte
     """What a server shows as `localhost`; clients of this test trust it."""
     key, shown = tmp_path / "key.pem", tmp_path / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", shown]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        str(key),
+        "-out",
+        str(shown),
+    ]
     subprocess.run([*made, *subject], check=True, capture_output=True)
     monkeypatch.setenv("SSL_CERT_FILE", str(shown))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -314,13 +324,13 @@ async def test_tls_is_checked_and_its_connections_are_kept(certificate: ssl.SSLC
     server = await asyncio.start_server(answering(opened), "127.0.0.1", 0, ssl=certificate)
     port = server.sockets[0].getsockname()[1]
     try:
-        async with to(f"https://localhost:{port}") as transport:
+        async with to(f"https://localhost:{port}") as client:
             for _ in range(2):
-                assert await read_all(transport, request(f"https://localhost:{port}")) == b"ok"
+                assert await read_all(client, request()) == b"ok"
         assert opened == [2]
-        async with to(f"https://127.0.0.1:{port}") as transport:
+        async with to(f"https://127.0.0.1:{port}") as client:
             with pytest.raises(httpx.ConnectError, match="certificate is not valid"):
-                await read_all(transport, request(f"https://127.0.0.1:{port}"))
+                await read_all(client, request())
     finally:
         server.close()
 
@@ -355,11 +365,11 @@ async def test_the_next_address_is_tried_where_one_refuses_or_says_nothing(
         port = httpx.URL(url).port or 0
         for first in ("::1", "192.0.2.1"):
             resolves(first, "127.0.0.1")
-            async with no_leaked_tasks(), to(url) as transport:
-                assert await read_all(transport, request(url)) == b"ok"
+            async with no_leaked_tasks(), to(url) as client:
+                assert await read_all(client, request()) == b"ok"
         resolves("127.0.0.1", "127.0.0.1")
-        async with to(url) as transport:
-            assert await read_all(transport, request(url)) == b"ok"
+        async with to(url) as client:
+            assert await read_all(client, request()) == b"ok"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -6,6 +6,7 @@ import importlib.util
 
 import httpx
 
+from .asking import Client
 from .connection import proxy_of_environment
 
 # Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
@@ -17,17 +18,19 @@ HAS_PARSER = importlib.util.find_spec("httptools") is not None
 """Whether httptools is there: it is compiled, and not for every machine."""
 
 
-def transport_to(origin: httpx.URL, *, connections: int | None) -> httpx.AsyncBaseTransport:
+def client_to(origin: httpx.URL, *, connections: int | None) -> Client | httpx.AsyncBaseTransport:
     """What asks `origin`, over `connections` at a time at most.
 
     httpx asks by way of a proxy that the environment names, and everything where httptools is missing.
     """
     proxy = proxy_of_environment(origin)
     if proxy is None and HAS_PARSER:
-        from .http1.transport import OriginTransport
+        from .http1.client import OriginClient
 
-        return OriginTransport(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE)
+        return OriginClient(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE)
     # A transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its mind and
     # keep a cookie jar that all users share.
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE)
-    return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy)
+    # Reading certificates takes longer than some requests may.
+    verify = proxy is not None or origin.scheme == "https"
+    return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy, verify=verify)

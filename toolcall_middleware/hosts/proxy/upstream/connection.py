@@ -75,9 +75,6 @@ async def close(response: httpx.Response) -> None:
     """Closes the connection, or gives it back, also where this task is cancelled meanwhile: half of it would leave the
     pool a connection short. The shield is for anyio's scopes, the task of its own for `Task.cancel`.
     """
-    if isinstance(response.stream, AtOnce):
-        response.stream.close()
-        return
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
         closing = asyncio.ensure_future(_close(response))

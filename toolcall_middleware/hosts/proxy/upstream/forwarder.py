@@ -14,7 +14,7 @@ import re
 from base64 import b64encode
 from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import httpx
@@ -25,8 +25,9 @@ from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
-from .client import transport_to
-from .connection import Connection, Target, close, reason
+from .asking import Client, Question, Reply, ask
+from .client import client_to
+from .connection import Connection, reason
 from .leaving import Leaving
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
@@ -114,7 +115,7 @@ class Forwarder:
         self._keep_key = forward_authorization and key is None and not url.userinfo
         self._tell_client = tell_client
         self._ends_streams = ends_streams
-        self._transport = transport
+        self._transport: Client | httpx.AsyncBaseTransport | None = transport
 
     def __repr__(self) -> str:
         return f"Forwarder({self.address!r})"
@@ -144,9 +145,9 @@ class Forwarder:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    def _pool(self) -> httpx.AsyncBaseTransport:
+    def _pool(self) -> Client | httpx.AsyncBaseTransport:
         if self._transport is None:
-            self._transport = transport_to(self._origin, connections=self._connections)
+            self._transport = client_to(self._origin, connections=self._connections)
         return self._transport
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,7 +177,7 @@ class Forwarder:
         total = self._total_timeout
         deadline = None if total is None else asyncio.get_running_loop().time() + total
         try:
-            response = await self._in_time(deadline, self._answered(scope, body), record_of(scope))
+            reply = await self._in_time(deadline, self._answered(scope, body), record_of(scope))
         except ToolCallError as error:
             await send_error(send, error)
             return
@@ -184,7 +185,7 @@ class Forwarder:
             # An upstream that refuses a request early answers before the body has ended.
             body.stop()
             try:
-                head = self._head(response)
+                head = self._head(reply)
             except ToolCallError as error:
                 await send_error(send, error)
                 return
@@ -193,14 +194,14 @@ class Forwarder:
             ending = b""
             fault: ToolCallError | None = None
             try:
-                await self._in_time(deadline, _pass(response, events, send), record_of(scope))
+                await self._in_time(deadline, _pass(reply, events, send), record_of(scope))
             except ToolCallError as error:
                 fault = error
             except httpx.TransportError as error:
                 fault = self._fault(error, started=True)
                 _tell(fault, record_of(scope))
             if events is not None:
-                if fault is None and events.ends_half and "transfer-encoding" not in response.headers:
+                if fault is None and events.ends_half and not _is_chunked(reply):
                     # The end of the connection is the only end that there is: also when the upstream has died.
                     fault = self._fault(httpx.ReadError("half an event"), started=True)
                     _tell(fault, record_of(scope))
@@ -210,7 +211,7 @@ class Forwarder:
             await send({"type": "http.response.body", "body": ending, "more_body": False})
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
-            await close(response)
+            await reply.close()
 
     async def _in_time(self, deadline: float | None, work: Coroutine[Any, Any, T], record: Record) -> T:
         """What `work` gives, before the event loop's `deadline`. Raises ToolCallError after it."""
@@ -227,7 +228,7 @@ class Forwarder:
             _tell(late, record)
             raise late from None
 
-    async def _answered(self, scope: Scope, body: RequestBody) -> httpx.Response:
+    async def _answered(self, scope: Scope, body: RequestBody) -> Reply:
         """The upstream's answer, asked for as often as that is wise."""
         record = record_of(scope)
         left = 0 if record.others or body.length is None else self._retries
@@ -236,7 +237,7 @@ class Forwarder:
         while True:
             connection = Connection()
             try:
-                response = await self._first(self._request(scope, body, connection), record)
+                reply = await self._first(self._question(scope, body, connection), record)
             except ToolCallError as error:
                 unread = not connection.sent or scope["method"] in _REPEATABLE
                 if stale and unread and connection.reused and isinstance(error.__cause__, _CLOSED):
@@ -253,30 +254,30 @@ class Forwarder:
                 wait = 0.0
             else:
                 record.unreached = False
-                asked = retry_after(response.headers.raw) if left and response.status_code in BUSY else None
+                asked = retry_after(reply.headers) if left and reply.status in BUSY else None
                 if asked is None or asked > LONGEST_WAIT:
-                    return response
+                    return reply
                 wait = asked
-                await close(response)
+                await reply.close()
             await asyncio.sleep(wait + pause(attempts, self._random))
             left -= 1
             attempts += 1
 
-    async def _first(self, request: httpx.Request, record: Record) -> httpx.Response:
+    async def _first(self, question: Question, record: Record) -> Reply:
         """The beginning of the answer, waited for less long where another upstream may be quicker."""
         limit = self._first_byte
         if limit is None or not (record.others and record.streams):
-            return await self._open(request)
+            return await self._open(question)
         waiting = asyncio.timeout(limit)
         try:
             async with waiting:
-                return await self._open(request)
+                return await self._open(question)
         except TimeoutError:
             if not waiting.expired():
                 raise
         raise self._fault(httpx.ReadTimeout("no first byte"), started=False, seconds=limit)
 
-    def _request(self, scope: Scope, body: RequestBody, connection: Connection) -> httpx.Request:
+    def _question(self, scope: Scope, body: RequestBody, connection: Connection) -> Question:
         method = scope["method"]
         if method != method.upper():
             # httpx would make them upper case: a `post` would be a POST that nobody has checked.
@@ -297,10 +298,7 @@ class Forwarder:
         except ValueError as error:
             raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
         body.declare(dict(headers).get(b"content-length"))
-        extensions = {"timeout": self._timeouts, "trace": connection.trace, "told": connection}
-        request = httpx.Request(method, self._origin, headers=headers, stream=body, extensions=extensions)
-        request.url = Target(self._origin, self._target(scope))
-        return request
+        return Question(method, self._target(scope), headers, body, self._timeouts, connection)
 
     def _target(self, scope: Scope) -> bytes:
         path = raw_path(scope)
@@ -312,9 +310,9 @@ class Forwarder:
         query = scope.get("query_string", b"")
         return parent + path + (b"?" + query if query else b"")
 
-    async def _open(self, request: httpx.Request) -> httpx.Response:
+    async def _open(self, question: Question) -> Reply:
         try:
-            return await self._pool().handle_async_request(request)
+            return await ask(self._pool(), question, self._origin)
         except httpx.LocalProtocolError as error:
             # h11's words would quote a bad header, and that may be our key.
             message = "The request cannot be sent on: its method, target, headers or length are not valid HTTP."
@@ -322,17 +320,17 @@ class Forwarder:
         except httpx.TransportError as error:
             raise self._fault(error, started=False) from error
 
-    def _head(self, response: httpx.Response) -> Message:
+    def _head(self, reply: Reply) -> Message:
         try:
-            headers = response_headers(response.headers.raw)
+            headers = response_headers(reply.headers)
         except ValueError:
             headers = None
-        if headers is None or not 200 <= response.status_code <= 599:
+        if headers is None or not 200 <= reply.status <= 599:
             raise ToolCallError("upstream_error", f"The upstream {self.address} did not answer with valid HTTP.")
-        if response.status_code in _BODILESS:
+        if reply.status in _BODILESS:
             # No body follows, and some servers wait for one that was told.
             headers = [pair for pair in headers if pair[0] != b"content-length"]
-        return {"type": "http.response.start", "status": response.status_code, "headers": headers}
+        return {"type": "http.response.start", "status": reply.status, "headers": headers}
 
     def _late(self) -> ToolCallError:
         message = f"The upstream {self.address} took longer than {self._total_timeout:g} s for its whole answer."
@@ -365,9 +363,13 @@ class Forwarder:
         return fault
 
 
-async def _pass(response: httpx.Response, events: WholeEvents | None, send: Send) -> None:
+def _is_chunked(reply: Reply) -> bool:
+    return any(name.lower() == b"transfer-encoding" for name, _ in reply.headers)
+
+
+async def _pass(reply: Reply, events: WholeEvents | None, send: Send) -> None:
     """The body of an answer, to the client as it comes."""
-    async for part in cast("httpx.AsyncByteStream", response.stream):
+    async for part in reply.stream:
         out = part if events is None else events.feed(part)
         if out:
             await send({"type": "http.response.body", "body": out, "more_body": True})

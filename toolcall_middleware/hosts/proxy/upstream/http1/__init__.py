@@ -1,1 +1,1 @@
-"""A small HTTP/1.1 client for one origin: httptools' parser on asyncio's transports, as a transport of httpx."""
+"""A small HTTP/1.1 client for one origin: httptools' parser on asyncio's transports."""

@@ -1,14 +1,14 @@
-"""Connections to one origin, kept for later requests, as a transport of httpx."""
+"""Connections to one origin, kept for later requests."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections import deque
-from typing import Protocol
 
 import httpx
 
+from ..asking import Question, Reply
 from ..connection import AtOnce
 from .answer import Answer
 from .connection import Connection
@@ -19,20 +19,11 @@ _READ_SIZE = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
 
 
-class Told(Protocol):
-    """Who wants to know how a request went: the extension `told`."""
-
-    reused: bool
-    """The connection was there before."""
-    sent: bool
-    """The whole request has left."""
-
-
-class OriginTransport(httpx.AsyncBaseTransport):
+class OriginClient:
     """Asks `origin` alone, over HTTP/1.1, by `connections` at a time; the rest waits. At most `idle` are kept,
     for `keepalive` seconds.
 
-    As httpx's own transport: the same timeouts (the extension `timeout`), the same exceptions. No proxies, no cookies,
+    As a transport of httpx: the same timeouts, the same exceptions. No proxies, no cookies,
     no redirects, nothing decoded. A connection on which anything but answers has come is not used again.
     """
 
@@ -49,33 +40,29 @@ class OriginTransport(httpx.AsyncBaseTransport):
         self._closed = False
         self._buffer = memoryview(bytearray(_READ_SIZE))
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def ask(self, question: Question) -> Reply:
         """Send a request; its answer as soon as its head is there."""
-        head = head_of(request)
-        seconds = request.extensions.get("timeout", {})
-        told: Told | None = request.extensions.get("told")
+        head = head_of(question.method, question.target, question.headers)
+        seconds, told = question.seconds, question.connection
         await self._take_slot(seconds.get("pool"))
         connection: Connection | None = None
         try:
             connection = self._idle_one()
-            if told is not None:
-                told.reused = connection is not None
+            told.reused = connection is not None
             if connection is None:
                 connection = await self._dial(seconds.get("connect"))
             self._open.add(connection)
-            answer = Answer(to_head=request.method == "HEAD")
+            answer = Answer(to_head=question.method == "HEAD")
             connection.begin(answer)
             try:
-                await _send(connection, head, request, seconds.get("write"))
+                await _send(connection, head, question)
             finally:
-                if told is not None:
-                    told.sent = connection.sent
+                told.sent = connection.sent
             await connection.head(seconds.get("read"))
         except BaseException:
             self.give_back(connection)
             raise
-        body = AnswerBody(self, connection, seconds.get("read"))
-        return httpx.Response(answer.status, headers=answer.headers, stream=body)
+        return Reply(answer.status, answer.headers, AnswerBody(self, connection, seconds.get("read")))
 
     async def aclose(self) -> None:
         """Close all connections, also those in use."""
@@ -145,22 +132,21 @@ class OriginTransport(httpx.AsyncBaseTransport):
             self._sweeping = loop.call_at(self._idle[0].idle_since + self._keepalive, self._sweep)
 
 
-async def _send(connection: Connection, head: bytes, request: httpx.Request, seconds: float | None) -> None:
-    stream = request.stream
-    whole = getattr(stream, "whole", None)
-    if isinstance(whole, bytes):
+async def _send(connection: Connection, head: bytes, question: Question) -> None:
+    seconds = question.seconds.get("write")
+    whole = question.body.whole
+    if whole is not None:
         await connection.send_whole(head + whole, seconds)
         return
-    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - this transport is asynchronous
-    chunked = request.headers.get("transfer-encoding") is not None
-    await connection.send_parts(head, stream, chunked=chunked, seconds=seconds)
+    chunked = any(name == b"transfer-encoding" for name, _ in question.headers)
+    await connection.send_parts(head, question.body, chunked=chunked, seconds=seconds)
 
 
 class AnswerBody(AtOnce):
     """The body of an answer as it comes: what came together is one piece."""
 
-    def __init__(self, transport: OriginTransport, connection: Connection, seconds: float | None) -> None:
-        self._transport: OriginTransport | None = transport
+    def __init__(self, client: OriginClient, connection: Connection, seconds: float | None) -> None:
+        self._client: OriginClient | None = client
         self._connection = connection
         self._seconds = seconds
 
@@ -175,9 +161,9 @@ class AnswerBody(AtOnce):
 
     def close(self) -> None:
         """Without waiting: the connection is given back, or closed where the answer has not ended."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.give_back(self._connection)
+        client, self._client = self._client, None
+        if client is not None:
+            client.give_back(self._connection)
 
     async def aclose(self) -> None:
         self.close()
