@@ -202,6 +202,7 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("private")
 def test_a_format_is_taken_from_a_module_of_the_operators() -> None:
     fmt = registry.of_settings(Settings(format="acme_formats:ACME"))
+    assert fmt is not None
     assert fmt.name == "acme"
     assert registry.get("acme_formats:ACME") is fmt
     assert not {"acme", "acme_formats:ACME"} & set(registry.names())
