@@ -15,7 +15,7 @@ import toolcall_middleware
 from toolcall_middleware import errors
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli.launch.agents import AGENTS
-from toolcall_middleware.formats import registry
+from toolcall_middleware.formats import registry, thoughts
 from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
@@ -116,9 +116,38 @@ def formats() -> str:
     about = (
         "`auto` reads whichever of them the model writes. Its prompt is in the model family's own format where the"
         " model's name tells the family, else in `json`, which models follow best that were not trained on another."
+        " A newer version than all that are known (`deepseek-v5`) is written to as the newest that is known, which the"
+        " log says."
         " Another package can add a format by an entry point in the group `toolcall_middleware.formats`."
     )
     return "\n\n".join(["# Formats", about, _table(("format", "what it is", "a call in it (in one line here)"), rows)])
+
+
+def reasoning() -> str:
+    """What each family reads again of its reasoning, and which templates open it, with the sources."""
+    returned, opened = [], []
+    for name in built_in():
+        found = thoughts.of_format(registry.get(name))
+        if found.source:
+            sample = found.written("…").replace("\n", " ").strip()
+            returned.append((f"`{name}`", found.returned.value, f"`` {sample} ``", found.source))
+        returned += [(f"`{name}`: `{glob}`", wants.value, "", source) for glob, (wants, source) in found.other.items()]
+        opened += [(f"`{glob}`", f"`{name}`", source) for glob, source in found.opened.items()]
+    parts = [
+        "# Reasoning by family",
+        (
+            "How it is read, and when a call in it is one: [Reasoning](../explanation/reasoning.md). Globs match"
+            " parts of a model's name. Sources: `[llama.cpp]` is a file of its `models/templates`,"
+            " `[card]` the model's card or chat template on huggingface.co."
+        ),
+        "## What of earlier turns is read again",
+        "Families that are not here read nothing of it again.",
+        _table(("format: models", "turns", "as it is written", "source"), returned),
+        "## Whose chat template opens it",
+        "`reasoning_start=auto` takes answers of these to begin in a thought.",
+        _table(("models", "format", "source"), opened),
+    ]
+    return "\n\n".join(parts)
 
 
 def built_in() -> list[str]:
@@ -209,6 +238,7 @@ def commands() -> set[str]:
 REFERENCE: dict[str, Callable[[], str]] = {
     "settings": settings,
     "formats": formats,
+    "reasoning": reasoning,
     "errors": error_codes,
     "cli": command_line,
     "providers": providers,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.bench.fuzz import KINDS, main, mixed, run
 from tests.bench.fuzzed.dice import Dice, FromBytes, Seeded
 
-FIRST = {"prompt": 800, "conserved": 500}
+FIRST = {"prompt": 800, "conserved": 500, "faces": 80}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -52,8 +52,8 @@ class FormatError(ValueError):
 class ToolCallError(Exception):
     """An error for the client.
 
-    `code` is a key of the table in CONTRACT; a backend's own error keeps its own code, and then `status` and `type` are
-    given.
+    `code` is one of this package's codes, which decide status and type (docs: reference, errors); a backend's own error
+    keeps its own code, and then `status` and `type` are given.
     `param` is a path such as `tools[1].function.parameters`, or None.
     `extra` fields are added to the error object. `headers` are added to the HTTP answer.
     """
@@ -115,6 +115,11 @@ def status_of(code: Any) -> int:
     return _STATUS.get(code, 502) if isinstance(code, str) else 502
 
 
+def is_ours(code: Any) -> bool:
+    """Whether the code stands in this table, and not in a backend's."""
+    return isinstance(code, str) and code in _STATUS
+
+
 def _type_of(code: str | int | None, status: int) -> str:
     if code in _MODEL_FAULTS:
         return "model_error"
@@ -126,7 +131,7 @@ def _type_of(code: str | int | None, status: int) -> str:
 
 
 def _type_of_status(status: int) -> str:
-    """`invalid_request_error` for 4xx, `upstream_error` for 5xx (CONTRACT, Errors)."""
+    """`invalid_request_error` for 4xx, `upstream_error` for 5xx."""
     return "invalid_request_error" if status < 500 else "upstream_error"
 
 

@@ -230,10 +230,10 @@ class Exchange:
 
     def _send(self, out: bytes) -> list[Action]:
         """Bytes of a stream for the client, whose answer begins with the first of them."""
-        if not out:
-            return []
         if self._begun:
-            return [Send(out)]
+            return [Send(out)] if out else []
+        if not out and (self._stream is None or not self._stream.opens):
+            return []
         self._begun = True
         return [Start(self._conversation.headers()), Send(out)]
 

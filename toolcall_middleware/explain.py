@@ -6,7 +6,6 @@ The text is read again, piece by piece as the backend sent it, with the format a
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from .errors import FormatError, ToolCallError
 from .formats import registry
 from .formats.base import ParserOptions
+from .formats.near_misses import unknown_name
 from .model import ToolSet
 from .observe.recorder import Row
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
@@ -160,11 +160,7 @@ class _Reading:
     def _fault(self, raw: str, reason: str, name: str | None) -> None:
         start = self.text.find(raw, self.at) if raw else -1
         start = max(start, self.text.find(raw)) if start < 0 else start
-        why = reason
-        if name is not None:
-            near = difflib.get_close_matches(name, self.names, n=1)
-            meant = f", did you mean `{near[0]}`?" if near else ""
-            why = f"looked like a call: unknown name `{name[:_MAX_SHOWN]}`{meant}"
+        why = reason if name is None else unknown_name(name, self.names)
         self.faults.append(_fault(start, start + len(raw), why))
 
 

@@ -6,6 +6,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
+LOADED_FIELD = "toolcall_loaded"
+"""Set on a chat completion's tool by a face that has written its definition into the conversation (`Tool.loaded`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -18,6 +21,9 @@ class Tool:
     description: str = ""
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool = False
+    loaded: bool = False
+    """Whether its definition stands in the conversation, where a search loaded it: the prompt's front leaves it out, so
+    that it keeps its bytes."""
 
 
 class ChoiceMode(enum.Enum):

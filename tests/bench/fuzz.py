@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import asked, broken, conserved, native, prompt, translated
+from .fuzzed import asked, broken, conserved, cut, faces, native, prompt, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
@@ -26,11 +26,13 @@ from .guided import guided
 KINDS: dict[str, Callable[[Dice], str]] = {
     "prompt": prompt.one,
     "conserved": conserved.one,
+    "cut": cut.one,
     "asked": asked.one,
     "broken": broken.one,
     "native": native.one,
     "anthropic": translated.anthropic,
     "google": translated.google,
+    "faces": faces.one,
 }
 
 

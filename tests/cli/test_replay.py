@@ -150,3 +150,14 @@ def test_what_a_terminal_would_obey_is_not_printed(
     if not flags:
         assert re.search(r"\\(?:x1b|u001b)\[2J\\x9b31m", shown)
         assert "é🎉" in shown
+
+
+@pytest.mark.parametrize(("end", "called"), [("", 1), ("</think>", 0), ("</think>Done.", 0)])
+def test_a_call_in_a_thought_is_one_where_the_answer_ends_in_it(
+    end: str, called: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+    _, (choice,) = replay(tmp_path, capsys, f"<think>Hm. {call}{end}", "--format", "hermes")
+    assert [(one["name"], one["begin"]) for one in choice["tool_calls"]] == [("look", 11)] * called
+    body = json.dumps({"choices": [{"message": {"reasoning": f"Hm. {call}", "content": end}}]})
+    assert len(replay(tmp_path, capsys, body, "--format", "hermes")[1][0]["tool_calls"]) == called

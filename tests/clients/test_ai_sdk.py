@@ -1,4 +1,4 @@
-"""The AI SDK for JavaScript (`ai` with `@ai-sdk/openai-compatible`), run by node as a process of its own.
+"""The AI SDK for JavaScript (`ai` with its providers for the three APIs), run by node as a process of its own.
 
 Installed by hand or by CI with `npm ci --prefix tests/clients/ai_sdk --no-audit --no-fund`.
 """
@@ -27,8 +27,8 @@ elif not (HERE / "node_modules" / "ai").is_dir():
     missing("the AI SDK is not installed; run `npm ci --prefix tests/clients/ai_sdk --no-audit --no-fund`")
 
 
-def run(gateway: Gateway, lookup: Lookup, mode: str) -> dict[str, Any]:
-    command = [str(NODE), "client.mjs", gateway.url, lookup.code, mode]
+def run(gateway: Gateway, lookup: Lookup, mode: str, api: str = "chat") -> dict[str, Any]:
+    command = [str(NODE), "client.mjs", gateway.url, lookup.code, mode, api]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)

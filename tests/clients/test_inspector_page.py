@@ -340,3 +340,26 @@ def test_a_megabyte_on_one_line_is_shown_within_seconds(page: Any) -> None:
         assert time.monotonic() - begin < 20
         assert page.locator("#got .delta").count() < 100
         page.goto("about:blank")
+
+
+def test_a_request_on_a_face_is_shown_in_its_own_words_too(page: Any) -> None:
+    rows = [
+        {"at": 0.0, "kind": "face_request", "api": "messages",
+         "data": json.dumps({"model": "claude", "max_tokens": 5, "messages": [{"role": "user", "content": HOSTILE}]})},
+        {"at": 0.1, "kind": "request", "data": json.dumps({"model": "claude", "messages": [], "tools": [TOOL]})},
+        {"at": 1.0, "kind": "client", "of": 1, "data": "data: [DONE]\n\n"},
+        {"at": 1.1, "kind": "face", "data": 'event: message_start\ndata: {"type":"message_start"}\n\n'
+                                           f'event: content_block_delta\ndata: {json.dumps({"text": HOSTILE})}\n\n'},
+    ]  # fmt: skip
+    store = Store()
+    summary = {"id": "a", "time": 1.0, "api": "messages", "path": "/v1/messages", "model": "claude", "ended": 2.0,
+               "calls": 0, "outcomes": [], "attempts": []}  # fmt: skip
+    store.add(Trace(summary, rows))
+    with serve(Inspector(PlainTextResponse("no"), store, TOKEN)) as base:
+        page.goto(f"{base}/inspect/{TOKEN}/")
+        page.locator(".item").first.click()
+        page.locator("#own summary").click()
+        assert "as it came: messages" in page.locator("#own").inner_text()
+        assert '"max_tokens": 5' in page.locator("#own pre").inner_text()
+        page.locator(".delta.face").first.wait_for()
+        assert page.locator(".delta.face").first.inner_text().split("\n")[-1].startswith("message_start {")

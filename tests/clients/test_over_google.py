@@ -13,6 +13,7 @@ import pytest
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.apis.google.translation import GoogleTranslation
+from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest
 from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
@@ -36,7 +37,7 @@ globals().update(matrix_of(*MODULES, but=NOT_HERE))
 class _Gemini3(GoogleTranslation):
     """The clients' model is one that wants its signatures back."""
 
-    def request(self, body: bytes, /) -> TranslatedRequest:
+    def request(self, body: bytes, _passage: Passage | None = None, /) -> TranslatedRequest:
         return super().request(json.dumps({**json.loads(body), "model": "gemini-3-fake"}).encode())
 
 

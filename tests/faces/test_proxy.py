@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
@@ -15,7 +16,9 @@ import pytest
 
 from tests.clients.anthropic_face import AnthropicFace
 from tests.fakes import Refusal, TextBackend, obedient_model, serve
-from toolcall_middleware import ToolCallMiddleware, create_proxy
+from toolcall_middleware import Settings, ToolCallMiddleware, create_proxy
+from toolcall_middleware.hosts.proxy.router import Router
+from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +107,44 @@ def test_a_model_goes_by_another_name_and_the_client_sees_its_own(
     assert {body["model"] for body in backend.bodies} == {"qwen"}
     assert responses.models.retrieve("qwen").id == "qwen"
     assert messages.models.retrieve("claude-opus-9").id == "claude-opus-9"
+
+
+def test_aliases_of_the_upstreams_file_are_listed_and_reloaded(
+    stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    backend = TextBackend(lambda _: "Hello.", strict=True, models=("qwen",))
+    table = f'[[upstream]]\nurl = "{stack.enter_context(serve(backend))}/v1"\n'
+    file = tmp_path / "upstreams.toml"
+    file.write_text('model_aliases = ["claude-local=qwen", "claude-*=qwen"]\n' + table)
+    monkeypatch.setenv("TOOLCALL_UPSTREAMS_FILE", str(file))
+    monkeypatch.setenv("TOOLCALL_ACCESS_LOG", "off")
+    url = stack.enter_context(serve(create_proxy()))
+    listed = httpx.get(f"{url}/v1/models?limit=1000", headers=VERSION).json()["data"]
+    assert [(model["type"], model["id"], model["display_name"]) for model in listed] == [
+        ("model", "qwen", "qwen"),
+        ("model", "claude-local", "claude-local"),
+    ]
+    for name in ("claude-local", "claude-opus-5"):
+        assert ask(url, model=name).json()["model"] == name
+    assert {body["model"] for body in backend.bodies} == {"qwen"}
+
+
+def test_aliases_are_read_again_with_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "upstreams.toml"
+    table = '[[upstream]]\nurl = "http://127.0.0.1:1/v1"\nmodels = ["qwen"]\n'
+    file.write_text('model_aliases = "a=qwen"\n' + table)
+    router = Router(
+        lambda: read_upstreams(str(file), Settings()),
+        forward_authorization=True,
+        max_request_bytes=None,
+        max_response_bytes=None,
+    )
+    file.write_text('model_aliases = "b=qwen"\n' + table)
+
+    async def reloaded() -> tuple[bool, str, str]:
+        return router.reload(), router._named("a"), router._named("b")
+
+    assert asyncio.run(reloaded()) == (True, "a", "qwen")
 
 
 def test_the_first_upstream_that_refuses_is_passed_over(

@@ -38,7 +38,20 @@ _ODD = ToolCall("f", '{"x":  1.50}', "call_1")
 VERBATIM = [name for name in NAMES if _ODD.arguments in registry.get(name).render_calls([_ODD])]
 TYPED = [name for name in NAMES if name not in VERBATIM]
 # Their tags have a style of their own in xgrammar's structural tags.
-TAGS = {"qwen3_coder", "glm47", "minimax_m2"}
+TAGS = {"qwen3_coder", "glm45", "glm47", "minimax_m2", "deepseek_v32", "deepseek_v4", "kimi_k3"}
+STYLES = {
+    "qwen_xml": "<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>",
+    "glm_xml": "<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>",
+    "minimax_xml": '<parameter name="city">Oslo</parameter><parameter name="days">2</parameter>',
+    "deepseek_xml": (
+        '<｜DSML｜parameter name="city" string="true">Oslo</｜DSML｜parameter>\n'
+        '<｜DSML｜parameter name="days" string="false">2</｜DSML｜parameter>'
+    ),
+    "kimi_k3_xml": (
+        '<|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|>'
+        '<|open|>argument key="days" type="number"<|sep|>2<|close|>argument<|sep|>'
+    ),
+}
 
 
 # -- the prompt ----------------------------------------------------------------------------------------------------
@@ -212,7 +225,7 @@ SPECIAL = """
 longcat jamba seed_oss llama4_pythonic lfm2 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deepseek_v32
 kimi_k2 kimi_k3 glm45 glm47 hy_v3 harmony granite granite_20b_fc internlm minimax_m3 step3 functiongemma gemma4
 cohere_command3 cohere_command4 gigachat3 solar_open apertus dots gigachat35 inkling k2_horizon muse_glimmer
-solar_open2
+solar_open2 deepseek_v4 deepseek_v41 hy_v4 iquest_q1 llm-jp-harmony plamo3 beam
 """.split()  # noqa: SIM905 - far easier to read
 
 
@@ -224,7 +237,7 @@ def test_special_tokens_are_asked_for_where_markers_are_some(name: str) -> None:
 
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
-TAGGED = [name for name in VERBATIM if name not in {"json", "llama3_json", "xlam"}]
+TAGGED = [name for name in VERBATIM if name not in {"json", "llama3_json", "xlam", "action_json"}]
 
 
 @pytest.mark.parametrize("name", TAGGED)
@@ -243,6 +256,23 @@ def test_tags_hold_a_call_that_is_read(name: str) -> None:
     named = fmt.constraint([WEATHER, CLOCK], ToolChoice(ChoiceMode.NAMED, "clock", parallel=False))
     assert named is not None
     assert [tag.begin for tag in named.tags] == [tag.begin for tag in made.tags if "clock" in tag.begin]
+
+
+@pytest.mark.parametrize("name", sorted(TAGS))
+def test_tags_with_a_style_hold_calls_that_are_read(name: str) -> None:
+    fmt = registry.get(name)
+    made = fmt.constraint([WEATHER, CLOCK], REQUIRED)
+    assert made is not None
+    tools = ToolSet.of([WEATHER, CLOCK])
+    weather, clock = made.tags
+    text = f"{weather.begin}{STYLES[weather.style]}{weather.end}\n{clock.begin}{clock.end}"
+    for reader in (fmt, registry.get("auto")):
+        found = calls_in(read(reader.parser(tools, ParserOptions()), [text]))
+        assert [(call.name, json.loads(call.arguments), call.complete) for call in found] == [
+            ("get_weather", {"city": "Oslo", "days": 2}, True),
+            ("clock", {}, True),
+        ]
+    assert all(tag.begin.startswith(tag.trigger) for tag in made.tags)
 
 
 @pytest.mark.parametrize("name", [name for name in TYPED if name not in TAGS])

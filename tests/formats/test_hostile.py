@@ -14,6 +14,7 @@ import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.families import hunyuan
 from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.text import markdown_code, scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
@@ -44,7 +45,9 @@ PARTS = [
     '<invoke name="f">', '<parameter name="s">', '<｜DSML｜invoke name="f">', "</｜DSML｜parameter>", "zz(x=1)",
     '<｜DSML｜parameter name="x" string="false">', '{"f": {"x": 1}}', "<arg_key>x</arg_key>",
     "<arg_value>1</arg_value>", "<|tool_call>call:f{x:1}<tool_call|>", 'f[ARGS]{"x": 1}', "functools[", "é🎉",
-    "</think>", "<tool_call>f",
+    "</think>", "<tool_call>f", "<|start|> assistant", "<|channel|> final<|message|> ", '<rfl:parameter name="x">',
+    "to=f<|channel|>analysis <|constrain|>xml<|message|>", "<tool_call:a>f", "<arg_key:a>x</arg_key:a>",
+    "<|plamo:begin_tool_name:plamo|>f<|plamo:end_tool_name:plamo|>", "<iquest_tool_call>f",
 ]  # fmt: skip
 
 
@@ -96,6 +99,15 @@ def test_deep_nesting_that_is_closed_wrongly_is_read(text: str) -> None:
     # Looking through all that is open at each bracket would be 10**10 steps.
     for call in calls_in(read(registry.get("auto").parser(TOOLS, ParserOptions()), [text])):
         assert call.name == "f"
+
+
+def test_no_answer_has_more_patterns_made_for_it_than_a_model_needs() -> None:
+    # The tags of a Hunyuan checkpoint have a suffix of its own, and each suffix costs patterns that are made for it.
+    text = "".join(f"<tool_calls:s{number}><tool_call:s{number}>f</tool_call:s{number}>" for number in range(3_000))
+    before = hunyuan._tags.cache_info().misses
+    found = calls_in(read(registry.get("auto").parser(TOOLS, ParserOptions()), [text]))
+    assert [call.name for call in found] == ["f", "f"]
+    assert hunyuan._tags.cache_info().misses - before <= 2
 
 
 @pytest.mark.timeout(100)

@@ -61,6 +61,9 @@ deepseek-ai/DeepSeek-R1-0528 deepseek_v3
 deepseek-ai/DeepSeek-V3.1-Terminus deepseek_v31
 deepseek-ai/DeepSeek-V3.2-Exp deepseek_v31
 deepseek-ai/DeepSeek-V3.2 deepseek_v32
+deepseek-ai/DeepSeek-V4-Flash deepseek_v4
+deepseek-ai/DeepSeek-V4.1-Flash deepseek_v41
+deepseek-flash deepseek_v41
 deepseek-ai/DeepSeek-R1-Distill-Qwen-32B json
 deepseek-r1:8b json
 deepseek-r1:671b deepseek_v3
@@ -71,6 +74,20 @@ upstage/Solar-Open-100B solar_open
 LGAI-EXAONE/EXAONE-4.0-32B hermes
 MiniMaxAI/MiniMax-M3 minimax_m3
 tencent/Hy3-preview hy_v3
+tencent/Hy4-preview-FP8 hy_v4
+stepfun-ai/Step-5-Preview-BF16 step3p5
+meta/muse-spark-1.3 muse_glimmer
+Nanbeige/Nanbeige4.2-3B hermes
+internlm/Intern-S1-mini internlm
+internLM/Intern-S2-Preview qwen3_coder
+llm-jp/llm-jp-4.1-8b-thinking llm-jp-harmony
+llm-jp-4.1-32b-a3b-thinking-Q4_K_M.gguf llm-jp-harmony
+llm-jp/llm-jp-4-8b-thinking harmony
+plamo-3.0-prime-beta plamo3
+pfnet/plamo-3-nict-8b-base plamo3
+IQuestLab/IQuest-Q1 iquest_q1
+reflectionai/Beam beam
+reflection-ai/beam-501b beam
 ai-sage/GigaChat3.1-10B-A1.8B gigachat3
 RekaAI/reka-edge-2603 reka
 CohereForAI/c4ai-command-r-plus-08-2024 command_r
@@ -177,12 +194,65 @@ def test_a_rule_decides_between_two_lineages(model: str, name: str) -> None:
     assert models.family(model) == name
 
 
+# Versions that no family names, and whose prompt they get: the newest one's before them.
+NEWER = {
+    "deepseek-ai/DeepSeek-V5": "deepseek_v41",
+    "deepseek-v4.2-flash": "deepseek_v41",
+    "deepseek-v3.3": "deepseek_v32",
+    "zai-org/GLM-6": "glm47",
+    "glm-4.8-air": "glm47",
+    "Qwen/Qwen4-32B-Instruct": "qwen3_coder",
+    "qwen4:8b": "qwen3_coder",
+    "moonshotai/Kimi-K4": "kimi_k3",
+    "mistralai/Mistral-Large-4-0": "mistral_v11",
+    "meta-llama/Llama-5-Scout": "llama4_pythonic",
+    "google/gemma-5-12b-it": "gemma4",
+    "tencent/Hy5": "hy_v4",
+    "internlm/Intern-S3": "qwen3_coder",
+    "llm-jp-5-8b": "llm-jp-harmony",
+}
+
+
+@pytest.mark.parametrize(("model", "name"), NEWER.items())
+def test_an_unknown_version_is_taken_for_the_newest_before_it_and_told(
+    model: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    models._family.cache_clear()
+    assert models.family(model) == name
+    assert models.family(model) == name
+    part = re.split("[/\\\\]", model)[-1].lower()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"'{part}' is of a version that is not known: its prompt is written as for {name}."
+    ]
+
+
+# Numbers that are no version, and versions before all that are known.
+NOT_NEWER = """
+qwen-72b-chat qwen-4b llama-7b Llama-2-70b gemma-27b-it mistral-small-24b-instruct-2501 glm-4-9b-chat
+glm-4.1v-9b-thinking deepseek-v2.5 deepseek-llm-67b hy-7b step-2-16k olmo-1b notqwen9 qwen20250801 qwen-5.5b
+""".split()  # noqa: SIM905 - far easier to read
+
+
+@pytest.mark.parametrize(
+    "model", [*NOT_NEWER, *(model for model, _ in (line.rsplit(" ", 1) for line in KNOWN.strip().splitlines()))]
+)
+def test_no_other_number_is_a_newer_version(model: str, caplog: pytest.LogCaptureFixture) -> None:
+    models._family.cache_clear()
+    name = models.family(model)
+    assert not caplog.records
+    if model in NOT_NEWER:
+        assert name in {None, "mistral_old"}  # by a name without a number
+
+
 def test_the_lineages_that_come_first_are_there() -> None:
     assert set(models._FIRST) <= set(markup.lineages())
 
 
+LOOSE = {"react", "action_json", "function_call", "tool_code", "tool_tags"}  # nobody was trained on them
+
+
 def test_every_family_has_a_model() -> None:
-    assert {name for _, name in models.table()} == set(registry.names()) - {"auto"}
+    assert {name for _, name in models.table()} == set(registry.names()) - {"auto", *LOOSE}
 
 
 def test_a_hostile_name_costs_no_time() -> None:

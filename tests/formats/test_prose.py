@@ -24,7 +24,7 @@ NAMES = [
 ]  # fmt: skip
 TOOLS = ToolSet.of([Tool(name) for name in NAMES])
 # Formats whose own syntax has no marker and can stand behind text: there `bare.md` may hold calls.
-MARKERLESS = frozenset({"llama3_json"})
+MARKERLESS = frozenset({"llama3_json", "tool_tags"})
 
 
 def texts(kind: str) -> list[str]:

@@ -36,6 +36,8 @@ llama4_pythonic lfm2 olmo3 mistral_old mistral_v11 deepseek_v3 deepseek_v31 deep
 glm45 glm47 hy_v3 harmony granite granite_20b_fc phi4_mini internlm jamba hunyuan nemotron xlam minimax_m2 minimax_m3
 step3 functiongemma gemma4 cohere_command3 cohere_command4 gigachat3 apertus functionary_v31 functionary_v32
 command_r dots gigachat35 inkling k2_horizon mirothinker muse_glimmer solar_open2
+deepseek_v4 deepseek_v41 hy_v4 iquest_q1 llm-jp-harmony plamo3 beam
+react action_json function_call tool_code tool_tags
 """.split()  # noqa: SIM905 - far easier to read
 
 

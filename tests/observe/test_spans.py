@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.fakes import TextBackend, write_calls
 from tests.hosts.asgi_client import Client, ask
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
+from toolcall_middleware.observe.content import content_of
 from toolcall_middleware.observe.observers import Observers
 from toolcall_middleware.observe.spans import Spans
 
@@ -84,3 +86,82 @@ def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(SettingsError, match=r"toolcall-middleware\[otel\]"):
         Spans()
+
+
+# -- what was said, where the standard variable asks for it -----------------------------------------------------------
+
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CALLED = {
+    "role": "assistant",
+    "parts": [
+        {"type": "text", "content": "I look. "},
+        {"type": "tool_call", "name": "weather", "arguments": {"city": "Paris"}},
+    ],
+    "finish_reason": "tool_calls",
+}
+
+
+def without_ids(messages: str) -> list[Any]:
+    read: list[Any] = json.loads(messages)
+    for message in read:
+        for part in message["parts"]:
+            assert part["type"] != "tool_call" or part.pop("id").startswith("call_")
+    return read
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("asked", ["true", "SPAN_ONLY", "span_and_event"])
+async def test_content_is_in_a_span_by_the_standard_opt_in(
+    asked: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CAPTURE, asked)
+    *_, span = await spans_of(TextBackend(["I look. " + CALL]), ask(stream=stream))
+    found = dict(span.attributes)
+    sent = json.loads(ask())
+    (message,) = sent["messages"]
+    assert json.loads(found["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": message["content"]}]}
+    ]
+    names = [tool["name"] for tool in json.loads(found["gen_ai.tool.definitions"])]
+    assert names == [tool["function"]["name"] for tool in sent["tools"]]
+    assert without_ids(found["gen_ai.output.messages"]) == [CALLED]
+    details = [event for event in span.events if event.name == "gen_ai.client.inference.operation.details"]
+    assert len(details) == (asked == "span_and_event")
+
+
+async def test_content_in_events_alone_is_not_on_the_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CAPTURE, "event_only")
+    *_, span = await spans_of(TextBackend([CALL]), ask())
+    assert "gen_ai.input.messages" not in dict(span.attributes)
+    (details,) = [event for event in span.events if event.name == "gen_ai.client.inference.operation.details"]
+    assert "Paris" in dict(details.attributes)["gen_ai.output.messages"]
+
+
+@pytest.mark.parametrize("asked", ["", "false", "no_content", "1", "yes"])
+async def test_no_other_word_is_an_opt_in(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CAPTURE, asked)
+    spans = await spans_of(TextBackend([CALL]), ask())
+    assert "Paris" not in str([(dict(span.attributes), [dict(event.attributes) for event in span.events])
+                               for span in spans])  # fmt: skip
+
+
+def test_a_history_is_written_in_parts() -> None:
+    entry = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    image = {"type": "image_url", "image_url": {"url": "data:x"}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Look"}, image]},
+        {"role": "assistant", "content": None, "tool_calls": [entry]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "done"},
+    ]
+    rows = [{"at": 0, "kind": "request", "data": json.dumps({"messages": messages})}]
+    assert json.loads(content_of(rows)["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "Look"}, image]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "call_1", "name": "f", "arguments": {}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "response": "done"}]},
+    ]
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{", '{"messages": 5, "tools": [1]}', '{"messages": [{"content": [1]}]}'])
+def test_what_cannot_be_read_is_left_out(data: str) -> None:
+    rows = [{"at": 0, "kind": "request", "data": data}, {"at": 1, "kind": "client", "data": 'data: {"choices": [1]}'}]
+    assert "gen_ai.output.messages" not in content_of(rows)

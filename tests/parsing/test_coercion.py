@@ -127,6 +127,14 @@ def test_a_text_that_breaks_off_in_a_held_value_ends_with_what_was_written() -> 
     assert through('{"days": "1\\')[0] == '{"days": "1\\'
 
 
+def test_a_value_of_which_nothing_is_known_passes_and_what_stands_behind_it_is_read() -> None:
+    value = '{"days": "3", "a": [["1", "]"], {"}": "\\"{"}], "b": "\\\\"}'
+    text = '{"free": ' + value + ', "days": "2"}'
+    assert through(text)[0] == '{"free": ' + value + ', "days": 2}'
+    one = Coercion(SCHEMA)
+    assert "".join(one.feed(char) for char in text) + one.finish() == through(text)[0]
+
+
 def test_tools_that_take_only_strings_are_not_looked_at() -> None:
     assert needs_coercion(SCHEMA)
     assert not needs_coercion({"type": "object", "properties": {"a": {"type": "string"}, "b": {}}})

@@ -162,3 +162,16 @@ def test_a_list_that_ends_behind_a_comma_is_markup(behind: str, *, cut: bool) ->
         parser = registry.get("apertus").parser(TOOLS, ParserOptions())
         events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish(cut=cut)
         assert said(events)[0] == ""
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"city": [], "days": 1 <| "at": 2}', '{"city": <|tools_prefix|> 2}', '{"city": 1, "a</tool_call>": 2}'],
+)
+def test_a_react_call_whose_input_breaks_off_is_one_however_it_is_cut(arguments: str, size: int) -> None:
+    text = f"Action: f\nAction Input: {arguments}"
+    parser = registry.get("react").parser(TOOLS, ParserOptions())
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    events += parser.finish()
+    assert [event.name for event in events if isinstance(event, CallStart)] == ["f"]

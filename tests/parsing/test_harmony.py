@@ -31,6 +31,7 @@ MESSAGES = Reader(
     ],
     TOOLS,
 )
+SPACED = Reader([*MESSAGES.openers, Opener(marker="<|start|> assistant", body=MESSAGES.openers[0].body)], TOOLS)
 THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda sink, _: Thought(sink, "<channel|>"))])
 
 HEADERS = {
@@ -53,6 +54,40 @@ HEADERS = {
 def test_a_message_to_a_function_is_a_call(header: str, end: str) -> None:
     assert MESSAGES.calls(header + '{"n": 1}' + end) == [("f", {"n": 1})]
     assert MESSAGES.text(header + '{"n": 1}' + end) == ""
+
+
+# As LLM-jp's tokenizer gives its messages: (text, content, thoughts).
+SPACES = [
+    ("<|channel|> final<|message|> one<|return|>", "one", ""),
+    ("<|channel|> final<|message|>  two<|return|>", " two", ""),
+    ("<|channel|> final<|message|>none<|return|>", "none", ""),
+    ("<|channel|>final<|message|> gpt-oss's own<|return|>", " gpt-oss's own", ""),
+    ("<|start|> assistant<|channel|> analysis<|message|> a <|start|> b<|end|>", "", "a <|start|> b"),
+    (
+        "<|channel|> analysis<|message|> a<|end|><|start|> assistant<|channel|> final<|message|> b",
+        "b",
+        "a",
+    ),
+    ("<|channel|> analysis<|message|> a<|start|> assistant<|channel|> final<|message|> b", "b", "a"),
+    ("<|channel|> analysis<|message|> a<|start|> assistants", "", "a<|start|> assistants"),
+    ("<|channel|> final<|message|> ", "", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "content", "thought"), SPACES)
+def test_where_a_space_stands_behind_every_marker_a_texts_first_is_none_of_it(
+    text: str, content: str, thought: str
+) -> None:
+    for pieces in ([text], list(text)):
+        events = SPACED.events(pieces)
+        assert (text_in(events), thought_in(events)) == (content, thought)
+
+
+@pytest.mark.parametrize("end", ["<|call|>", "<|end|>", ""])
+def test_a_call_with_spaces_is_a_call(end: str) -> None:
+    head = "<|start|> assistant to=functions.f<|channel|> commentary <|constrain|>  json<|message|> "
+    assert SPACED.calls(head + '{"n": 1}' + end) == [("f", {"n": 1})]
+    assert SPACED.text(head + '{"n": 1}' + end) == ""
 
 
 ARGUMENTS: list[tuple[str, Any]] = [

@@ -15,13 +15,14 @@ from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Eve
 from toolcall_middleware.parsing.text import markdown_code
 from toolcall_middleware.parsing.text import scanner as scanner_module
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, compile_grammar
+from toolcall_middleware.parsing.text.reasoning import Opened
 from toolcall_middleware.parsing.text.scanner import Scanner
 
 from .meter import PARSING, CountedPattern, Meter
 from .streams import calls_in, cut_at, merged, one_cut, random_cuts, read, shown_in, text_in, thought_in
 
-BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
-WRAPPED = JsonCallSyntax(bare=True, wrapper="tool_calls", wrapper_only=True)
+BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}))
+WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
 
 
 def tag(marker: str, close: str) -> Opener:
@@ -56,10 +57,20 @@ FENCED = f'```json\n{{"tool_calls": [{F}]}}\n```'
 
 
 def fresh(
-    *, unknown_tool: str = "text", parse_reasoning: bool = False, keep_raw: bool = False, grammar: Grammar = GRAMMAR
+    *,
+    unknown_tool: str = "text",
+    parse_reasoning: bool = False,
+    keep_raw: bool = False,
+    grammar: Grammar = GRAMMAR,
+    opened: Opened | None = None,
 ) -> Scanner:
     return Scanner(
-        grammar, NAMES.__contains__, unknown_tool=unknown_tool, parse_reasoning=parse_reasoning, keep_raw=keep_raw
+        grammar,
+        NAMES.__contains__,
+        unknown_tool=unknown_tool,
+        parse_reasoning=parse_reasoning,
+        keep_raw=keep_raw,
+        opened=opened,
     )
 
 

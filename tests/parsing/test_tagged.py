@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -268,3 +269,26 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
         return meter.cost
 
     assert work(16_000) <= 2.2 * work(8_000)
+
+
+def test_a_call_may_be_closed_in_another_way_or_by_the_texts_end() -> None:
+    syntax = TaggedSyntax(
+        call=re.compile("<c (?P<name>[a-z]+)>"),
+        call_heads=("<c ",),
+        call_part=re.compile("<c [a-z]*"),
+        parameter=re.compile("<p (?P<key>[a-z]+)>"),
+        parameter_heads=("<p ",),
+        parameter_part=re.compile("<p [a-z]*"),
+        value_close="</p>",
+        call_close="<|call|>",
+        call_ends=("<|end|>",),
+        open_end=True,
+    )
+    calls = reader("<c ", syntax, consume=False)
+    for end in ("<|call|>", "<|end|>", ""):
+        call = calls.call(f"<c f><p n>1</p>{end}")
+        assert (call.arguments, call.complete, call.repaired) == ('{"n": 1}', True, False)
+    assert calls.calls("<c f><p n>1</p><|end|><c g><|call|><c f>") == [("f", {"n": 1}), ("g", {}), ("f", {})]
+    # Within a value the end of the text is none of the call.
+    (cut,) = calls_in(calls.events(["<c f><p s>a"]))
+    assert not cut.complete

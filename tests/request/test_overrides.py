@@ -155,6 +155,7 @@ def test_the_levels_of_a_setting_are_its_values() -> None:
 # What the operator may have set, for every setting there is.
 SAMPLES: dict[str, list[Any]] = {
     "format": ["auto", "hermes", "json"],
+    "template": [None, "./model"],
     "paths": ["/chat/completions", "/x"],
     "reasoning_field": [None, "reasoning"],
     "tokenizer": ["approximate", "upstream"],
@@ -227,7 +228,7 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
     strictest: dict[str, list[Any]] = {
         "validate_arguments": ["off", "warn", "retry", "error"],
         "stream_arguments": [True, False],
-        "malformed_arguments": ["repair", "text", "error"],
+        "malformed_arguments": ["repair", "forward", "text", "error"],
         "parallel": ["client", "never"],
         "allowlist_mode": ["off", "warn", "enforce"],
     }
@@ -243,7 +244,7 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
         return bool(new != "off")
     if name in {"coerce_arguments", "repair_names"}:
         return True
-    return name in {"format", "constrain", "reasoning", "reasoning_field", "prose", "messages", "system_role"}
+    return name.startswith("reasoning") or name in {"format", "constrain", "prose", "messages", "system_role"}
 
 
 @settings(max_examples=600, deadline=None)

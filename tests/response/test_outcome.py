@@ -13,7 +13,7 @@ from toolcall_middleware.response.outcome import CallOutcome, CallOutcomes, Fini
 
 from ..fakes import Answer, TextBackend, write_calls
 from ..stream_rules import read_events
-from ..test_modes import BAD, GOOD, post
+from ..test_modes import BAD, GOOD, NativeBackend, answered, post
 
 COMMA = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
 CUT = Answer('<tool_call>\n{"name": "f", "arguments": {"x": 1', finish_reason="length")
@@ -29,9 +29,25 @@ CASES = pytest.mark.parametrize(
         ([COMMA], {"malformed_arguments": "error"}, "malformed", "arguments"),
         ([BAD, GOOD], {"validate_arguments": "retry"}, "retried", "-"),
         ([UNKNOWN], {"unknown_tool": "error"}, "unknown_tool", "name"),
+        ([UNKNOWN], {}, "unknown_tool", "name"),
+        ([UNKNOWN], {"unknown_tool": "drop"}, "unknown_tool", "name"),
+        ([UNKNOWN], {"unknown_tool": "forward"}, "unknown_tool", "name"),
         ([f"<think>{GOOD}</think>"], {"reasoning": "parse"}, "in_reasoning", "-"),
     ],
-    ids=["clean", "repaired", "cut", "warned", "invalid", "malformed", "retried", "unknown", "in_reasoning"],
+    ids=[
+        "clean",
+        "repaired",
+        "cut",
+        "warned",
+        "invalid",
+        "malformed",
+        "retried",
+        "unknown",
+        "as text",
+        "dropped",
+        "forwarded",
+        "in_reasoning",
+    ],
 )
 
 
@@ -73,6 +89,52 @@ async def test_nothing_is_told_of_clean_calls() -> None:
     response = await post(ToolCallMiddleware(TextBackend([GOOD]), extension_field="_t"))
     assert response.headers["x-toolcall"] == "mode=prompt; format=json; calls=1"
     assert "outcomes" not in response.json()["_t"]
+
+
+@pytest.mark.parametrize("policy", ["text", "drop", "forward"])
+async def test_the_header_tells_a_tool_that_is_not_offered(policy: str) -> None:
+    response = await post(ToolCallMiddleware(TextBackend([UNKNOWN + GOOD]), unknown_tool=policy))
+    assert f"; calls={1 + (policy == 'forward')}; unknown_tool=1" in response.headers["x-toolcall"]
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "nope", "arguments": "{}"}}
+    for mode in ("prompt", "native"):
+        app = ToolCallMiddleware(NativeBackend({"tool_calls": [call]}), mode=mode, unknown_tool=policy)
+        assert "; unknown_tool=1" in (await post(app)).headers["x-toolcall"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (UNKNOWN.replace("nope", "ff"), "unknown name `ff`, did you mean `f`?"),
+        ('<my_tool_call name="f" secret="s">{"x": 1}</my_tool_call>', "unknown marker `<my_tool_call`"),
+        (f"So:\n```\n{GOOD}\n```\n", "`<tool_call` is an example in a fence"),
+        ("Write `<tool_call>` first.", "`<tool_call` is an example in a code span"),
+        ('Well: {"name": "f", "arguments": {"x": "secret"}} it is.', "JSON that names `f` stands behind no marker"),
+    ],
+    ids=["name", "marker", "fence", "code", "json"],
+)
+async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
+    text: str, why: str, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = ToolCallMiddleware(TextBackend([text, text]), format="hermes")
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        quiet = await post(app, stream=stream)
+    assert not [line for line in caplog.messages if line.startswith("no call: ")]
+    with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
+        response = await post(app, stream=stream)
+    told = [line for line in caplog.messages if line.startswith("no call: ")]
+    assert len(told) == 1
+    assert told[0].startswith("no call: model='m'; mode=prompt; format=hermes; looked like a call: ")
+    assert told[0].endswith(why)
+    assert "secret" not in "".join(caplog.messages)
+    # What is logged changes nothing of what leaves.
+    assert answered(response).content == answered(quiet).content == text
+
+
+async def test_plain_text_is_no_near_miss(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
+        await post(ToolCallMiddleware(TextBackend(["The function f(x) = 2 < 3 [sic], a tool: <b>bold</b>."])))
+    assert not [line for line in caplog.messages if line.startswith("no call: ")]
 
 
 def test_the_weightiest_note_is_the_outcome() -> None:

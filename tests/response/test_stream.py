@@ -375,7 +375,7 @@ def test_a_stream_without_an_answer_is_not_complete(body: bytes) -> None:
     made = rewriter()
     made.feed(body)
     made.finish()
-    assert not made.begun
+    assert not made.choices.begun
     assert not made.complete
 
 
@@ -535,8 +535,8 @@ def test_nothing_leaves_when_the_call_does_not_come() -> None:
     made = rewriter(hold=Hold.CALL, policy={"hold_prose": True})
     assert made.feed(stream(role(), *says("no"), FINISH)) == b""
     assert made.finish() == b""
-    assert not made.outcome.satisfied
-    assert made.outcome.text == "no"
+    assert not made.choices.outcome.satisfied
+    assert made.choices.outcome.text == "no"
 
 
 def test_nothing_leaves_until_each_choice_has_its_call() -> None:

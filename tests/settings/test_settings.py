@@ -18,6 +18,7 @@ from .. import typed_settings
 DEFAULTS: dict[str, Any] = {
     "mode": "prompt",
     "format": "auto",
+    "template": None,
     "profile": "compat",
     "paths": ("/chat/completions",),
     "faces": ("auto",),
@@ -31,6 +32,7 @@ DEFAULTS: dict[str, Any] = {
     "stream_arguments": True,
     "reasoning": "ignore",
     "reasoning_field": None,
+    "reasoning_start": "auto",
     "prose": "keep",
     "messages": "plain",
     "system_role": "system",

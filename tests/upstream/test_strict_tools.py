@@ -30,7 +30,20 @@ BAD = write_calls("hermes", ("f", {"x": 7}))
     ("fmt", "begin", "end", "style"),
     [
         ("qwen3_coder", "<tool_call>\n<function=f>\n", "\n</function>\n</tool_call>", "qwen_xml"),
+        ("glm45", "<tool_call>f\n", "</tool_call>", "glm_xml"),
         ("glm47", "<tool_call>f", "</tool_call>", "glm_xml"),
+        (
+            "deepseek_v32",
+            '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n',
+            "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+            "deepseek_xml",
+        ),
+        (
+            "kimi_k3",
+            '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>',
+            "<|close|>call<|sep|><|close|>tools<|sep|>",
+            "kimi_k3_xml",
+        ),
         ("minimax_m2", '<minimax:tool_call>\n<invoke name="f">\n', "</invoke>\n</minimax:tool_call>", "minimax_xml"),
     ],
 )

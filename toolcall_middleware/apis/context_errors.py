@@ -10,16 +10,27 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, is_ours
 
-_STATUSES = frozenset({400, 413, 422, 500})
-_CODES = frozenset({"context_length_exceeded"})
-_TYPES = frozenset({"exceed_context_size_error"})  # llama.cpp
-_MOST_READ = 2000
+_STATUSES = frozenset({400, 413, 422})
+_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "prompt_too_long"}
+)
+"""Codes and types that say it: OpenAI and most others, llama.cpp, LM Studio, Mistral."""
+_MOST_READ = 4000
 
+# What engines say of a prompt that is too long: OpenAI and vLLM ("maximum context length is N tokens", "longer than the
+# maximum model length", "greater than max_model_len"), llama.cpp ("exceeds the available context size"),
+# llama-cpp-python ("exceed context window"), SGLang ("longer than the model's context length"), Ollama and LM Studio
+# ("exceeds the context length", "context length of only"), TGI ("`inputs` tokens + `max_new_tokens` must be <=" and so
+# on), Anthropic ("prompt is too long"), Bedrock ("Input is too long"), Google ("exceeds the maximum number of tokens
+# allowed").
 _SAYS_SO = re.compile(
-    r"context (?:length|window|size)|max_model_len|prompt is too long"
-    r"|maximum number of tokens allowed|input is too long|`inputs` tokens \+ `max_new_tokens` must be",
+    r"maximum context length|maximum model length|max(?:imum)?_?model_?len|available context size"
+    r"|exceeds?\b[^.]{0,80}\bcontext|longer than\b[^.]{0,80}\bcontext"
+    r"|context (?:length|window|size)\b[^.]{0,60}\bexceed"
+    r"|context length of only|(?:prompt|input) is too long|too many tokens|maximum number of tokens allowed"
+    r"|`inputs` tokens \+ `max_new_tokens`|`inputs` must have less than",
     re.IGNORECASE,
 )
 _LIMITS = (
@@ -77,13 +88,20 @@ class ContextFault:
         return said if said.startswith(told) else f"{told} ({said})"
 
 
+def is_context_error(error: ToolCallError) -> bool:
+    """Whether a backend says that the prompt, or the prompt and the answer's limit, does not fit its context window."""
+    if error.status not in _STATUSES and error.status < 500:
+        return False
+    if error.code in _CODES or error.type in _CODES:
+        return True
+    return not is_ours(error.code) and _SAYS_SO.search(error.message[:_MOST_READ]) is not None
+
+
 def context_fault(error: ToolCallError) -> ContextFault | None:
-    """Whether an error of the backend's is one of room, and what it tells."""
+    """What an error of the backend's tells of the room; None where it is another one."""
+    if not is_context_error(error):
+        return None
     said = error.message[:_MOST_READ]
-    if error.status not in _STATUSES:
-        return None
-    if error.code not in _CODES and error.type not in _TYPES and not _SAYS_SO.search(said):
-        return None
     return ContextFault(
         limit=_number(error.extra.get("n_ctx")) or _first(_LIMITS, said),
         prompt=_number(error.extra.get("n_prompt_tokens")) or _first(_PROMPTS, said),

@@ -91,3 +91,50 @@ class Face(Protocol):
     def keepalive(self) -> bytes:
         """An event that tells a waiting client that the answer is still being made; empty before the stream's begin."""
         ...
+
+
+class AnswerStream(Protocol):
+    """One streamed answer in a client's API; what each does says `Face`."""
+
+    def begin(self) -> bytes: ...
+    def feed(self, data: bytes, /) -> bytes: ...
+    def finish(self, *, cut: bool) -> bytes: ...
+    def fail(self, error: ToolCallError, /) -> bytes: ...
+    def keepalive(self) -> bytes: ...
+
+
+class StreamedFace:
+    """The part of a face that writes streams: handed on to an `AnswerStream`, made when the first event is due."""
+
+    def __init__(self) -> None:
+        self._stream: AnswerStream | None = None
+
+    def _new_stream(self) -> AnswerStream:
+        """The stream of the request that was read."""
+        raise NotImplementedError
+
+    @property
+    def _events(self) -> AnswerStream:
+        if self._stream is None:
+            self._stream = self._new_stream()
+        return self._stream
+
+    def begin(self) -> bytes:
+        """As `Face.begin`."""
+        return self._events.begin()
+
+    def feed(self, data: bytes, /) -> bytes:
+        """As `Face.feed`."""
+        return self._events.feed(data)
+
+    def finish(self, *, cut: bool) -> bytes:
+        """As `Face.finish`."""
+        return self._events.finish(cut=cut)
+
+    def fail(self, error: ToolCallError, /) -> bytes:
+        """As `Face.fail`."""
+        return self._events.fail(error)
+
+    def keepalive(self) -> bytes:
+        """As `Face.keepalive`."""
+        return b"" if self._stream is None else self._stream.keepalive()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from .passage import Passage
+
 
 @dataclass(frozen=True, slots=True)
 class TranslatedRequest:
@@ -37,8 +39,11 @@ class Translation(Protocol):
         """Whether `[DONE]` has left: what comes later, also a fault, is no longer the client's business."""
         ...
 
-    def request(self, body: bytes, /) -> TranslatedRequest:
-        """The client's chat completion for the provider. Raises ToolCallError for what it cannot express."""
+    def request(self, body: bytes, passage: Passage | None = None, /) -> TranslatedRequest:
+        """The client's chat completion for the provider. Raises ToolCallError for what it cannot express.
+
+        passage: the request that it was made of, which a provider of the client's own API gets as it came.
+        """
         ...
 
     def models(self, name: str | None, /) -> TranslatedRequest:

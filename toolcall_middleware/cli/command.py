@@ -17,6 +17,7 @@ from typing import Any
 from ..settings import ENV_PREFIX, OPTIONS, Settings, hide_login
 
 PROG = "toolcall-middleware"
+_CHAT = "/chat/completions"
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 WIDTH = 100
 """Columns of the help where it is not measured: examples are not wrapped."""
@@ -99,10 +100,7 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     }
     given = {name: getattr(args, option, None) for name, option in options.items()}
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    url = values.get("upstream_url", "").rstrip("/")
-    if url.endswith("/chat/completions"):
-        base = hide_login(url.removesuffix("/chat/completions"))
-        raise UsageError(f"--upstream: leave out /chat/completions, which is added: {base}")
+    refuse_whole_path(values.get("upstream_url"), "--upstream")
     variable = getattr(args, "key_env", None)
     if variable is not None:
         key = os.environ.get(variable, "").strip()
@@ -115,6 +113,14 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--set {item}: write NAME=VALUE.")
         values[name] = value
     return values
+
+
+def refuse_whole_path(url: str | None, source: str) -> None:
+    """Raises UsageError for an upstream's address that names the path of one request. source: who gave it."""
+    base = (url or "").rstrip("/")
+    if base.lower().endswith(_CHAT):
+        shown = hide_login(base[: -len(_CHAT)])
+        raise UsageError(f"{source}: leave out /chat/completions, which is added: {shown}")
 
 
 def to_environment(values: Mapping[str, Any]) -> None:

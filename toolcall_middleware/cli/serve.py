@@ -21,6 +21,7 @@ from .command import (
     add_upstream,
     given_settings,
     number,
+    refuse_whole_path,
     share_metrics,
     to_environment,
     upstream_of,
@@ -64,6 +65,7 @@ def _run(args: argparse.Namespace) -> int:
             raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
         values.setdefault("inspector", secrets.token_urlsafe(24))
     settings = Settings.from_env(**values)
+    refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
     if settings.metrics != "off" and args.workers > 1:
         share_metrics()
     if settings.upstreams_file is not None and os.name != "nt":
@@ -113,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
         # The peer that we see goes into x-forwarded-for; what stands there already is kept.
         proxy_headers=False,
         access_log=False,  # the proxy writes its own
-        log_config=_logging(args.log_level),
+        log_config=_logging(args.log_level, as_json=settings.access_log == "json"),
         timeout_graceful_shutdown=settings.shutdown_grace,
     )
     return 0
@@ -147,8 +149,11 @@ def _hello(settings: Settings, base: str) -> str:
     )
 
 
-def _logging(level: str) -> dict[str, Any]:
-    """Uvicorn's own, and ours: what happens goes to standard error, a line a request to standard output."""
+def _logging(level: str, *, as_json: bool = False) -> dict[str, Any]:
+    """Uvicorn's own, and ours: what happens goes to standard error, a line a request to standard output.
+
+    as_json: each line on standard error is a JSON object, as those of requests are then.
+    """
     from uvicorn.config import LOGGING_CONFIG
 
     formatters: dict[str, dict[str, Any]] = {**LOGGING_CONFIG["formatters"], "line": {"format": "%(message)s"}}
@@ -156,6 +161,8 @@ def _logging(level: str) -> dict[str, Any]:
     formatters["default"] = {**formatters["default"], "fmt": "%(asctime)s %(levelprefix)s %(message)s"}
     if os.environ.get("NO_COLOR"):  # no-color.org: set and not empty
         formatters["default"] = {**formatters["default"], "use_colors": False}
+    if as_json:
+        formatters["default"] = {"()": "toolcall_middleware.observe.json_log.JsonFormatter"}
     return {
         **LOGGING_CONFIG,
         "formatters": formatters,

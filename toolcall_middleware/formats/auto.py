@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import FormatError
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
-from . import markup, models, reading, registry
+from . import markup, models, reading
 from .base import Constraint, ParserOptions, StreamParser, ToolFormat
 from .syntax.openers import SharedOpener, fork
 from .syntax.openers import opener as declared
@@ -17,19 +17,31 @@ from .syntax.openers import opener as declared
 class Auto:
     """One scanner for the markers of every family; the prompt is another format's.
 
-    prompt: the format that writes, `json` if none is given. Its markers are read too where the common scanner leaves
-    them out because they could be ordinary text of other models.
+    prompt: the format that writes. family: that of the models that answer, where they are known; its markers are read
+    too where the common scanner leaves them out because they could be ordinary text of other models. writing: gives
+    this format for the models of a family, by its name, with the family's own prompt or another format's; without it
+    the prompt is the same for every model. own_first: where the family and another one have one marker, its own reader
+    reads what follows.
     """
 
     name = "auto"
     about = "reads every family; writes the prompt as the model's own family does, else as `json`"
 
-    def __init__(self, prompt: ToolFormat | None = None) -> None:
-        self.prompt: ToolFormat = registry.get("json") if prompt is None else prompt
-        own: tuple[Opener, ...] = () if prompt is None else getattr(prompt, "openers", ())
-        known = {(opener.marker, opener.pattern) for opener in all_openers()}
-        more = (opener for opener in own if (opener.marker, opener.pattern) not in known)
-        self.openers = (*all_openers(), *more)
+    def __init__(
+        self,
+        prompt: ToolFormat,
+        family: ToolFormat | None = None,
+        writing: Callable[..., ToolFormat] | None = None,
+        *,
+        own_first: bool = False,
+    ) -> None:
+        self.prompt = prompt
+        self._family = prompt if family is None else family
+        self._writing = writing
+        own: tuple[Opener, ...] = getattr(self._family, "openers", ())
+        first, then = (own, all_openers()) if own_first else (all_openers(), own)
+        known = {(opener.marker, opener.pattern) for opener in first}
+        self.openers = (*first, *(opener for opener in then if (opener.marker, opener.pattern) not in known))
 
     @property
     def prompt_name(self) -> str:
@@ -38,13 +50,19 @@ class Auto:
 
     @property
     def special_tokens(self) -> bool:
-        """Whether the markers that the prompt asks for are special tokens."""
-        return bool(getattr(self.prompt, "special_tokens", False))
+        """Whether the markers that its models know are special tokens: they may write them whatever the prompt asks."""
+        return bool(getattr(self._family, "special_tokens", False))
 
     def for_model(self, model: str) -> ToolFormat:
         """This format with the prompt of the model's family. The same object for all models of a family."""
         name = models.family(model)
-        return self if name is None or name == self.prompt_name else _writing(name)
+        return self if name is None or name == self.prompt_name or self._writing is None else self._writing(name)
+
+    def in_json(self) -> ToolFormat:
+        """This format with the prompt of `json`, for an engine that takes the family's own calls out of the text."""
+        if self._writing is None or self.prompt_name == "json":
+            return self
+        return self._writing(self._family.name, "json")
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """As the prompt's format does."""
@@ -69,11 +87,6 @@ class Auto:
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """As the prompt's format does."""
         return self.prompt.constraint(tools, choice)
-
-
-@functools.cache
-def _writing(name: str) -> Auto:
-    return Auto(registry.get(name))
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.events import Event
+from ..parsing.text.reasoning import Opened
 
 
 class StreamParser(Protocol):
@@ -40,6 +41,12 @@ class ParserOptions:
     """Whether a name that means exactly one offered tool is that tool's (tool_names.py)."""
     keep_complete: bool = True
     """... also of a call that is complete."""
+    keep_arguments: bool = False
+    """Whether `CallEnd.written` is filled."""
+    tell_unknown: bool = False
+    """Whether there is an `UnknownCall` for each call that leaves as text, or is left out, for its name."""
+    opened: Opened | None = None
+    """The reasoning that the prompt has opened, in which the answer begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
 from .prompt import escaping, tool_choice
+from .prompt.thoughts import NO_THOUGHTS, Thoughts
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import named
 from .prompt.tools_json import definition
@@ -46,11 +47,14 @@ class Family:
     auto_openers: tuple[Opener, ...] = ()
     """Those that `auto` knows too: no other model's text holds their markers."""
     own_openers: tuple[Opener, ...] = ()
-    """Those that only this family's parser knows: in other models' answers they may be text."""
+    """Those that only this family's parser knows: in other models' answers they may be text. One takes the place of the
+    one that `auto` knows by the same marker."""
     fallback: tuple[Opener, ...] = reading.ANY_JSON
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
     """What its models write besides calls and text."""
+    thoughts: Thoughts = NO_THOUGHTS
+    """What becomes of their reasoning in later turns, and whether their template opens it."""
     prompt: str
     """The tool block. `{tools}` stands for the tools, `{example}` for a call of the first one."""
     tool: Callable[[Tool], str] = definition
@@ -67,6 +71,10 @@ class Family:
     """What an answer that calls consists of, for `tool_choice`."""
     noun: str = "function"
     """How the prompt names a tool."""
+    auto_prompt: str = ""
+    """The format in which `auto` writes for its models, where it is not this one: engines take these calls out of the
+    text themselves.
+    """
     special_tokens: bool = False
     """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless told
     otherwise.
@@ -83,7 +91,9 @@ class Family:
     """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "openers", (*self.auto_openers, *self.own_openers, *self.fallback))
+        own = {(opener.marker, opener.pattern) for opener in self.own_openers}
+        common = (opener for opener in self.auto_openers if (opener.marker, opener.pattern) not in own)
+        object.__setattr__(self, "openers", (*common, *self.own_openers, *self.fallback))
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The family's own layout; one sentence more where only one call may be made."""

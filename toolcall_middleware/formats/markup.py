@@ -48,6 +48,28 @@ class Markup:
     """Markers that text must not hold and that do not begin with `<`."""
 
 
+# A call in JSON without a marker, as far as it takes to tell one from data: from behind its brace. Names are those of
+# JsonCallSyntax; a backslash may stand in what is neutralised already.
+_GAP = r"[ \t\r\n]{0,32}"
+_WORD = r"[\"']\\*[\w.:/\-]{1,128}[\"']"
+
+
+def _key(words: str) -> str:
+    return rf"{_GAP}[\"'](?:{words})[\"']{_GAP}:{_GAP}"
+
+
+_OTHERS = rf"(?:{_key('id|tool_call_id|call_id|type')}{_WORD}{_GAP},){{0,2}}"
+_CALL = "|".join(
+    (
+        (
+            rf"{_OTHERS}{_key('name|tool_name|function|tool|recipient_name|action')}{_WORD}{_GAP},"
+            rf"{_OTHERS}{_key('arguments|parameters|args|input|params|tool_input|kwargs|action_input')}[{{\"']"
+        ),
+        rf"{_key('arguments|parameters|action_input')}[{{\"']",
+        rf"{_OTHERS}{_key('function|function_call')}\{{",
+    )
+)
+
 # What no family owns: tags that most share, and those of the format `json`.
 COMMON = Markup(
     reasoning=(("<think>", "</think>"),),  # DeepSeek R1, Qwen 3, GLM, MiniMax and most others
@@ -60,7 +82,11 @@ COMMON = Markup(
         r"(?i:(?:mm:)?think(?:ing)?[>:])",
         r"(?:s|bos|eos|pad|unk)>",
     ),
-    escapes=(Escape('"', r"tool_calls[\"']"), Escape("'", r"tool_calls[\"']")),  # the key of our own format
+    escapes=(
+        Escape('"', r"tool_calls[\"']"),  # the key of our own format
+        Escape("'", r"tool_calls[\"']"),
+        Escape(r"\{", _CALL),  # a result that is a call in bare JSON, and comes back when the model repeats it
+    ),
 )
 
 

@@ -1,7 +1,8 @@
 """Which family a model belongs to, by its name: the format in which `auto` writes the prompt.
 
 Reading needs no such table: `auto` reads every family. A model that is not here gets the prompt of `json`; the setting
-`format` says otherwise for all models. The names stand with the families.
+`format` says otherwise for all models. The names stand with the families. A version that none of them names
+(`deepseek-v5`) is taken for the newest one before it: a maker's next model is closer to that than to no syntax at all.
 
 Sources that they cite:
 [vllm] docs/features/tool_calling.md, what each --tool-call-parser is for; [recipes] docs.vllm.ai/projects/recipes
@@ -15,9 +16,12 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import logging
 import re
 
 from . import markup
+
+_log = logging.getLogger("toolcall_middleware")
 
 _MAX_NAME = 512
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[0-9])")
@@ -49,24 +53,101 @@ def table() -> tuple[tuple[str, str], ...]:
 
 
 @functools.cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple(
-        (re.compile(r"(?:^|[-.:=])" + fnmatch.translate(glob + "*").removesuffix(r"\Z")), name)
-        for glob, name in table()
-    )
+def _patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    return tuple((glob, _pattern(glob), name) for glob, name in table())
+
+
+@functools.cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(r"(?:^|[-.:=])" + fnmatch.translate(glob + "*").removesuffix(r"\Z"))
+
+
+def _parts(model: str) -> list[str]:
+    """Organisations, folders and a cache's `models--org--name`."""
+    return re.split(r"[/\\]|--", model.lower().replace("_", "-"))
+
+
+_Version = tuple[int, ...]
+
+# A glob of models of one version, or of several: `kimi-k3`, `glm4.[56]`.
+_VERSIONED = re.compile(r"(?P<stem>[a-z][a-z-]*[a-z])(?P<major>1?\d)(?:\.(?P<minor>\d|\[\d(?:-?\d)*\]))?")
+_RANGE = re.compile(r"(\d)-(\d)|(\d)")
+
+
+def _versions(glob: str) -> tuple[str, list[_Version]]:
+    """What stands before the version in a glob, and the versions; none where it names none."""
+    m = _VERSIONED.fullmatch(glob)
+    if m is None:
+        return glob, []
+    major = int(m["major"])
+    if m["minor"] is None:
+        return m["stem"], [(major,)]
+    minors: list[int] = []
+    for low, high, one in _RANGE.findall(m["minor"]):
+        minors += [int(one)] if one else range(int(low), int(high) + 1)
+    return m["stem"], [(major, minor) for minor in minors]
+
+
+@functools.cache
+def _known() -> dict[str, dict[_Version, str]]:
+    """The versions of each line of models of which a family names one as its own, and the format of each."""
+    own: dict[str, dict[_Version, str]] = {}
+    others: dict[str, dict[_Version, str]] = {}
+    for family in markup.families():
+        for globs, found in ((family.models, own), (family.alike, others)):
+            for stem, versions in map(_versions, globs):
+                found.setdefault(stem, {}).update(dict.fromkeys(versions, family.name))
+    return {stem: others.get(stem, {}) | known for stem, known in own.items() if known}
+
+
+@functools.cache
+def _line() -> re.Pattern[str]:
+    stems = "|".join(map(re.escape, sorted(_known(), key=len, reverse=True)))
+    # A number that a letter follows is a size (`qwen-4b`), a longer one a date or a size.
+    return re.compile(rf"(?:^|[-.:=])(?P<stem>{stems})(?P<major>1?\d)(?:\.(?P<minor>\d{{1,2}}))?(?![\da-z]|\.\d)")
+
+
+def _nearest(part: str) -> tuple[str, str, bool] | None:
+    """For a versioned name: its line, the format of the newest known version up to its own, and whether that is it.
+
+    A version before all that are known, of its major one or at all, is none of the line's.
+    """
+    m = _line().search(part)
+    if m is None:
+        return None
+    version: _Version = tuple(int(number) for number in (m["major"], m["minor"]) if number is not None)
+    known = _known()[m["stem"]]
+    before = [other for other in known if other <= version]
+    if not before or (max(before)[0] != version[0] and version < max(known)):
+        return None
+    nearest = max(before)
+    return m["stem"], known[nearest], version[: len(nearest)] == nearest
 
 
 @functools.lru_cache(maxsize=512)
 def _family(model: str) -> str | None:
-    # Organisations, folders and a cache's `models--org--name` are parts; the last that is known decides.
-    for part in reversed(re.split(r"[/\\]|--", model.lower().replace("_", "-"))):
+    for part in reversed(_parts(model)):  # the last that is known decides
         short = _HYPHEN.sub("", part)
-        for pattern, name in _patterns():
-            if pattern.search(short):
-                return name
+        glob, name = next(((glob, name) for glob, pattern, name in _patterns() if pattern.search(short)), ("", None))
+        nearest = _nearest(short)
+        if nearest is not None and (name is None or _versions(glob)[0] == nearest[0]):
+            _, found, known = nearest
+            if not known:
+                _log.warning("%r is of a version that is not known: its prompt is written as for %s.", part, found)
+            return found
+        if name is not None:
+            return name
     return None
 
 
+def matches(model: str, glob: str) -> bool:
+    """Whether a glob, written as those of `table`, matches a part of a model's name."""
+    return len(model) <= _MAX_NAME and any(_pattern(glob).search(_HYPHEN.sub("", part)) for part in _parts(model))
+
+
 def family(model: str) -> str | None:
-    """The format of the family that `model` (`Qwen/Qwen3-8B-AWQ`, `qwen3:8b`, a path) belongs to, None if unknown."""
+    """The format of the family that `model` (`Qwen/Qwen3-8B-AWQ`, `qwen3:8b`, a path) belongs to, None if unknown.
+
+    A version that is not known is told in the log.
+    """
     return _family(model) if len(model) <= _MAX_NAME else None

@@ -8,14 +8,16 @@ from typing import Any
 from ..model import ToolSet
 from ..parsing.calls.json.calls import JsonCalls
 from ..parsing.calls.json.syntax import JsonCallSyntax
+from ..parsing.calls.last_line import LastLine
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
+from ..parsing.trie import Trie
 from ..tool_names import meant_by
 from . import markup
 from .base import ParserOptions, StreamParser
 
-_BARE = JsonCallSyntax(bare=True, wrapper="tool_calls")
-_WRAPPED = JsonCallSyntax(bare=True, wrapper="tool_calls", wrapper_only=True)
+_BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls", "function_call"}))
+_WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
 
 # A call that is the whole answer, without any marker: what small models write under every prompt.
 BARE_OBJECT = Opener(marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE))
@@ -30,6 +32,19 @@ WRAPPED_JSON = Opener(
     body=lambda sink, context: JsonCalls(sink, _BARE if context.at_start else _WRAPPED),
     fences=frozenset({"json", "tool_call", "tool_calls"}),
     not_behind=('":', "=", "(", "["),  # a message within a JSON document, or code
+)
+
+_KEYS = sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"})
+_KEY = "|".join(_KEYS)
+_KEY_BEGUN = "|".join(Trie.of(f'{key}"' for key in _KEYS).beginnings().values())
+
+# A call in JSON behind other text, where nothing else stands on its lines nor behind it.
+LAST_LINE = Opener(
+    pattern=rf"\{{[ \t\r\n]{{0,32}}\"(?:{_KEY})\"[ \t]{{0,32}}:",
+    partial=rf"\{{[ \t\r\n]{{0,32}}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?",
+    where=Where.LINE,
+    consume=False,
+    body=lambda sink, _: LastLine(sink, lambda inner: JsonCalls(inner, _BARE), markup.gathered().ends),
 )
 
 # What every format reads besides its own syntax: the block that stands for calls that its syntax cannot write, and a
@@ -55,7 +70,11 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         parse_reasoning=options.parse_reasoning,
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
+        keep_arguments=options.keep_arguments,
+        tell_unknown=options.tell_unknown,
         meant=meant,
+        names=() if tools is None else tools.by_name,
+        opened=options.opened,
     )
 
 

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from ..settings import Settings
+    from .template.derive import Derived
 
 ENTRY_POINTS = "toolcall_middleware.formats"
+TEMPLATE = "template"
+"""The format that is derived from a checkpoint's chat template. It is not among the names: it needs a template."""
 
 # In the order of the list of formats: name, and the lineage's module in families/. A module that is not here holds one
 # format of its own name, which comes behind these: a new family is one file. (Neither can be asked of the modules
@@ -76,6 +79,18 @@ _LINEAGES: dict[str, str] = {
     "mirothinker": "mirothinker",
     "muse_glimmer": "muse",
     "solar_open2": "solar",
+    "deepseek_v4": "deepseek",
+    "deepseek_v41": "deepseek",
+    "hy_v4": "hunyuan",
+    "iquest_q1": "iquest",
+    "llm-jp-harmony": "llm_jp",
+    "plamo3": "plamo",
+    "beam": "beam",
+    "react": "loose",
+    "action_json": "loose",
+    "function_call": "loose",
+    "tool_code": "loose",
+    "tool_tags": "loose",
 }
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 
@@ -100,12 +115,12 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        from .auto import Auto
-
-        return Auto()
+        return _auto()
     if name in _built_in():
         found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
         return found
+    if name == TEMPLATE:
+        raise FormatError("template: say where the template is, with the setting `template`")
     if ":" in name:
         return _of_place(name)
     entry = _installed().get(name)
@@ -120,29 +135,89 @@ def get(name: str) -> ToolFormat:
     return _made(loaded)
 
 
+@functools.cache
+def _auto() -> ToolFormat:
+    from .auto import Auto  # it imports the table of models, and all families when it is made
+
+    return Auto(get("json"), writing=_writing)
+
+
+@functools.cache
+def _writing(name: str, prompt: str = "") -> ToolFormat:
+    """`auto` for the models of the family `name`. prompt: the format that writes, if not the one the family wants."""
+    from .auto import Auto
+
+    family = get(name)
+    return Auto(get(prompt or getattr(family, "auto_prompt", "") or name), family, _writing)
+
+
 def is_place(name: str) -> bool:
     """Whether `name` says where a format is in a module, as only an operator may."""
     return ":" in name
 
 
-def of_settings(settings: Settings) -> ToolFormat:
-    """The format that is set. Raises FormatError, which also names the setting."""
+def of_settings(settings: Settings) -> ToolFormat | None:
+    """The format that is set; None where the proxy has to ask its upstream first. Raises FormatError, which also names
+    the setting, and SettingsError for a template that cannot be read.
+    """
+    if settings.template == "props" and settings.upstream_url is not None:
+        return None
     try:
+        if settings.format == TEMPLATE:
+            return _derived(settings.template)
+        if settings.format == "auto" and settings.template is not None:
+            from .template import at_hand
+
+            at_hand.derived(settings.template, "")  # now, because it takes time
         return get(settings.format)
     except FormatError as error:
         raise FormatError(f"{settings.where('format')}: {error}") from None
 
 
-def for_model(name: str, model: str) -> ToolFormat:
-    """The format of this name as `model` wants it: `auto` writes the prompt as the model's family does. Formats that
-    know nothing of models are what they are.
+def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
+    """The format of this name as `model` wants it: `auto` writes the prompt as the model's family does, and where the
+    name tells none as the checkpoint's template does (the setting `template`). Formats that know nothing of models are
+    what they are.
     """
+    if name == TEMPLATE:
+        return _derived(template)
+    if name == "auto" and template is not None:
+        from . import models
+        from .template import at_hand
+
+        derived = at_hand.derived(template, model) if models.family(model) is None else None
+        if derived is not None and derived.family is not None:
+            return _auto_of(derived, derived.family)
     fmt = get(name)
     choose = getattr(fmt, "for_model", None)
     if choose is None:
         return fmt
     chosen: ToolFormat = choose(model)
     return chosen
+
+
+def _derived(template: str | None) -> ToolFormat:
+    from .template import at_hand
+
+    return at_hand.required(template)
+
+
+@functools.lru_cache(maxsize=64)
+def _auto_of(derived: Derived, family: ToolFormat) -> ToolFormat:
+    """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
+    built-in families make something else of them.
+    """
+    from . import reading
+    from .auto import Auto, all_openers
+    from .template.round_trip import reads
+
+    openers = (*all_openers(), *reading.ANY_JSON)
+    own_first = not all(reads(openers, turn) for turn in derived.proofs)
+
+    def writing(_name: str, prompt: str = "") -> ToolFormat:
+        return Auto(get(prompt) if prompt else family, family, own_first=own_first)
+
+    return Auto(family, family, writing, own_first=own_first)
 
 
 def _of_place(place: str) -> ToolFormat:

@@ -11,21 +11,29 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingsError
+from ..settings.settings import read_variable
+from .content import content_of
+from .recorder import Recorder
 from .report import Report
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The standard opt-in to content: nothing of what is said stands in a span without it."""
+_ON_SPANS = frozenset({"true", "span_only", "span_and_event"})
+_ON_EVENTS = frozenset({"event_only", "span_and_event"})
+_DETAILS = "gen_ai.client.inference.operation.details"
+_MAX_CONTENT = 1 << 20  # bytes of an exchange that are kept for a span
 _PROVIDER = "openai"  # the API that the backend speaks, as far as the conventions name it
 
 
 class Spans:
     """An observer that makes spans. The client's `traceparent` is continued, and the backend gets ours.
 
-    provider: whose spans they are; the app's own where none is given.
+    provider: whose spans they are; the app's own where none is given. What was said is in them only where the variable
+    `CAPTURE` says so when this is made.
     """
-
-    wants_content = False
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         try:
@@ -34,6 +42,9 @@ class Spans:
             raise SettingsError(
                 'otel: opentelemetry-api is not installed: pip install "toolcall-middleware[otel]".'
             ) from None
+        captured = (read_variable(CAPTURE) or "").strip().lower()
+        self._on_spans, self._on_events = captured in _ON_SPANS, captured in _ON_EVENTS
+        self.wants_content = self._on_spans or self._on_events
         self._trace = trace
         self._propagate = propagate
         self._tracer = trace.get_tracer("toolcall_middleware", tracer_provider=provider)
@@ -41,6 +52,8 @@ class Spans:
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:
         """Open the span of a request."""
+        if self.wants_content and report.recorder is None:
+            report.recorder = Recorder(report.began, _MAX_CONTENT)
         context = self._propagate.extract(headers)
         begin = time.time_ns()
         span = self._tracer.start_span(
@@ -77,6 +90,12 @@ class Spans:
                 child.end(stamp(next_one))
             for number, outcome in enumerate(report.outcomes):
                 span.add_event("toolcall.call", {"toolcall.call.index": number, "toolcall.call.outcome": outcome})
+        if self.wants_content and report.recorder is not None and span.is_recording():
+            content = content_of(report.recorder.rows)
+            if self._on_spans:
+                span.set_attributes(content)
+            if self._on_events:
+                span.add_event(_DETAILS, content, ended)
         if report.error is not None or (report.status or 0) >= 500:
             span.set_attribute("error.type", report.error or str(report.status))
             span.set_status(self._trace.StatusCode.ERROR)

@@ -16,6 +16,42 @@ WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 MAX_GAP = 256  # characters of white space and stray text that are looked through
 _MAX_MARKER = 64
 
+_BRACKETS = "}]` \t\r\n"
+
+COMMENT = frozenset("/#")
+"""What a comment begins with."""
+
+
+def behind_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> int | None:
+    """Where the first of `markers` stands behind a call: behind comments from `s[i]` on, or in the last of them.
+
+    -1 where none does, None where more must be seen. Stray closing brackets and a fence's end are passed over.
+    """
+    k, limit = i, i + MAX_GAP
+    while True:
+        while k < min(len(s), limit) and s[k] in _BRACKETS:
+            k += 1
+        if s.startswith(markers, k):
+            return k
+        if s.startswith(("//", "#"), k):
+            end = s.find("\n", k, limit)
+        elif s.startswith("/*", k):
+            end = s.find("*/", k + 2, limit)
+            end += 2 * (end >= 0)
+        else:
+            break
+        stop = end if end >= 0 else limit
+        found = min([j for marker in markers if (j := s.find(marker, k, stop)) >= 0], default=-1)
+        if found >= 0:
+            return found if "{" not in s[k:found] else -1  # another call stands there
+        if end < 0:
+            return None if not last and len(s) < limit else -1
+        k = end
+    rest = s[k:limit]
+    more = not rest or rest == "/" or any(marker.startswith(rest) for marker in markers)
+    return None if more and not last and len(s) < limit else -1
+
+
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 """The generator of a part of a syntax: yields as said above, and returns what it has found."""

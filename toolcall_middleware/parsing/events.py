@@ -19,6 +19,8 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False):
     """Text of the model's reasoning. `markup` is true for the tag around it (`<think>`), false for what it thinks.
 
     `channel` is true where the model's syntax has a channel of its own for it (harmony): it is never content.
+    Markup without text: a thought is over whose end is no text of its own (a channel's), or has left as text (a tag's
+    whose beginning stands in the prompt).
     """
 
     text: str
@@ -54,12 +56,15 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
     `repaired` is true when the arguments were not valid JSON as written.
     `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
     `coerced` is true when a value was given the type that the tool's schema asks for.
+    `written` are the arguments as the model wrote them, where the parser was asked to keep these and the syntax has
+    JSON there.
     """
 
     complete: bool = True
     repaired: bool = False
     raw: str = ""
     coerced: bool = False
+    written: str = ""
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False):
@@ -70,10 +75,16 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
+class UnknownCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a tool that is not offered is over. It went out as `Text`, or was left out. Where that is asked for."""
+
+    name: str
+
+
 class Stop(msgspec.Struct, frozen=True, gc=False):
     """After its calls, the model began to write somebody else's turn. What follows is not part of the answer."""
 
     marker: str
 
 
-Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | Stop
+Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | UnknownCall | Stop

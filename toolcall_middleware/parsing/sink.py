@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
+from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text, UnknownCall
 from .text_buffer import Gathered
 
 
@@ -78,7 +78,10 @@ class Sink:
         "_meant",
         "_offered",
         "_refused",
+        "_tells_unknown",
         "_unknown",
+        "_unknown_name",
+        "arguments",
         "calls",
         "changed",
         "coerced",
@@ -90,9 +93,11 @@ class Sink:
         "in_reasoning",
         "keep_complete",
         "keep_raw",
+        "learned",
         "mode",
         "opening",
         "schema",
+        "stopped_at",
         "written",
     )  # fmt: skip
 
@@ -105,8 +110,12 @@ class Sink:
         unknown: str,
         keep_raw: bool,
         keep_complete: bool = True,
+        keep_arguments: bool = False,
+        tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
     ) -> None:
+        # The text of the open call's arguments, where that is kept and they are JSON: their reader adds to it.
+        self.arguments: list[str] | None = [] if keep_arguments else None
         self.events: list[Event] = []
         self.mode = _HOLD
         self.held: list[str] = []
@@ -120,10 +129,14 @@ class Sink:
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
+        self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
+        self.stopped_at: str | None = None  # the marker of somebody else's turn, behind a call
         self.coerced = False  # a value of the open call was given the type that the schema asks for
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = unknown
+        self._tells_unknown = tell_unknown
+        self._unknown_name = ""  # of the call at hand
         self._refused = False  # the last call of this body went out as text
         self.keep_raw = keep_raw
         self.keep_complete = keep_complete  # ... also of a call that is complete
@@ -184,6 +197,10 @@ class Sink:
         if text:
             self.events.append(Reasoning(text, channel=True))
 
+    def end_reasoning(self) -> None:
+        """The text of that channel is over."""
+        self.events.append(Reasoning("", markup=True, channel=True))
+
     def settle(self, raw: str) -> None:
         """A step has consumed `raw` and ended with a start, an end, or neither."""
         self.consumed(raw)
@@ -228,6 +245,8 @@ class Sink:
             if text:
                 self.events.append(CallArgs(text))
             return
+        if self._tells_unknown and self._unknown != "error":
+            self._unknown_name = name
         if self._unknown == "drop":
             self.mode = _DROP
             self.committed = True
@@ -247,11 +266,18 @@ class Sink:
     def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
         if self.mode is _CALL:
             end = CallEnd(complete, repaired, coerced=self.coerced)
+            if self.arguments:
+                end = msgspec.structs.replace(end, written="".join(self.arguments))
             if self.keep_raw:
                 self._ended = end
             else:
                 self.events.append(end)
             self.written = None
+        elif self._unknown_name:
+            self.events.append(UnknownCall(self._unknown_name))
+            self._unknown_name = ""
+        if self.arguments:
+            self.arguments.clear()
         self._ended_at = len(self.events)
         self._refused = self.mode is _TEXT
         self.mode = _HOLD

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, kind, shown
-from .json_input import decode
+from ..wire.json_input import decode
 
 MAX_NESTING = 200
 """Levels of JSON in the messages: what is admitted here can be encoded again at any depth of the stack."""

@@ -11,7 +11,7 @@ from ..formats import registry
 from ..settings import OPTIONS, Settings, show
 from ..settings.strictness import is_looser, of_request
 from ..wire import openai
-from .json_input import decode
+from ..wire.json_input import decode
 
 
 def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, settings: Settings) -> dict[str, Any]:

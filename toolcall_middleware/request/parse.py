@@ -6,7 +6,6 @@ Requests that offer no tools and hold no calls are not read any further than tha
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ import msgspec
 from ..errors import ToolCallError, kind, shown
 from ..model import ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
-from .json_input import DECODE_ERRORS, decode, not_json
+from ..wire.json_input import DECODE_ERRORS, decode, read_fields
 from .messages import History, read_history
 from .one_reading import OURS, rewritten_tools, without_variants
 from .overrides import read_overrides
@@ -114,7 +113,7 @@ def read_request(body: bytes, settings: Settings, *, always: bool = False) -> Ch
         return concern
     if not concern:
         return None
-    fields = without_variants(_read_fields(body))
+    fields = without_variants(read_fields(body))
     overrides = read_overrides(fields.pop("toolcall", None), fields.pop("request_options", None), settings)
     chat = _Reader(fields, settings, overrides).read()
     if settings.allowlist_mode == "enforce":
@@ -125,7 +124,7 @@ def read_request(body: bytes, settings: Settings, *, always: bool = False) -> Ch
 
 def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
     """The settings that a request changes for itself, by name. Raises ToolCallError as `read_request` does."""
-    fields = _read_fields(body)
+    fields = read_fields(body)
     return read_overrides(fields.pop("toolcall", None), fields.pop("request_options", None), settings)
 
 
@@ -204,26 +203,6 @@ def _wants_usage(probe: _Fields) -> bool:
         return _STREAM_OPTIONS.decode(probe.stream_options).include_usage is True
     except DECODE_ERRORS:
         return False
-
-
-# A pair of surrogates, half a pair, any other escape. JavaScript clients that cut a text inside an emoji send halves.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-
-
-def _read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    try:
-        str(body, "utf-8")  # msgspec does not look inside the strings of raw values
-        return _FIELDS.decode(body)
-    except DECODE_ERRORS as error:
-        if b"\\ud" in body or b"\\uD" in body:
-            whole = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
-            if whole != body:
-                return _read_fields(whole)
-        if isinstance(error, msgspec.ValidationError):
-            raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
-        raise not_json(error) from None
 
 
 class _Reader:

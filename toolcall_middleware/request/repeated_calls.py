@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, shown
-from .json_input import DECODE_ERRORS
+from ..wire.json_input import DECODE_ERRORS
 from .messages import calls_of
 from .parse import ChatRequest
 

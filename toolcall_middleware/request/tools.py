@@ -5,7 +5,7 @@ An agent sends the same 40 kB of tools at every turn, so what was read once is f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,8 +13,8 @@ import msgspec
 from ..errors import ToolCallError, kind, shown
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
-from ..model import Tool, ToolSet
-from .json_input import DECODE_ERRORS, decode, not_json
+from ..model import LOADED_FIELD, Tool, ToolSet
+from ..wire.json_input import DECODE_ERRORS, decode, not_json
 
 
 class ToolLimits(NamedTuple):
@@ -73,7 +73,8 @@ def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
 
 def with_types(raw: bytes) -> bytes:
     """The value of `tools` with `"type": "function"` in each function that has no type, which several servers take and
-    others refuse; `raw` itself where none lacks it. It has been read without a fault.
+    others refuse, and without what faces say of them; `raw` itself where none lacks it. It has been read without a
+    fault.
     """
     entries = _ENTRIES.decode(raw)
     typed = [_typed(entry) for entry in entries]
@@ -81,9 +82,12 @@ def with_types(raw: bytes) -> bytes:
 
 
 def _typed(entry: msgspec.Raw) -> msgspec.Raw:
-    if _TYPE.decode(entry).type is not None:
+    if _TYPE.decode(entry).type is not None and _LOADED not in bytes(entry):
         return entry
     fields = _TOOL.decode(entry)
+    fields.pop(LOADED_FIELD, None)
+    if _TYPE.decode(entry).type is not None:
+        return msgspec.Raw(msgspec.json.encode(fields))
     fields.pop("type", None)
     return msgspec.Raw(msgspec.json.encode({"type": "function", **fields}))
 
@@ -92,6 +96,7 @@ class _Type(msgspec.Struct):
     type: str | None = None
 
 
+_LOADED = LOADED_FIELD.encode()
 _TYPE = msgspec.json.Decoder(_Type)
 _TOOL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -152,7 +157,7 @@ class _Reader:
             message = f"Two tools have the name {shown(tool.name)}."
             where = f"{param}.name" if legacy else f"{path}.name"
             raise ToolCallError("invalid_tool_schema", message, param=where)
-        self.tools[tool.name] = tool
+        self.tools[tool.name] = replace(tool, loaded=True) if entry.get(LOADED_FIELD) is True else tool
 
     def _function(self, inner: dict[str, Any], param: str) -> Tool:
         name = self._name(inner, param)

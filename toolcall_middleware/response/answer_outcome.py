@@ -14,7 +14,8 @@ class AnswerOutcome:
     """`calls`: of all choices. `satisfied`: every choice has one. `text` is what was written instead of a call.
 
     read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
-    what the checks let pass. finished: the calls that are over, refused ones too.
+    what the checks let pass. finished: the calls that are over, refused ones too. silent: no choice says or calls
+    anything; thought_bytes: how much it thinks, in UTF-8. opened: as of a ChoiceAnswer.
     """
 
     calls: int
@@ -25,6 +26,9 @@ class AnswerOutcome:
     lost: bool
     warnings: tuple[str, ...]
     finished: tuple[FinishedCall, ...]
+    silent: bool
+    thought_bytes: int
+    opened: bool | None = None
 
     @classmethod
     def of(cls, answers: Collection[ChoiceAnswer]) -> AnswerOutcome:
@@ -39,6 +43,9 @@ class AnswerOutcome:
             lost=any(answer.lost for answer in answers),
             warnings=tuple(warning for answer in answers for warning in answer.warnings),
             finished=tuple(call for answer in answers for call in answer.outcomes),
+            silent=not own and not any(answer.has_spoken for answer in answers),
+            thought_bytes=sum(answer.thought_bytes for answer in answers),
+            opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
         )
 
 

@@ -6,6 +6,7 @@ and which finish_reason is true. What the events come to is message.py's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import ToolCallError
@@ -18,7 +19,7 @@ from .native_calls import NativeCalls
 from .operations import Arguments, Content, Op, Opened, Thought
 from .outcome import FinishedCall
 from .policy import AnswerPolicy
-from .reasoning import ReasoningReader, split_reasoning
+from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
 __all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "Thought", "Verbatim"]
 
@@ -44,13 +45,17 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message.
 
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
-    `native`: the backend's own calls, where it was given the tools. `reads_reasoning`: calls are read in its reasoning
-    field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
+    `native`: the backend's own calls; some make them though they were given no tools. `reads_reasoning`: calls are read
+    in its reasoning field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
+    `has_spoken`: there was text; `thought_bytes`: of reasoning before any (`note`). `thought`: finds the calls in a
+    thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer shows that its
+    prompt opens the thought; None where it shows nothing.
     """
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_waiting", "cut",
-        "lost", "message", "native", "reads_reasoning",
+        "_alone", "_assumed", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_tagged",
+        "_unopened", "_waiting", "cut", "has_spoken", "lost", "message", "native", "opened", "reads_reasoning",
+        "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -59,19 +64,28 @@ class ChoiceAnswer:
         policy: AnswerPolicy,
         native: NativeCalls | None = None,
         reasoning: ReasoningReader | None = None,
+        thought: OpenThought | None = None,
+        unopened: Callable[[], StreamParser] | None = None,
     ) -> None:
+        """unopened: where `parser` begins in a thought, makes the one to use if that came in the reasoning field."""
         self.message = Message(policy, reasoning)
         self._parser = parser
+        self.thought = thought
+        self._unopened = unopened
+        self._assumed = None if unopened is None else policy.opened  # the thought that `parser` begins in
+        self._tagged = False  # a tag of reasoning was read
+        self.opened: bool | None = None
         self._policy = policy
         self.native = native
         self._reasoning = reasoning
         self._channel = None if reasoning is None else reasoning.another()
         self.reads_reasoning = reasoning is not None
-        self._alone = native is None and reasoning is None  # calls are read from the text only
+        self._alone = reasoning is None  # calls have come in the text only
         self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
-        self.cut = self.lost = False
+        self.cut = self.lost = self.has_spoken = False
+        self.thought_bytes = 0
 
     # -- what it came to -----------------------------------------------------------------------------------------
 
@@ -79,6 +93,11 @@ class ChoiceAnswer:
     def calls(self) -> int:
         """How many calls have begun."""
         return self.message.calls
+
+    @property
+    def may_call(self) -> bool:
+        """Whether calls may come at all."""
+        return self._policy.may_call
 
     @property
     def calls_in_reasoning(self) -> int:
@@ -117,24 +136,35 @@ class ChoiceAnswer:
 
     # -- what comes ----------------------------------------------------------------------------------------------
 
+    def note(self, said: Fields, text: str) -> None:
+        """A delta or message holds `text`. Not called for each: once there was some, more of it says nothing new."""
+        if text:
+            self.has_spoken = True
+        elif not self.has_spoken:
+            self.thought_bytes += len(split_reasoning(said)[0].encode("utf-8", "replace"))
+
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
         message = self.message
         if message.stopped or self._ended:
             return []
+        self._unopened = None
         events = self._parser.feed(text)
         if len(events) == 1:
             # Nearly all that comes: a piece of text that leaves as it is, or of the open call's arguments.
             only = events[0]
             if type(only) is Text:
-                if self._straight:
+                if self._straight and (self.thought is None or not self.thought.is_open):
                     return events  # type: ignore[return-value]  # the same list: `Content` is `Text`
             elif type(only) is CallArgs:
                 if message.source is _TEXT:
                     return message.add_arguments(only.text)
-            elif self._straight and type(only) is Reasoning:
-                if self._policy.reasoning_field is None and not only.channel:
+            elif self._straight and type(only) is Reasoning and not (only.markup or only.channel):
+                if self._policy.reasoning_field is None:
+                    if self.thought is not None:
+                        self.thought.feed(only.text)
                     return [Content(only.text)]
+        self._follow(events)
         return message.apply(events) if self._alone else self._take(events, _TEXT)
 
     def feed_both(self, text: str, deltas: list[Any]) -> list[Op]:
@@ -145,7 +175,11 @@ class ChoiceAnswer:
         native, message = self.native, self.message
         if message.stopped or self._ended or native is None:
             return []
+        self._alone = False
+        if text:
+            self._unopened = None
         events = self._parser.feed(text)
+        self._follow(events)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
         ops = self._take(events[:first], Source.TEXT)
         ops += self._take(native.feed(deltas), Source.NATIVE)
@@ -172,6 +206,61 @@ class ChoiceAnswer:
             ops += self._take(reader.finish(), Source.REASONING)
         return ops, rest, ops == ([Thought(reasoning, names)] if reasoning else [])
 
+    # -- thoughts ------------------------------------------------------------------------------------------------
+
+    def watch(self, said: Fields) -> bool:
+        """A delta or message, before its text is read: what it says of a thought. Whether its reasoning field says any.
+
+        Reasoning there belongs to no thought in the text, and the backend's own calls end it.
+        """
+        if self.thought is None and self._unopened is None:
+            return False
+        reasoning, _, _ = split_reasoning(said)
+        if reasoning:
+            if self._unopened is not None:  # the engine's parser has taken the thought out of the text
+                self._parser, self._unopened, self._assumed = self._unopened(), None, None
+            self._tagged = True
+            if self.thought is not None:
+                self.thought.feed(reasoning)
+        if self.thought is not None and self.thought.is_open:
+            if any(openai.read_value(said.get(name)) for name in ("tool_calls", "function_call")):
+                self._ignore(self.thought.close())
+        return bool(reasoning)
+
+    def _follow(self, events: list[Event]) -> None:
+        """Which of the text's events begin, continue and end a thought."""
+        for event in events:
+            if type(event) is Reasoning and event.markup:
+                self._note_tag(event)
+        if self.thought is not None:
+            self._ignore(self.thought.follow(events))
+
+    def _note_tag(self, tag: Reasoning) -> None:
+        """A thought begins or ends: the first one shows whether the prompt has opened it."""
+        first, self._tagged = not self._tagged, True
+        if not first:
+            return
+        if self._assumed is not None:
+            self.opened = tag.text.strip() != self._assumed.opening  # else the model has opened it itself
+        elif not (tag.text or tag.channel or self.message.calls):
+            self.opened = True
+
+    def _ignore(self, names: list[str]) -> None:
+        """Calls of these names stand in a thought that was closed."""
+        for name in names:
+            self.message.outcomes.ignore(name)
+
+    def _end_in_thought(self, *, cut: bool) -> list[Op]:
+        """The answer ends. Where it does so in a thought, the complete calls in that are its calls."""
+        message = self.message
+        if self._assumed is not None and self._unopened is None and not (self._tagged or cut):
+            self.opened = False  # nothing has ended it
+        if self.thought is None or message.stopped or not (events := self.thought.finish(cut=cut)):
+            return []
+        self.opened = None
+        message.source = Source.ENDED_IN
+        return message.apply(events)
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, reason: str | None, *, lost: bool = False) -> tuple[list[Op], str]:
@@ -185,6 +274,7 @@ class ChoiceAnswer:
             events = self._parser.finish(cut=cut)
             if message.calls and not message.refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
+            self._follow(events)
             own = [] if self.native is None else self.native.finish(cut=cut)
             if self._reasoning is not None:
                 ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
@@ -196,10 +286,12 @@ class ChoiceAnswer:
                 ops += self._take(self._channel.finish(cut=cut), Source.CHANNEL)
             message.flush_stops(ops)
             ops += self._take(own, Source.NATIVE)
+            ops += self._end_in_thought(cut=cut)
             self.cut = reason in _CUT
             # One that was refused for its name did come.
             came = message.calls > 0 or (self.native is not None and self.native.named)
             self.lost = not came and reason in _CALLED and not message.stopped
+            message.tell_near_misses()
         self._ended = True
         if not self._policy.hold_prose:
             # Prose is dropped beside calls, and there were none.

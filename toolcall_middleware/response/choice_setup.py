@@ -6,20 +6,21 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..formats import registry
+from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
+from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
-from .outcome import CallReport
+from .outcome import CallReport, tells_near_misses
 from .policy import AnswerPolicy, Extension
-from .reasoning import ReasoningReader
+from .reasoning import OpenThought, ReasoningReader
 
 
 def make_choice(
@@ -33,12 +34,13 @@ def make_choice(
     extension: Extension | None,
     report: CallReport | None = None,
     retried: bool = False,
+    opened: Opened | None = None,
 ) -> ChoiceAnswer:
     """A new reader of one choice.
 
     syntax: what the prompt was written in. native: the backend was given the tools. constrained: it is held to calls.
     full: whether the model has written about as many tokens as the request allows. report: who is told of finished
-    calls. retried: the model was asked again.
+    calls. retried: the model was asked again. opened: the thought that the prompt has opened, where it is known to.
     """
     offered = callable_tools(chat)
     unknown = settings.unknown_tool
@@ -54,28 +56,41 @@ def make_choice(
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object,
+        keep_arguments=settings.malformed_arguments == "forward",
+        tell_unknown=True,
     )
-    own = None
-    if native:
-        own = NativeCalls(
-            offered,
-            unknown=unknown,
-            free=not chat.tools.tools,
-            max_arguments_bytes=settings.max_arguments_bytes,
-            repair_names=settings.repair_names,
-        )
+    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
+    own = NativeCalls(
+        offered,
+        asked=native,
+        tell_unknown=True,
+        waits=settings.malformed_arguments != "repair",
+        unknown=unknown,
+        free=not chat.tools.tools,
+        max_arguments_bytes=settings.max_arguments_bytes,
+        repair_names=settings.repair_names,
+    )
     if not offered.tools:
         # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
         syntax = registry.plain()
     elif native:
         syntax = registry.get("auto")
     parsing = len(offered) > 0 or settings.reasoning_field is not None
-    thoughts = None
+    thoughts = thought = None
     if options.parse_reasoning and offered.tools:
         thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
+    elif offered.tools:
+        # A thought in a thought is none, so that its calls are found wherever it has begun.
+        thought = OpenThought(functools.partial(syntax.parser, offered, replace(options, parse_reasoning=True)))
     policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
-    policy = replace(policy, report=report, retried=retried)
-    return ChoiceAnswer(syntax.parser(offered, options) if parsing else Verbatim(), policy, own, thoughts)
+    policy = replace(policy, report=report, retried=retried, opened=opened)
+    if not parsing:
+        return ChoiceAnswer(Verbatim(), policy, own, thoughts)
+    unopened = None
+    if opened is not None:
+        unopened = functools.partial(syntax.parser, offered, options)
+        options = replace(options, opened=opened)
+    return ChoiceAnswer(syntax.parser(offered, options), policy, own, thoughts, thought, unopened)
 
 
 def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:
@@ -122,6 +137,7 @@ def _policy(
     extension: Extension | None,
 ) -> AnswerPolicy:
     choice = chat.choice
+    watched = bool(callable_tools(chat).tools) and tells_near_misses()
     strict: frozenset[str] = frozenset()
     if settings.validate_arguments == "off":
         strict = frozenset(tool.name for tool in callable_tools(chat).tools if tool.strict)
@@ -129,6 +145,7 @@ def _policy(
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
+        may_call=len(callable_tools(chat)) > 0,
         hold_prose=choice.must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
         drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,
@@ -151,6 +168,8 @@ def _policy(
         held=strict if refuses else frozenset(),
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
+        offered=callable_tools(chat).by_name if chat.tools.tools else None,
+        near_misses=functools.partial(near_misses.reasons, tools=callable_tools(chat)) if watched else None,
         objects=settings.arguments_as_object,
         extension=extension,
         full=full,

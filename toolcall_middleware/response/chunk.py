@@ -13,10 +13,14 @@ from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields
+from ..wire.sse import ServerEvent
 from .answer_outcome import AnswerOutcome, all_called
 from .choice import ChoiceAnswer
+from .native_calls import NativeCalls
 from .operations import Content, Op
 
+_CALLS = ("tool_calls", "function_call")
+_NO_CALLS = (b"null", b"[]")
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 
@@ -29,6 +33,8 @@ class Choice:
     """The client knows its role."""
     finished: bool = False
     """... and its finish_reason."""
+    owes_content: bool = False
+    """Its empty content was made null, for calls could come; where none came it is due with the finish_reason."""
 
 
 @dataclass(slots=True)
@@ -48,15 +54,19 @@ class Part:
     """The model wrote something that is not in the text."""
     may_repeat: bool = True
     """More of the answer may look like this chunk."""
+    opens: bool = False
+    """Empty content and nothing else; beside calls it would be null."""
 
 
 class Choices:
     """The choices of one stream.
 
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
+    `patience`: events that are waited for behind a complete answer, in which the backend ends it itself and tells its
+    usage.
     """
 
-    __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index")
+    __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index", "patience")
 
     def __init__(
         self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int, counts: bool
@@ -66,6 +76,7 @@ class Choices:
         self._expected = expected
         self._counts = counts
         self.by_index: dict[int, Choice] = {}
+        self.patience = 0
 
     # -- how far they are ----------------------------------------------------------------------------------------
 
@@ -78,6 +89,16 @@ class Choices:
     def outcome(self) -> AnswerOutcome:
         """What all of them came to so far."""
         return AnswerOutcome.of(self.answers)
+
+    @property
+    def calls(self) -> int:
+        """The calls of all of them so far."""
+        return sum(answer.calls for answer in self.answers)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the backend has answered at all."""
+        return bool(self.by_index)
 
     @property
     def all_begun(self) -> bool:
@@ -102,6 +123,15 @@ class Choices:
             return False
         return self.all_begun and all(choice.answer.stopped or choice.finished for choice in choices)
 
+    def are_over(self, received_all: bool) -> bool:  # noqa: FBT001 - asked of each event
+        """Whether the answer is to be ended: nothing more is wanted of it, and the backend does not do so itself in the
+        next events. received_all: it did.
+        """
+        if not self.stopped:
+            return False
+        self.patience -= 1
+        return received_all or self.patience < 0
+
     # -- what a chunk says ---------------------------------------------------------------------------------------
 
     def read(self, fields: Fields) -> Part | None:
@@ -123,6 +153,8 @@ class Choices:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
+        answer.note(delta, text)
+        beside = answer.watch(delta) or beside
         reasoning: list[Op] = []
         may_repeat = True
         if answer.reads_reasoning:
@@ -132,8 +164,8 @@ class Choices:
                 beside, delta = True, rest
             unchanged = unchanged and same
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta)
-            ops = answer.feed_both(text, calls)
+            calls, delta = take_calls(delta, answer.native)
+            ops = answer.feed_both(text, calls) if calls else answer.feed(text)
             plain = not calls and is_plain(ops, text)
         else:
             ops = answer.feed(text) if text else []
@@ -152,11 +184,32 @@ class Choices:
             unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False
+        opens = False
+        if bytes(delta.get("content", b"")) == b'""':
+            kept, opens = self._empty(choice, delta, silent=not (ops or reasoning or reason))
+            delta, unchanged = kept, unchanged and kept is delta
+        unchanged = unchanged and not (reason is not None and choice.owes_content)
         if told in ENDED:
             self._usage.ended()
-        return Part(
-            choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat=may_repeat
-        )
+        made = Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside)
+        made.may_repeat, made.opens = may_repeat, opens
+        return made
+
+    def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
+        """A delta whose content is empty, and whether it may open an answer. silent: nothing else is said.
+
+        Nothing empty stands behind calls, and nothing at all is the content of an answer that has only these.
+        """
+        answer = choice.answer
+        if answer.calls:
+            return {name: value for name, value in delta.items() if name != "content"}, False
+        if not silent or not answer.may_call:
+            return delta, False
+        if self._expected > 1 and not choice.has_role:
+            # Of several choices none waits for what another one says.
+            choice.owes_content = True
+            return {**delta, "content": openai.NULL}, False
+        return delta, self._expected == 1
 
     def end(self, index: int, *, lost: bool, failed: ToolCallError | None) -> tuple[Part, ToolCallError | None]:
         """The stream ends in the middle of this choice: what was held back of it, and the fault that this brings.
@@ -171,9 +224,11 @@ class Choices:
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
 
 
-def take_calls(message: Fields) -> tuple[list[Any], Fields]:
+def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]:
     """The backend's own calls in a delta or message, and the rest of it."""
-    rest = {name: value for name, value in message.items() if name not in {"tool_calls", "function_call"}}
+    rest = {name: value for name, value in message.items() if name not in _CALLS}
+    if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in _CALLS):
+        return [], message  # a text backend may say so
     calls = openai.read_value(message.get("tool_calls"))
     if isinstance(calls, list) and calls:
         return calls, rest
@@ -204,6 +259,18 @@ class ChunkHead:
         self._head = head
         self.fills = False
         """The backend leaves something out."""
+
+    def read(self, event: ServerEvent, data: bytes) -> tuple[ServerEvent, bytes, Fields | None]:
+        """An event of this data, valid and complete: the event, its data, and its fields, None where it has none."""
+        valid = openai.without_constants(data)
+        if valid is not data:
+            raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
+            event, data = ServerEvent(raw, valid, event.name), valid
+        top = openai.read_object(data)
+        if top is not None and (filled := self.filled(top)) is not top:
+            top = filled
+            event = ServerEvent(openai.event(openai.one_line(openai.encode(top))), data, event.name)
+        return event, data, top
 
     def filled(self, top: Fields) -> Fields:
         """`top` with what it lacks; the same object where it lacks nothing."""

@@ -5,14 +5,17 @@ An operation on the client's message is a delta: today's `tool_calls`, or the de
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from ..usage.meter import UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields, Shell
-from .choice import ChoiceAnswer
+from ..wire.sse import ServerEvent
 from .chunk import Choice, Part
 from .operations import Arguments, Content, Op, Opened, Thought
+from .release_gate import Gate
 
 _encode = msgspec.json.encode
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
@@ -146,13 +149,58 @@ class ChunkWriter:
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
                 out.append(shell.around(_encode(rest)))
         if reason is not None:
-            out.append(self._finish_chunk(fields, reason, choice.answer))
+            out.append(self._finish_chunk(fields, reason, choice))
 
-    def _finish_chunk(self, fields: Fields, reason: str, answer: ChoiceAnswer) -> bytes:
+    def _finish_chunk(self, fields: Fields, reason: str, choice: Choice) -> bytes:
         """An empty delta with the finish_reason."""
-        choice = {**fields, "delta": {}, "finish_reason": reason}
+        delta = {"content": ""} if choice.owes_content and not choice.answer.calls else {}
+        last = {**fields, "delta": delta, "finish_reason": reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
-        return openai.event(_encode({**body, "choices": [choice], **answer.extras}))
+        return openai.event(_encode({**body, "choices": [last], **choice.answer.extras}))
+
+
+class Opening:
+    """The chunk that opens an answer with a role and empty content: held until it shows whether that is text.
+
+    An answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
+    `is_held`: it waits for what is said first, and so does all that is behind it.
+    """
+
+    __slots__ = ("_as_it_is", "_choice", "_gate", "_null", "_writer")
+
+    def __init__(self, writer: ChunkWriter, gate: Gate) -> None:
+        self._writer = writer
+        self._gate = gate
+        self._choice: Choice | None = None
+        self._as_it_is: list[bytes] = []
+        self._null: list[bytes] = []
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anything waits."""
+        return self._choice is not None
+
+    def holds(self, event: ServerEvent, part: Part) -> bool:
+        """Whether `event`, of which `part` was read, is kept. Only what comes before all else is."""
+        choice = part.choice
+        if not part.opens or (choice.has_role and not self.is_held):
+            return False
+        if not self.is_held:
+            self._writer.put(replace(part, delta={**part.delta, "content": openai.NULL}), self._null)
+            choice.has_role = False
+        if part.unchanged:
+            self._as_it_is.append(event.raw)
+            choice.has_role = True
+        else:
+            self._writer.put(part, self._as_it_is)
+        self._choice = choice
+        self._gate.wait()
+        return True
+
+    def take(self) -> list[bytes]:
+        """What was kept, now that it may leave."""
+        choice, self._choice = self._choice, None
+        return self._null if choice is not None and choice.answer.calls else self._as_it_is
 
 
 def says_beside(fields: Fields) -> bool:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ToolCallError
-from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..formats.near_misses import MAX_LOOKED_AT, unknown_name
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
-from ..parsing.values.coercion import Coercion
 from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
 from .operations import Arguments, Content, Op, Opened, Thought
-from .outcome import CallOutcome, CallOutcomes
+from .outcome import CallOutcome, CallOutcomes, OpenCall, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
+from .release_gate import HeldProse
 
 _MAX_SHOWN = 2000
 
@@ -33,59 +33,7 @@ class Source(enum.IntEnum):
     NATIVE = 1  # the backend's own calls
     REASONING = 2  # its reasoning field
     CHANNEL = 3  # a reasoning channel in the text
-
-
-@dataclass(slots=True)
-class OpenCall:
-    """A call whose end has not come."""
-
-    name: str
-    id: str | None
-    room: float
-    """Bytes that its arguments may still take."""
-    parts: Gathered | None = None
-    """The arguments of a call that waits for its end."""
-    extra: dict[str, Any] | None = None
-    coercion: Coercion | None = None
-    passed: Gathered | None = None
-    """The arguments of a call that streams and is checked all the same."""
-    begun: bool = False
-    """An object has begun in its arguments."""
-
-
-def place_of(path: str) -> str:
-    """A place in a call's arguments, such as `arguments.days`."""
-    return f"arguments{'' if path[:1] == '[' else '.'}{path}"
-
-
-class HeldProse:
-    """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come or must come."""
-
-    __slots__ = ("_pieces", "size")
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.size = 0  # in characters
-
-    @property
-    def held(self) -> str:
-        """All of it."""
-        return "".join(self._pieces)
-
-    def hold(self, text: str) -> None:
-        """More text."""
-        self._pieces.append(text)
-        self.size += len(text)
-
-    def release(self, ops: list[Op]) -> None:
-        """It leaves, if there is any."""
-        if self._pieces:
-            ops.append(Content(self.held))
-        self._pieces = []
-
-    def drop(self) -> None:
-        """It is not wanted."""
-        self._pieces = []
+    ENDED_IN = 4  # a thought that was never closed, whose text has left
 
 
 class Message:
@@ -96,8 +44,8 @@ class Message:
     """
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_stops", "broken", "call", "calls", "calls_in_reasoning", "fault", "limited",
-        "outcomes", "prose", "refused", "source", "stopped", "warnings",
+        "_ids", "_policy", "_reasoning", "_shown", "_shown_size", "_stops", "broken", "call", "calls",
+        "calls_in_reasoning", "fault", "limited", "outcomes", "prose", "refused", "source", "stopped", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
@@ -106,6 +54,8 @@ class Message:
         self._stops = StopFinder(policy.stop) if policy.stop else None
         self._ids: set[str] = set()  # that are given; an engine may give all calls the same
         self.prose = HeldProse()
+        self._shown: list[str] = []  # text, where it is looked at for near misses
+        self._shown_size = 0
         self.call: OpenCall | None = None
         self.source = Source.TEXT
         self.refused = self.broken = self.limited = False
@@ -150,6 +100,8 @@ class Message:
                         ops.append(Thought(text))
                 case Stop():
                     self.stopped = True
+                case UnknownCall(name):
+                    self._tell_unknown(name)
                 case Malformed(raw, _, name):
                     # Only told where the setting makes it an error.
                     self.outcomes.refuse(name or "")
@@ -187,6 +139,20 @@ class Message:
             self.stopped = self._stops.found is not None
         self._show(text, ops)
 
+    def _tell_unknown(self, name: str) -> None:
+        """A call of a tool that is not offered has left as text, or not at all."""
+        self.outcomes.refuse(name)
+        if self._policy.near_misses is not None and self._policy.report is not None:
+            self._policy.report.near_miss(unknown_name(name, self._policy.offered or ()))
+
+    def tell_near_misses(self) -> None:
+        """The answer is over: what of its text looked like a call is logged. A name that is not offered was told."""
+        find, report = self._policy.near_misses, self._policy.report
+        if find is not None and report is not None and not self.outcomes.refused:
+            for why in find("".join(self._shown)):
+                report.near_miss(why)
+        self._shown.clear()
+
     def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: what could still have become a stop string is none."""
         if self._stops is not None:
@@ -196,6 +162,9 @@ class Message:
         if not text:
             return
         policy = self._policy
+        if policy.near_misses is not None and self._shown_size < MAX_LOOKED_AT:
+            self._shown.append(text)
+            self._shown_size += len(text)
         if not self.calls and (policy.hold_prose or policy.drop_prose):
             self.prose.hold(text)
             if policy.max_held is not None and self.prose.size > policy.max_held:
@@ -212,6 +181,8 @@ class Message:
         self.outcomes.begin()
         if event.written is not None:
             self.outcomes.note(CallOutcome.RENAMED, "name")
+        if policy.offered is not None and name not in policy.offered:
+            self.outcomes.note(CallOutcome.UNKNOWN_TOOL, "name")
         if event.in_reasoning or self.source >= Source.REASONING:
             self.outcomes.note(CallOutcome.IN_REASONING)
         own = None
@@ -249,7 +220,7 @@ class Message:
         self._ids.add(call_id)
         ops.append(Opened(self.calls, call_id, call.name, custom, call.extra))
         self.calls += 1
-        self.calls_in_reasoning += self.source is Source.REASONING
+        self.calls_in_reasoning += self.source in (Source.REASONING, Source.ENDED_IN)
 
     def add_arguments(self, text: str) -> list[Op]:
         """More of the open call's arguments."""
@@ -322,6 +293,12 @@ class Message:
             written, malformed = call.parts.take(), self._policy.malformed
             what = "a JSON object" if self._policy.objects else "JSON"
             free = call.name in self._policy.custom
+            if malformed == "forward":
+                if self._forward(call, written, event, ops):
+                    if self.fault is None:
+                        self._follow(call, event)
+                    return
+                malformed = "error" if event.written and not free else "repair"
             if event.complete and not free and not written.lstrip().startswith("{"):
                 # JSON, but no object; there is nothing to repair.
                 kept, malformed, what = False, "error" if malformed == "repair" else malformed, "a JSON object"
@@ -338,11 +315,17 @@ class Message:
                 self.broken = self.broken or not (event.complete or self.limited)
                 if not self._waits_behind(call.name):
                     self.refused = True
-                    if self.source >= Source.REASONING:
+                    if self.source is Source.ENDED_IN:
+                        pass
+                    elif self.source >= Source.REASONING:
                         self.keep_reasoning(event.raw, self.source, ops)
                     else:
                         self._show(event.raw, ops)
                 return
+        self._follow(call, event)
+
+    def _follow(self, call: OpenCall, event: CallEnd) -> None:
+        """A call has left: whether anything may leave behind it."""
         self.refused = False
         if not event.complete and not self.limited:
             # It has left, and what came behind could be taken for the rest of it.
@@ -352,6 +335,28 @@ class Message:
             self.stopped = True
             if self._policy.limited:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
+
+    def _forward(self, call: OpenCall, written: str, event: CallEnd, ops: list[Op]) -> bool:
+        """Let arguments leave as the model wrote them, where they are malformed. written: what was made of them."""
+        policy = self._policy
+        checks = policy.check is not None and not policy.warn_only
+        verbatim = "" if policy.objects or call.name in policy.custom else malformed_text(event, written)
+        # What the token limit cut is nobody's fault, and of what is no object a check cannot say anything.
+        readable = event.complete and written.lstrip().startswith("{")
+        if not verbatim or (not event.complete and self.limited) or (checks and not readable):
+            return False
+        self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+        most = policy.max_arguments_bytes
+        if most is not None and len(verbatim.encode("utf-8", "replace")) > most:
+            self.refuse_size(call.name)
+            return True
+        what, at = self._faults(call.name, written) if readable else ("", "")
+        if what and checks:
+            self._refuse("invalid_tool_arguments", f"{what}. It wrote: {verbatim[:_MAX_SHOWN]}", event.raw, at=at)
+            return True
+        self._open(call, ops)
+        ops.append(Arguments(self.calls - 1, verbatim))
+        return True
 
     def _faults(self, name: str, arguments: str) -> tuple[str, str]:
         """What is wrong with a finished call's arguments, and where; noted, and empty where nothing is."""

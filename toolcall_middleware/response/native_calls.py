@@ -13,7 +13,7 @@ from typing import Any
 
 from ..model import ToolSet
 from ..parsing.calls.json.arguments import CallArguments
-from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
+from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text, UnknownCall
 from ..tool_names import meant_by
 from ..wire import openai
 
@@ -36,6 +36,7 @@ class _Call:
     ended: bool = False
     size: int = 0  # bytes of its arguments
     oversized: bool = False
+    garbled: bool = False
     cumulative: bool = False  # each delta repeats all arguments so far
     sofar: str = ""
     written: list[str] = field(default_factory=list)
@@ -52,10 +53,14 @@ class _Call:
 class NativeCalls:
     """The calls of one choice, in the order of their first delta; one leaves at a time.
 
-    free: any name may be called, because the request has no tools to choose from.
+    free: any name may be called, because the request has no tools to choose from. asked: the backend was given the
+    tools; else it calls by itself. waits: a call is over when nothing more can come behind its arguments.
     """
 
-    __slots__ = ("_calls", "_current", "_free", "_most", "_repairs", "_tools", "_unknown", "oversized")
+    __slots__ = (
+        "_calls", "_current", "_free", "_most", "_repairs", "_tells", "_tools", "_unknown", "_waits", "asked",
+        "oversized",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -63,10 +68,16 @@ class NativeCalls:
         *,
         unknown: str = "forward",
         free: bool = False,
+        asked: bool = True,
+        waits: bool = False,
+        tell_unknown: bool = False,
         max_arguments_bytes: int | None = None,
         repair_names: bool = False,
     ) -> None:
         self._free = free
+        self._waits = waits
+        self._tells = tell_unknown  # there is an UnknownCall for one that is refused for its name
+        self.asked = asked
         self._repairs = repair_names
         self._most = max_arguments_bytes
         self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
@@ -208,9 +219,9 @@ class NativeCalls:
             if not text:
                 return
             reader = call.reader = CallArguments(text[0])
-        if reader.done:
-            return  # a second copy, or garbage behind the last brace
-        _, out = reader.feed(text, 0)
+        end, out = (0, "") if reader.done else reader.feed(text, 0)
+        if reader.done and (behind := text[end:].strip()) and behind != "".join(call.written)[: len(behind)]:
+            call.garbled = True  # something stands behind the last brace, and no second copy
         if reader.stuck:
             out += reader.close()
         if out:
@@ -235,7 +246,8 @@ class NativeCalls:
                 self._start(call, events)
             self._pass(call, events)
             # Deltas with an index come in any order; without one, the next call's beginning ends this one.
-            if call.done or (later and not isinstance(call.key, int)) or self._has_none(self._current):
+            is_done = call.done and (later or over or not self._waits)
+            if is_done or (later and not isinstance(call.key, int)) or self._has_none(self._current):
                 self._end(call, events)
             else:
                 break
@@ -307,9 +319,10 @@ class NativeCalls:
             if out:
                 events.append(CallArgs(out))
         else:
-            repaired = call.reader.repaired
+            repaired = call.reader.repaired or call.garbled
             complete = not call.reader.cut
-        events.append(CallEnd(complete, repaired, _written(call)))
+        written = "".join(call.written) if self._waits else ""
+        events.append(CallEnd(complete, repaired, _written(call), written=written))
 
     def _refuse(self, call: _Call, events: list[Event]) -> None:
         """A call of a name that is not offered."""
@@ -318,6 +331,8 @@ class NativeCalls:
         raw = _written(call)
         if self._unknown == "error":
             events.append(Malformed(raw, "unknown_tool", call.name))
+        elif self._tells:
+            events.append(UnknownCall(call.name))
         if self._unknown != "drop":
             events.append(Text(raw))
 

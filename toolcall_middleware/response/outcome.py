@@ -9,12 +9,19 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from ..errors import shown
+from ..parsing.events import CallEnd
+from ..parsing.text_buffer import Gathered
+from ..parsing.values.coercion import Coercion
+from ..parsing.values.json_spelling import decode
 
 _log = logging.getLogger("toolcall_middleware")
+_MAX_NAME = 256  # characters in a log
 _MAX_REFUSED = 128
 """Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
 
@@ -30,7 +37,8 @@ class CallOutcome(enum.StrEnum):
     REPAIRED = "repaired"
     """Its arguments were no valid JSON as written."""
     IN_REASONING = "in_reasoning"
-    """It was read in the model's reasoning."""
+    """It was read in the model's reasoning. It is a call where the answer ended in that; in a closed thought it is not.
+    """
     RETRIED = "retried"
     """It came after the model was asked again."""
     INVALID = "invalid"
@@ -54,6 +62,46 @@ class FinishedCall(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
 
+@dataclass(slots=True)
+class OpenCall:
+    """A call whose end has not come."""
+
+    name: str
+    id: str | None
+    room: float
+    """Bytes that its arguments may still take."""
+    parts: Gathered | None = None
+    """The arguments of a call that waits for its end."""
+    extra: dict[str, Any] | None = None
+    coercion: Coercion | None = None
+    passed: Gathered | None = None
+    """The arguments of a call that streams and is checked all the same."""
+    begun: bool = False
+    """An object has begun in its arguments."""
+
+
+def place_of(path: str) -> str:
+    """A place in a call's arguments, such as `arguments.days`."""
+    return f"arguments{'' if path[:1] == '[' else '.'}{path}"
+
+
+def malformed_text(event: CallEnd, made: str) -> str:
+    """The arguments of a call that is over as the model wrote them, where they are malformed; else nothing.
+
+    made: what was made of them. A JSON string that holds them, as OpenAI has it, is read.
+    """
+    if event.complete and not event.repaired and made.lstrip().startswith("{"):
+        return ""
+    written = event.written
+    if written.startswith('"'):
+        try:
+            inner = decode(written)
+        except ValueError:
+            return written
+        return inner if isinstance(inner, str) else written
+    return written
+
+
 class CallReport:
     """The finished calls of one request, over all its attempts, in the order of their ends. Each is logged at INFO.
 
@@ -72,7 +120,20 @@ class CallReport:
         self.calls.append(call)
         path = call.path if call.path.isprintable() else shown(call.path)  # a key may be any text
         what = (shown(self.model), self.how, shown(call.name), call.outcome.value, path or "-")
-        _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what)
+        fields = {
+            "event": "call", "model": self.model[:_MAX_NAME], "how": self.how, "tool": call.name[:_MAX_NAME],
+            "outcome": call.outcome.value, "path": call.path[:_MAX_NAME],
+        }  # fmt: skip
+        _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what, extra={"toolcall": fields})
+
+    def near_miss(self, why: str) -> None:
+        """Text looked like a call and was none."""
+        _log.debug("no call: model=%s; %s; %s", shown(self.model), self.how, why if why.isprintable() else shown(why))
+
+
+def tells_near_misses() -> bool:
+    """Whether they are logged."""
+    return _log.isEnabledFor(logging.DEBUG)
 
 
 class CallOutcomes:
@@ -81,13 +142,14 @@ class CallOutcomes:
     retried: the model was asked again, and this answer is the last. report: who else is told.
     """
 
-    __slots__ = ("_outcome", "_path", "_refused", "_report", "_retried", "finished")
+    __slots__ = ("_ignored", "_outcome", "_path", "_report", "_retried", "finished", "refused")
 
     def __init__(self, *, retried: bool = False, report: CallReport | None = None) -> None:
         self.finished: list[FinishedCall] = []
         self._report = report
         self._retried = retried
-        self._refused = 0
+        self.refused = 0  # for their names
+        self._ignored = 0  # in thoughts that were closed
         self._outcome = CallOutcome.CLEAN
         self._path = ""
 
@@ -108,9 +170,15 @@ class CallOutcomes:
 
     def refuse(self, name: str) -> None:
         """A call of a tool that is not offered was finished."""
-        self._refused += 1
-        if self._refused <= _MAX_REFUSED:
+        self.refused += 1
+        if self.refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
+
+    def ignore(self, name: str) -> None:
+        """A call stands in a thought that was closed: it is none."""
+        self._ignored += 1
+        if self._ignored <= _MAX_REFUSED:
+            self._add(FinishedCall(name, CallOutcome.IN_REASONING))
 
     def _add(self, call: FinishedCall) -> None:
         self.finished.append(call)

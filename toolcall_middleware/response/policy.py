@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion
 from .outcome import CallReport, FinishedCall, counted
 
@@ -50,6 +51,8 @@ class AnswerPolicy:
 
     max_calls: int | None = None
     limited: bool = False
+    may_call: bool = False
+    """Calls may come: content is null until there is text."""
     hold_prose: bool = False
     drop_prose: bool = False
     stream_arguments: bool = True
@@ -76,11 +79,17 @@ class AnswerPolicy:
     full: Callable[[], bool] | None = None
     coerce: Callable[[str], Coercion | None] | None = None
     """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
+    opened: Opened | None = None
+    """The thought that the prompt has opened, as far as is known."""
     report: CallReport | None = None
+    offered: Collection[str] | None = None
+    """The names that may be called; None for all."""
+    near_misses: Callable[[str], list[str]] | None = None
+    """What finds text that looks like a call and is none, where that is logged."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
 
     @property
     def is_straight(self) -> bool:
         """Whether text leaves as it is."""
-        return not (self.stop or self.hold_prose or self.drop_prose)
+        return not (self.stop or self.hold_prose or self.drop_prose or self.near_misses)

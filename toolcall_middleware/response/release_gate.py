@@ -7,6 +7,7 @@ import enum
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
+from .operations import Content, Op
 
 
 class Hold(enum.Enum):
@@ -38,7 +39,7 @@ class Gate:
     limit: bytes of what is kept. said: something that a client shows has come. is_open: all leaves at once.
     """
 
-    __slots__ = ("_hold", "_kept", "_limit", "_size", "is_open", "said")
+    __slots__ = ("_hold", "_kept", "_limit", "_size", "is_open", "said", "waits_for_speech")
 
     def __init__(self, hold: Hold, limit: int | None) -> None:
         self._hold = hold
@@ -47,6 +48,12 @@ class Gate:
         self._size = 0
         self.is_open = hold is Hold.NOTHING
         self.said = False
+        self.waits_for_speech = False
+
+    def wait(self) -> None:
+        """Let nothing more leave before something is said. `waits_for_speech`: else all would leave at once."""
+        if self.is_open:
+            self._hold, self.is_open, self.waits_for_speech = Hold.SPEECH, False, True
 
     @property
     def waits_for_call(self) -> bool:
@@ -78,3 +85,33 @@ class Gate:
             return []
         kept, self._kept = self._kept, []
         return kept
+
+
+class HeldProse:
+    """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come or must come."""
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.size = 0  # in characters
+
+    @property
+    def held(self) -> str:
+        """All of it."""
+        return "".join(self._pieces)
+
+    def hold(self, text: str) -> None:
+        """More text."""
+        self._pieces.append(text)
+        self.size += len(text)
+
+    def release(self, ops: list[Op]) -> None:
+        """It leaves, if there is any."""
+        if self._pieces:
+            ops.append(Content(self.held))
+        self._pieces = []
+
+    def drop(self) -> None:
+        """It is not wanted."""
+        self._pieces = []

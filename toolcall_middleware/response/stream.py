@@ -14,11 +14,10 @@ from ..errors import ToolCallError
 from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields
-from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError, is_one_line, with_lf
-from .answer_outcome import AnswerOutcome
+from ..wire.sse import DONE, EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
 from .choice import ChoiceAnswer
 from .chunk import Choice, Choices, ChunkHead, is_plain, says
-from .chunk_writer import ChunkWriter, DeltaWriter, says_beside
+from .chunk_writer import ChunkWriter, DeltaWriter, Opening, says_beside
 from .operations import Content, Op
 from .release_gate import Gate, Hold
 from .templates import Template, Templates
@@ -29,10 +28,10 @@ class StreamRewriter:
 
     make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
     for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
-    are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever:
-    `{"arguments": ""}`, then `{"arguments": {"city": "Paris"}}`.
+    are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever.
     max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     Never raises: `failed` tells why the answer cannot go on.
+    `choices`: what has come so far, and how long a complete answer is waited for.
     `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
     """
 
@@ -53,16 +52,17 @@ class StreamRewriter:
         self._usage = usage
         self._include_usage = include_usage
         self._counts = include_usage or usage.limit is not None
-        self._choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
+        self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
         self._writer = ChunkWriter(
             DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
         )
         self._templates = Templates()
         self._gate = Gate(hold, max_bytes)
+        self._opening = Opening(self._writer, self._gate)
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
-        self._after_cr = False  # the last event ended in one
+        self._line_ends = LineEnds()
         self._head = ChunkHead(head)
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
@@ -73,29 +73,19 @@ class StreamRewriter:
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
-    def outcome(self) -> AnswerOutcome:
-        """What all choices came to so far."""
-        return self._choices.outcome
-
-    @property
-    def calls(self) -> int:
-        """The calls of all choices so far."""
-        return sum(answer.calls for answer in self._choices.answers)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the backend has answered at all."""
-        return bool(self._choices.by_index)
-
-    @property
     def received_done(self) -> bool:
         """Whether the backend said `[DONE]` behind an answer: however its stream ends then, nothing is missing."""
-        return self.begun and self.failed is None and self._read_all
+        return self.choices.begun and self.failed is None and self._read_all
 
     @property
     def complete(self) -> bool:
         """Whether the backend's stream came to its own end."""
-        return self.received_done or (self.failed is None and self._choices.all_finished)
+        return self.received_done or (self.failed is None and self.choices.all_finished)
+
+    @property
+    def opens(self) -> bool:
+        """Whether the client's answer can begin, although its first chunk waits for what is said first."""
+        return self._gate.waits_for_speech
 
     @property
     def is_due(self) -> bool:
@@ -154,8 +144,8 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self.ended |= self._choices.stopped
-        left = self._let(out, all_there=self._choices.all_begun)
+        self.ended |= self.choices.are_over(self._read_all)
+        left = self._let(out, all_there=self.choices.all_begun)
         self._expect()
         return left
 
@@ -164,7 +154,7 @@ class StreamRewriter:
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
-        choices, out, stopped = self._choices, list[bytes](), self._choices.stopped
+        choices, out, stopped = self.choices, list[bytes](), self.choices.stopped
         for event in self._reader.finish():
             if not self._read_all and not stopped and event.data is not None:
                 # It has no blank line of its own.
@@ -197,10 +187,10 @@ class StreamRewriter:
             except ToolCallError as error:
                 self._fail(error)
             over = self._read_all and self.failed is None
-            out = gate.take(over=over, all_there=all_there, all_called=self._choices.all_called)
+            out = gate.take(over=over, all_there=all_there, all_called=self.choices.all_called)
+            if gate.is_open and self._opening.is_held:
+                out = [*self._opening.take(), *out]
         return out[0] if len(out) == 1 else b"".join(out)
-
-    # -- how it ends ---------------------------------------------------------------------------------------------
 
     def _end_events(self) -> None:
         """Whatever else the backend sends is not read."""
@@ -221,12 +211,8 @@ class StreamRewriter:
 
     def _event(self, event: ServerEvent, out: list[bytes]) -> None:
         data = event.data
-        after_cr, self._after_cr = self._after_cr, event.raw.endswith(b"\r")
-        if after_cr or b"\r" in event.raw:
-            # The reader does not wait for the LF of a last CR: a client that got half a blank line would.
-            event = ServerEvent(with_lf(event.raw, after_cr=after_cr), data, event.name)
-            if not event.raw:
-                return
+        if (event := self._line_ends.of_one_kind(event)).raw == b"":
+            return
         if data is None:
             # Without a colon it is the beginning of a word where a stream broke off.
             if b":" in event.raw or not event.raw.strip():
@@ -234,7 +220,9 @@ class StreamRewriter:
                 out.append(event.raw)
             return
         if (found := self._templates.find(event.raw)) is not None:
-            out.append(self._repeat(event.raw, *found))
+            made = self._repeat(event.raw, *found)
+            self._gate.said = self._gate.said or bool(made)
+            out.append(made)
             return
         if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
             typed = self._typed_chunk(event.raw, data)
@@ -245,14 +233,7 @@ class StreamRewriter:
             self._flush_odd(out)
             self._end_events()
             return
-        valid = openai.without_constants(data)
-        if valid is not data:
-            raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
-            event, data = ServerEvent(raw, valid, event.name), valid
-        top = openai.read_object(data)
-        if top is not None and (filled := self._head.filled(top)) is not top:
-            top = filled
-            event = ServerEvent(openai.event(openai.one_line(openai.encode(top))), data, event.name)
+        event, data, top = self._head.read(event, data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._fail(openai.read_error(data))
         elif top is None:
@@ -285,11 +266,13 @@ class StreamRewriter:
             self._usage_event = event.raw if good and choices is not None else b""
             self._writer.top = self._writer.head() or top
             return
-        parts = [part for fields in choices if (part := self._choices.read(fields)) is not None]
+        parts = [part for fields in choices if (part := self.choices.read(fields)) is not None]
         for part in parts:
             if not part.may_repeat:
                 self._templates.forget(part.index)
         news = self._writer.turn_to(top)
+        if len(parts) == 1 and not counted and self._opening.holds(event, parts[0]):
+            return
         self._gate.said = self._gate.said or any(map(says, parts))
         if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
             out.append(event.raw)
@@ -303,8 +286,6 @@ class StreamRewriter:
             self._templates.learn(event, parts[0], self._writer.top)
         for part in parts:
             self._blame(part.choice)
-
-    # -- the short way -------------------------------------------------------------------------------------------
 
     def _repeat(self, raw: bytes, template: Template, text: str) -> bytes:
         """What leaves for the event `raw`, which differs from an earlier one in its text alone."""
@@ -329,9 +310,9 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self.ended |= self._choices.stopped
+        self.ended |= self.choices.are_over(self._read_all)
         if is_plain(ops, text):
-            return raw
+            return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
         part, writer = template.part, self._writer
         part.text, part.ops = text, ops
         out: list[bytes] = []
@@ -354,7 +335,7 @@ class StreamRewriter:
         if typed is None:
             return None
         index, text = typed.index, typed.delta.content
-        choice = self._choices.by_index.get(index)
+        choice = self.choices.by_index.get(index)
         if choice is None or choice.finished or not text:
             return None
         answer = choice.answer
@@ -370,6 +351,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self.ended |= self._choices.stopped
+            self.ended |= self.choices.are_over(self._read_all)
             self._blame(choice)
         return out

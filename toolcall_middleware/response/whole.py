@@ -89,15 +89,16 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
+        answer.note(message, text)
+        answer.watch(message)
         reasoning_ops: list[Op] = []
         if answer.reads_reasoning:
             reasoning_ops, rest, _ = answer.take_reasoning(message, text)
             message = {name: rest.get(name, openai.NULL) for name in message}
-        if answer.native is None:
-            ops = reasoning_ops + answer.feed(text)
-        else:
-            own, message = take_calls(message)
-            ops = reasoning_ops + answer.feed_both(text, own)
+        own: list[Any] = []
+        if answer.native is not None:
+            own, message = take_calls(message, answer.native)
+        ops = reasoning_ops + (answer.feed_both(text, own) if own else answer.feed(text))
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
             if type(op) is Thought and not op.names:

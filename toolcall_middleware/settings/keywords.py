@@ -11,6 +11,7 @@ class Keywords(TypedDict, total=False):
 
     mode: str
     format: str
+    template: str | None
     profile: str
     paths: str | Iterable[str] | None
     faces: str | Iterable[str] | None
@@ -24,6 +25,7 @@ class Keywords(TypedDict, total=False):
     stream_arguments: bool | str
     reasoning: str
     reasoning_field: str | None
+    reasoning_start: str
     prose: str
     messages: str
     system_role: str
@@ -97,6 +99,7 @@ class Values:
 
     mode: str
     format: str
+    template: str | None
     profile: str
     paths: tuple[str, ...]
     faces: tuple[str, ...]
@@ -110,6 +113,7 @@ class Values:
     stream_arguments: bool
     reasoning: str
     reasoning_field: str | None
+    reasoning_start: str
     prose: str
     messages: str
     system_role: str

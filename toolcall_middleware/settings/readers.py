@@ -302,6 +302,9 @@ def _token(value: Any) -> str | None:
 
 
 FORMAT = Reader("str", "auto or a format's name", _word)
+TEMPLATE = Reader(
+    "str | None", "a checkpoint's folder or file, a model's name in Hugging Face's cache, cache, props, or none", _text
+)
 PATHS = Reader("tuple[str, ...]", "path suffixes, comma separated, each with a leading /", _paths)
 FORWARD_PATHS = Reader(
     "tuple[str, ...]",

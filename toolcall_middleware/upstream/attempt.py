@@ -6,11 +6,11 @@ What is asked for, and what an answer teaches about that, is negotiation.py's.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..errors import ToolCallError
-from ..formats import registry
+from ..errors import ToolCallError, shown
 from ..request.parse import ChatRequest, callable_tools
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
@@ -24,8 +24,11 @@ from . import prompt
 from .backend_memory import BackendMemory
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
+from .prompt_format import PromptFormat
+from .reasoning_start import ReasoningStart
 from .tool_results import for_backend
 
+_log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
 _RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
 _MAX_SHOWN = 500
@@ -40,6 +43,29 @@ class Decision(NamedTuple):
     why: str
 
 
+class Decisions(list[Decision]):
+    """Those of one request. Each is logged at DEBUG, without what a model or a backend wrote."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model = model
+
+    def append(self, decision: Decision) -> None:
+        """Something was decided."""
+        super().append(decision)
+        if _log.isEnabledFor(logging.DEBUG):
+            # Why it was asked again quotes the answer: its code says enough.
+            why = "" if decision.what == "ask again" else decision.why
+            fields = {
+                "event": "decision",
+                "model": self._model[:_MAX_SHOWN],
+                "what": decision.what,
+                "value": decision.value,
+            }
+            what = (shown(self._model), decision.what, decision.value, why or "-")
+            _log.debug("decision: model=%s; %s=%s; why=%s", *what, extra={"toolcall": {**fields, "why": why}})
+
+
 class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
@@ -52,36 +78,30 @@ class ToolRequest:
     ) -> None:
         self.chat = chat
         self.model = chat.model
-        self.usage = meter_for(settings, chat.model, memory, wanted=chat.include_usage or not chat.stream)
+        counted = chat.include_usage or not chat.stream
+        self.usage = meter_for(settings, chat.model, memory, wanted=counted, learned=memory.prompts)
+        self.usage.limit = _token_limit(chat)
         self.next_body: bytes | None = None
         self.report = CallReport(chat.model)
         self._retried = False
+        self._asked_whole = False
+        self._sent = b""  # the body of the attempt at hand
         self._settings = settings
         self._extension = extension
-        self._format = registry.for_model(settings.format, chat.model)
+        self._format = PromptFormat(chat, settings, memory)
         self._negotiation = Negotiation(chat, settings, memory)
+        self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
         self._tries = 1
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
         self.why = "first"
-        self.decisions: list[Decision] = []
-        self._decide_format()
-
-    def _decide_format(self) -> None:
-        settings, chosen = self._settings, self.prompt_format
-        source = f"format={settings.format} ({settings.source('format')})"
-        if settings.format != "auto":
-            self.decisions.append(Decision("format", chosen, source))
-        elif registry.get("auto") is self._format:
-            why = f"{source}; the name {self.model!r} tells no family"
-            self.decisions.append(Decision("format", chosen, why))
-        else:
-            self.decisions.append(Decision("format", chosen, f"{source}; the name {self.model!r} tells the family"))
+        self.decisions = Decisions(chat.model)
+        self.decisions.append(Decision("format", self.prompt_format, self._format.why))
 
     @property
     def prompt_format(self) -> str:
         """The name of the format that the prompt is written in: `auto` reads them all."""
-        return str(getattr(self._format, "prompt_name", self._format.name))
+        return self._format.name
 
     @property
     def constraint(self) -> str | None:
@@ -92,6 +112,12 @@ class ToolRequest:
     def native(self) -> bool:
         """Whether the tools go to the backend."""
         return self._negotiation.native
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
+        choice = self.chat.choice
+        return choice.must_call and not choice.parallel and (self.native or self._negotiation.is_constrained)
 
     @property
     def offers(self) -> bool:
@@ -122,13 +148,14 @@ class ToolRequest:
             make_choice,
             self.chat,
             self.settings,
-            self._format,
+            self._format.chosen,
             native=self.native,
             constrained=self._negotiation.is_constrained,
             full=self.usage.full,
             extension=self._extension,
             report=self.report,
             retried=self._retried,
+            opened=self._reasoning_start.opened(constrained=self._negotiation.is_bare),
         )
 
     # -- bodies --------------------------------------------------------------------------------------------------
@@ -141,20 +168,18 @@ class ToolRequest:
         limit, foreign = settings.max_result_bytes, settings.upstream_api != "openai"
         own = settings.rewrite_ids
         self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
-        self.usage.limit = _token_limit(self.chat)
         return self._body()
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
-        self.usage.limit = None
-        self._negotiation.by_prompt(self._format)
+        self._negotiation.by_prompt(self._format.chosen)
         self._write_prompt()
         return self._body()
 
     def _write_prompt(self) -> None:
         self._bare = self._negotiation.is_bare
         self._messages = prompt.build_messages(
-            self.chat, self._format, self._settings, answer=self._answer_schema(), bare=self._bare
+            self.chat, self._format.chosen, self._settings, answer=self._answer_schema(), bare=self._bare
         )
 
     def _body(self) -> bytes:
@@ -162,7 +187,8 @@ class ToolRequest:
         if self.native:
             body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
-            body = prompt.build_body(chat, self._format, settings, messages=self._messages, extra=extra)
+            body = prompt.build_body(chat, self._format.chosen, settings, messages=self._messages, extra=extra)
+        self._sent = body
         self.usage.sent(body, self._injected())
         mode = "native" if self.native else "prompt"
         self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
@@ -176,7 +202,7 @@ class ToolRequest:
         if self.native or self._settings.extension_field is None:
             return ""
         return prompt.injected_text(
-            self.chat, self._format, self._settings, answer=self._answer_schema(), bare=self._bare
+            self.chat, self._format.chosen, self._settings, answer=self._answer_schema(), bare=self._bare
         )
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
@@ -201,6 +227,18 @@ class ToolRequest:
         self.next_body = self._body()
         return True
 
+    def asks_whole(self) -> bool:
+        """The stream was empty. llama-cpp-python refuses so, and says why where no stream is wanted: asked so once."""
+        if self._asked_whole:
+            return False
+        self._asked_whole = True
+        self._ask_because("empty_stream", "the stream held no event")
+        self.next_body = self._sent
+        for field in ("stream", "stream_options"):
+            self.next_body = openai.without_field(self.next_body, field)
+        self.usage.sent(self.next_body)
+        return True
+
     def is_accepted(self) -> None:
         """The backend takes the body as it is."""
         self._negotiation.after_acceptance()
@@ -222,7 +260,22 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
+        self._reasoning_start.learn(outcome.opened)
+        self.usage.learn()
+        self._negotiation.after_numbers(self.usage.times_told)
+        if self._is_swallowed(outcome, left=left):
+            return False
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
+
+    def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
+        """Whether the engine kept the call to itself, and it is asked for in another format."""
+        if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
+            return False
+        self.usage.next_attempt()
+        self._ask_because("call_swallowed", "the answer is empty, though tokens were counted")
+        self.decisions.append(Decision("format", self.prompt_format, "the engine seems to keep the family's own calls"))
+        self.next_body = self._by_prompt()
+        return True
 
     def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
@@ -253,16 +306,16 @@ class ToolRequest:
             return False
         if todo is Next.AGAIN:
             bare = self._negotiation.is_bare
-            wish = _CALL_NOW if self.native else prompt.wish(self.chat, self._format, bare=bare)
+            wish = _CALL_NOW if self.native else prompt.wish(self.chat, self._format.chosen, bare=bare)
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
         tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
         cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
-        shown = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
+        wrote = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
             "tool_choice_not_satisfied",
-            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {shown}",
+            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {wrote}",
             param="tool_choice",
         )
 

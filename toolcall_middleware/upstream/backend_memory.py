@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ..usage.learned_prompts import LearnedPrompts
+
 REMEMBERED_SECONDS = 600.0
 DOUBTFUL_SECONDS = 120.0
 """For what a model's answer seemed to show: it is asked again sooner."""
@@ -23,10 +25,14 @@ _Facts = OrderedDict[tuple[str, str], tuple[float, Any]]
 
 
 class BackendMemory:
-    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
+    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it.
+
+    `prompts`: how long prompts were.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._known: _Facts = OrderedDict()
+        self.prompts = LearnedPrompts(clock)
         self._clock = clock
         self._client = ""
 
@@ -37,6 +43,7 @@ class BackendMemory:
         view = BackendMemory(self._clock)
         view._known = self._known
         view._client = digest(client)
+        view.prompts = self.prompts.of(view._client)
         return view
 
     def refuse(self, model: str, field: str) -> None:
@@ -56,9 +63,13 @@ class BackendMemory:
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def note_own(self, model: str, fact: str) -> None:
+    def note_own(self, model: str, fact: str, *, value: Any = True, seconds: float = DOUBTFUL_SECONDS) -> None:
         """Remember something for this client alone, and not for long: its own words may have caused it."""
-        self.note(model, self._own(fact), seconds=DOUBTFUL_SECONDS)
+        self.note(model, self._own(fact), value=value, seconds=seconds)
+
+    def recall_own(self, model: str, fact: str) -> Any:
+        """What was noted with the fact for this client; None where nothing is remembered."""
+        return self.recall(model, self._own(fact))
 
     def knows(self, model: str, fact: str) -> bool:
         """Whether it is remembered, for all or for this client."""

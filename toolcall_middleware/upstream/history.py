@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..formats.base import ToolFormat
+    from .earlier_thoughts import EarlierThoughts
 
 Message = dict[str, Any]
 Parts = list[dict[str, Any]]
@@ -31,13 +32,24 @@ _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _REASONING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
-def plain(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None) -> tuple[str, list[Message]]:
-    """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role."""
+def plain(
+    messages: Sequence[Message],
+    fmt: ToolFormat,
+    *,
+    max_result_bytes: int | None,
+    thoughts: EarlierThoughts | None = None,
+) -> tuple[str, list[Message]]:
+    """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role.
+
+    thoughts: what writes the reasoning of earlier turns.
+    """
     system: list[str] = []
     rest: list[Message] = []
     run: list[str | Parts] = []  # what neighbours of one role hold
     for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes):
         role, content = message["role"], _plain_content(message)
+        if role == "assistant" and thoughts is not None:
+            content = _with_thought(content, message, thoughts)
         if role in _SYSTEM_ROLES:
             system.append(content if isinstance(content, str) else _only_text(content))
         elif rest and rest[-1]["role"] == role:
@@ -47,7 +59,19 @@ def plain(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int
             run = [content]
             rest.append({"role": role, "content": content})
     _close(rest, run)
+    if thoughts is not None:
+        thoughts.log()
     return joined(system), rest
+
+
+def _with_thought(content: str | Parts, message: Message, thoughts: EarlierThoughts) -> str | Parts:
+    """An assistant's content with its reasoning before it."""
+    if isinstance(content, str):
+        return thoughts.with_thought(message, content)
+    first = _part_text(content[0]) if content else None
+    if first is None:
+        return [_text_part(thought), *content] if (thought := thoughts.with_thought(message, "")) else content
+    return [_text_part(thoughts.with_thought(message, first)), *content[1:]]
 
 
 def _close(messages: list[Message], run: list[str | Parts]) -> None:

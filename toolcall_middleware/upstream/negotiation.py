@@ -28,6 +28,8 @@ _log = logging.getLogger("toolcall_middleware")
 _TOOLS = "tools"
 _PROVEN = "tools reach the model"
 _STREAM_OPTIONS = "stream_options"
+_CONTINUOUS = "continuous_usage_stats"
+"""vLLM's and SGLang's: numbers in each chunk, which are there when an answer is ended before its own end."""
 _SPECIAL_TOKENS = "skip_special_tokens"
 _CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structur", b"guided")
 _OTHER_WORDS = (b"context", b"token")  # the prompt is too long: no constraint's fault
@@ -35,6 +37,7 @@ _TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown
 _REFUSED = frozenset({400, 422})  # for a field
 _FAILED = frozenset({500, 501})  # perhaps for one
 _MAX_ESTIMATED = 1 << 17  # characters
+_IN_EACH = 2  # with the role, and with the first piece
 _SAMPLES, _SAMPLE = 8, 1 << 11  # of so many characters
 
 
@@ -56,6 +59,7 @@ class Negotiation:
         self._auto = settings.mode == "auto"
         self._ladder: ConstraintLadder | None = None
         self._refused: list[str] = []  # what is remembered once the request is taken without it
+        self._left_out: set[str] = set()  # that is not to be asked for again in this request
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
         own_answer = answer_schema(chat) is not None and bool(callable_tools(chat).tools)
@@ -66,15 +70,34 @@ class Negotiation:
         self.attempts_left = 0
         if chat.choice.must_call or settings.validate_arguments == "retry":
             self.attempts_left = settings.retries
+        self._ask_for_numbers()
+        if self._refuses(_SPECIAL_TOKENS) and _SPECIAL_TOKENS not in chat.fields:
+            self.extra[_SPECIAL_TOKENS] = None
+
+    def _ask_for_numbers(self) -> None:
+        """What to ask of the usage of a stream, beside what the client does."""
+        chat = self._chat
+        if self.extra.pop(_STREAM_OPTIONS, chat) is None:
+            self.extra[_STREAM_OPTIONS] = None  # it was refused just now
+            return
+        options = openai.read_value(chat.fields.get(_STREAM_OPTIONS))
+        options = options if isinstance(options, dict) else {}
         if self._refuses(_STREAM_OPTIONS):
             if chat.include_usage:
                 self.extra[_STREAM_OPTIONS] = None
-        elif self._auto and self.native and chat.stream and not chat.include_usage and self._is_unproven():
+        elif chat.include_usage and chat.stream:
+            ends = bool(chat.stop) or not chat.choice.parallel
+            asks = ends and self._settings.upstream_api == "openai" and self._settings.usage != "count"
+            if asks and not {_CONTINUOUS} & {*options, *self._left_out} and not self._refuses(_CONTINUOUS):
+                self.extra[_STREAM_OPTIONS] = {**options, _CONTINUOUS: True}
+        elif self._auto and self.native and chat.stream and self._is_unproven():
             # How long the prompt was tells whether the tools were in it. The client does not get to see it.
-            options = openai.read_value(chat.fields.get(_STREAM_OPTIONS))
-            self.extra[_STREAM_OPTIONS] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
-        if self._refuses(_SPECIAL_TOKENS) and _SPECIAL_TOKENS not in chat.fields:
-            self.extra[_SPECIAL_TOKENS] = None
+            self.extra[_STREAM_OPTIONS] = {**options, "include_usage": True}
+
+    @property
+    def _asks_continuously(self) -> bool:
+        asked = self.extra.get(_STREAM_OPTIONS)
+        return isinstance(asked, dict) and _CONTINUOUS in asked
 
     def _refuses(self, field: str) -> bool:
         memory, model = self._memory, self._chat.model
@@ -128,8 +151,7 @@ class Negotiation:
     def by_prompt(self, fmt: ToolFormat) -> None:
         """The backend is to take no tools from now on."""
         self.native = False
-        if isinstance(self.extra.get(_STREAM_OPTIONS), dict):
-            del self.extra[_STREAM_OPTIONS]
+        self._ask_for_numbers()
         if callable_tools(self._chat).tools:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
             # words, and together with the calls where a schema can say both.
@@ -148,6 +170,11 @@ class Negotiation:
 
     def after_refusal(self, status: int, refusal: bytes) -> Next:
         """The backend answered with an error, whose text in lower case is `refusal`."""
+        if self._asks_continuously and status in _REFUSED | _FAILED and _names(refusal, _CONTINUOUS, _STREAM_OPTIONS):
+            self.extra.pop(_STREAM_OPTIONS)
+            self._refused.append(f"no {_CONTINUOUS}")
+            self._left_out.add(_CONTINUOUS)
+            return Next.AGAIN
         if self.native and self._auto and self._refuses_tools(status, refusal):
             if _says_only(refusal, _NO_PARSER, name=self._chat.choice.name):
                 self._memory.refuse(self._chat.model, _TOOLS)
@@ -181,6 +208,11 @@ class Negotiation:
         self._refused.clear()
         if self._ladder is not None:
             self._ladder.accepted()
+
+    def after_numbers(self, times: int) -> None:
+        """An answer came, and usage so many times in it. Who knows to give it in each chunk gives it twice at least."""
+        if self._asks_continuously and times < _IN_EACH:
+            self._memory.refuse(self._chat.model, _CONTINUOUS)
 
     def _leaves_out(self, field: str) -> bool:
         """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage."""
@@ -255,6 +287,10 @@ _NO_PARSER = (
     'tool_choice=function "{name}" requires --tool-call-parser to be set',
 )
 """vLLM's whole answer where it has no parser of calls (vllm/entrypoints/openai/chat_completion/serving.py)."""
+
+
+def _names(refusal: bytes, *fields: str) -> bool:
+    return any(field.encode() in refusal for field in fields)
 
 
 def _says_only(refusal: bytes, sentences: tuple[str, ...], *, name: str | None) -> bool:

@@ -13,10 +13,12 @@ import msgspec
 
 from ..formats.prompt import escaping
 from ..formats.prompt.tool_choice import choice_text
+from ..formats.thoughts import of_model
 from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode
 from . import history
+from .earlier_thoughts import EarlierThoughts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +55,8 @@ def build_messages(
         messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit)
         front = block
     else:
-        system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit)
+        thoughts = EarlierThoughts(chat.messages, of_model(fmt, chat.model), chat.model)
+        system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit, thoughts=thoughts)
         front = history.joined([block, system])
     if front:
         _put_in_front(messages, front, settings.system_role)
@@ -217,7 +220,10 @@ def _tool_block(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> str:
     key = (fmt.render_tools, parallel, chat.tools_raw, tuple(chat.tools.by_name))
     block = _BLOCKS.get(key)
     if block is None:
-        block = fmt.render_tools(chat.tools.tools, parallel=parallel)
+        tools = chat.tools.tools
+        # Without any, the block would not say how to call.
+        front = [tool for tool in tools if not tool.loaded] or tools
+        block = fmt.render_tools(front, parallel=parallel)
         _BLOCKS.put(key, block, size=len(chat.tools_raw) + len(block))
     return block
 

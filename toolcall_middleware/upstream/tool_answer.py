@@ -28,6 +28,8 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 _FAULTS = " do not fit its schema: "
+_PATIENCE = 24
+"""Events for the brackets behind a constrained call: a model may put white space between them, but not for ever."""
 
 
 class ToolAnswer:
@@ -127,7 +129,7 @@ class ToolAnswer:
 
     def _new_rewriter(self) -> StreamRewriter:
         chat, settings = self._chat, self._request.settings
-        return StreamRewriter(
+        made = StreamRewriter(
             self._request.make_choice,
             self._request.usage,
             include_usage=chat.include_usage,
@@ -139,6 +141,9 @@ class ToolAnswer:
             max_bytes=settings.max_response_bytes,
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
+        if chat.include_usage and self._request.ends_itself:
+            made.choices.patience = _PATIENCE
+        return made
 
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""
@@ -155,7 +160,7 @@ class ToolAnswer:
     @property
     def calls(self) -> int:
         """How many calls the answer has so far."""
-        return self._calls if self.stream is None else self.stream.calls
+        return self._calls if self.stream is None else self.stream.choices.calls
 
     # -- a stream ------------------------------------------------------------------------------------------------
 
@@ -181,7 +186,9 @@ class ToolAnswer:
         error = stream.failed
         if error is not None and not left and request.retries(error):
             return b""
-        if error is None and not stream.begun:
+        if error is None and not stream.choices.begun:
+            if not (left or cut) and request.asks_whole():
+                return b""
             error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
         elif error is None and (cut or not stream.complete):
             error = ToolCallError("upstream_error", "The backend's stream broke off before the answer was complete.")
@@ -189,7 +196,7 @@ class ToolAnswer:
             if not left:
                 raise error
             return out + error.sse() + DONE
-        outcome = stream.outcome
+        outcome = stream.choices.outcome
         if not request.is_settled(outcome, left=left):
             return b""
         _warn(outcome.warnings)
@@ -247,6 +254,8 @@ class ToolAnswer:
         """A whole answer to a request for a stream goes the way of a stream."""
         events = as_stream(data)
         if events is None:
+            if not data.strip() and self._request.asks_whole():
+                return None
             raise no_completion(data)
         self.stream = self._new_rewriter()
         out = self.feed(events)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..wire import openai
+from .learned_prompts import LearnedPrompts
 from .tokenizers.base import APPROXIMATE, Tokenizer
 from .tokenizers.prompt_parts import Count, read_prompt
 from .transcript import Transcript
@@ -36,19 +37,23 @@ class Attempt:
         "loose",
         "prompt",
         "reasoning",
+        "recalled",
         "texts",
         "thoughts",
+        "times",
     )
 
     def __init__(self) -> None:
         self.body = b""
         self.injected = ""
         self.backend: dict[str, Any] | None = None
+        self.times = 0  # that it gave numbers
         self.texts: dict[int, Transcript] = {}
         self.thoughts: list[Transcript] = []  # of one item at most
         self.ended = 0  # choices that the model ended itself
         self.loose = False  # it wrote more than we have seen: markup that the backend took away
         self.prompt: Count | None = None
+        self.recalled = False  # it was looked for among those that came before
         self.completion: Count | None = None
         self.reasoning = 0
         self.injected_tokens: int | None = None
@@ -80,10 +85,11 @@ class UsageMeter:
 
     known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
     backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
-    `limit`: how many tokens an answer may have, where that is of interest.
+    learned: how long prompts were that came before. `limit`: how many tokens an answer may have, where that is of
+    interest.
     """
 
-    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_tokenizer", "extension", "limit")
+    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_learned", "_tokenizer", "extension", "limit")
 
     def __init__(
         self,
@@ -93,8 +99,10 @@ class UsageMeter:
         tokenizer: Tokenizer = APPROXIMATE,
         asked: bool = False,
         extension: str | None = None,
+        learned: LearnedPrompts | None = None,
     ) -> None:
         self.extension = extension
+        self._learned = learned
         self.limit: int | None = None
         self._known = known
         self._count = count
@@ -163,6 +171,7 @@ class UsageMeter:
         one = self._attempt
         if not isinstance(usage, dict):
             return False
+        one.times += 1
         if not self._known:
             # What only the backend can know: how much of the prompt it had in its cache.
             one.backend = {name: value for name, value in usage.items() if name.endswith("_details")}
@@ -189,6 +198,34 @@ class UsageMeter:
         """How long this attempt's prompt was, by the backend's own count."""
         tokens = None if self._attempt.backend is None else self._attempt.backend.get("prompt_tokens")
         return tokens if isinstance(tokens, int) else None
+
+    @property
+    def shown_tokens(self) -> int | None:
+        """How long this attempt's answer was by the backend's own count, but for hidden reasoning that it counts."""
+        numbers = self._attempt.backend or {}
+        tokens, details = numbers.get("completion_tokens"), numbers.get("completion_tokens_details")
+        hidden = details.get("reasoning_tokens") if isinstance(details, dict) else None
+        if not isinstance(tokens, int):
+            return None
+        return tokens - (hidden if isinstance(hidden, int) else 0)
+
+    @property
+    def times_told(self) -> int:
+        """How often the backend gave numbers in this attempt."""
+        return self._attempt.times
+
+    def learn(self) -> None:
+        """This attempt's answer has come: how long its prompt was is worth to be known."""
+        one, learned = self._attempt, self._learned
+        if learned is not None and self._count and self._known and not one.wants_prompt and one.prompt is None:
+            learned.learn(one.body, int((one.backend or {})["prompt_tokens"]), self._tokenizer)
+
+    def _recall(self) -> None:
+        """Take the length of a prompt that came before."""
+        for one in self.attempts if self._learned is not None and self._count and self._known else ():
+            if self._learned is not None and one.wants_prompt and not one.recalled:
+                one.recalled = True
+                one.prompt = self._learned.recall(one.body, self._tokenizer)
 
     def next_attempt(self) -> None:
         """This attempt is over and another one follows."""
@@ -218,6 +255,7 @@ class UsageMeter:
         """Whether something is to be counted that must not be counted on the event loop."""
         if not self._count:
             return False
+        self._recall()
         wanting = [one for one in self.attempts if one.wants_prompt or one.wants_completion or one.injected]
         return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
 
@@ -234,6 +272,7 @@ class UsageMeter:
     def count(self) -> None:
         """Count what is not known yet. For a thread, where `is_due`."""
         tokenizer = self._tokenizer
+        self._recall()
         for one in self.attempts if self._count else ():
             if one.wants_prompt:
                 one.prompt = tokenizer.count_prompt(read_prompt(one.body))

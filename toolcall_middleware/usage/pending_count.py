@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..settings import Settings
+from .learned_prompts import LearnedPrompts
 from .meter import UsageMeter
 from .tokenizers.base import APPROXIMATE
 from .tokenizers.load import load
@@ -37,8 +38,18 @@ class PendingCount:
         return Count(0, exact=False) if counted is None else counted
 
 
-def meter_for(settings: Settings, model: str, memory: Refusals, *, wanted: bool = True) -> UsageMeter:
-    """A meter as the settings say. wanted: whether anybody gets its numbers. Raises SettingsError as `load` does."""
+def meter_for(
+    settings: Settings,
+    model: str,
+    memory: Refusals,
+    *,
+    wanted: bool = True,
+    learned: LearnedPrompts | None = None,
+) -> UsageMeter:
+    """A meter as the settings say. Raises SettingsError as `load` does.
+
+    wanted: whether anybody gets its numbers. learned: lengths of prompts that came before.
+    """
     upstream = settings.tokenizer == "upstream"
     return UsageMeter(
         known=settings.usage != "count",
@@ -46,6 +57,7 @@ def meter_for(settings: Settings, model: str, memory: Refusals, *, wanted: bool 
         tokenizer=APPROXIMATE if upstream else load(settings.tokenizer),
         asked=upstream and not memory.refuses(model, TOKENIZE),
         extension=settings.extension_field,
+        learned=learned,
     )
 
 

@@ -121,3 +121,22 @@ class EventReader:
             elif line.startswith(b"event:"):
                 name = line[6:].strip().decode("utf-8", "replace")
         return ServerEvent(raw, b" ".join(data) if data else None, name)
+
+
+class LineEnds:
+    """Gives the events of a stream line ends of one kind."""
+
+    __slots__ = ("_after_cr",)
+
+    def __init__(self) -> None:
+        self._after_cr = False  # the last event ended in one
+
+    def of_one_kind(self, event: ServerEvent) -> ServerEvent:
+        """The event with LF alone; without any bytes where only the LF of the last one's CR was left of it.
+
+        The reader does not wait for that: a client that got half a blank line would.
+        """
+        after_cr, self._after_cr = self._after_cr, event.raw.endswith(b"\r")
+        if not after_cr and b"\r" not in event.raw:
+            return event
+        return ServerEvent(with_lf(event.raw, after_cr=after_cr), event.data, event.name)

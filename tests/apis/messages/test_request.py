@@ -106,7 +106,7 @@ def test_system_text_and_blocks() -> None:
 
 def test_the_billing_line_is_left_out_and_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     line = "x-anthropic-billing-header: cc_version=2.1.330.38d; cc_entrypoint=sdk-cli;"
-    with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
         chat = chat_of(system=[{"type": "text", "text": line}, {"type": "text", "text": "You are an agent."}])
     assert chat["messages"][0]["content"] == "You are an agent."
     assert "claude-code-billing" in caplog.text

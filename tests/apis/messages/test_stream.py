@@ -434,3 +434,11 @@ def test_what_waits_behind_a_call_that_never_ends_comes_at_the_end() -> None:
     received = stream(data + chunk({"content": "last"}) + end("tool_calls"))
     assert received.calls == [("First", {}), ("Second", {"b": 1})]
     assert received.text == "last"
+
+
+def test_half_an_emoji_is_read_by_the_sdk() -> None:
+    face = asked()
+    data = b'data: {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name":'
+    data += b' "Read", "arguments": "{\\"a\\": \\"x\\ud83d\\"}"}}]}}]}\n\n'
+    received = read_stream(face.feed(data + end("tool_calls")) + face.finish(cut=False))
+    assert received.calls == [("Read", {"a": "x\ufffd"})]

@@ -199,7 +199,7 @@ def test_the_result_can_hold_the_definitions() -> None:
         {
             "type": "function",
             "function": {"name": "Later", "description": "L", "parameters": {"type": "object"}},
-            "deferred": True,
+            "toolcall_loaded": True,
         },
     ]
 

@@ -56,6 +56,14 @@ def test_a_fault_of_the_model_is_a_400_before_the_stream(code: str) -> None:
         assert dict(reply.headers)[b"x-should-retry"] == b"false"
 
 
+def test_a_limit_that_the_model_passed_is_a_fault_of_the_model() -> None:
+    fault = ToolCallError("limit_exceeded", "Too many bytes.", status=422, type="model_error")
+    for reply in (asked()[0].error(fault), asked()[0].whole(422, {}, fault.body())):
+        assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, "limit_exceeded")
+    for data in (fault.sse(), chat.chunk({"content": "a"}) + fault.sse()):
+        assert check_stream(streamed(data)).response["error"]["code"] == "invalid_prompt"
+
+
 @pytest.mark.parametrize("code", MODEL_FAULTS)
 @pytest.mark.parametrize("said", [[], chat.text("One moment"), chat.call(0, "get_weather", '{"ci')])
 def test_a_fault_of_the_model_is_invalid_prompt_in_the_stream(code: str, said: list[chat.Delta]) -> None:

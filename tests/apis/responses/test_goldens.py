@@ -13,10 +13,8 @@ from toolcall_middleware.upstream.backend_memory import BackendMemory
 from ... import stream_rules
 from ...driven import Driven
 from ...formats import goldens
-from ...test_goldens_on_the_wire import chunks, offered, whole
+from ...test_goldens_on_the_wire import chunks, is_object, offered, whole
 from .received import Received, check_stream, check_whole
-
-FORMATS = ["hermes", "qwen3_coder", "harmony", "kimi_k2", "pythonic", "deepseek_v31", "llama3_json"]
 
 
 def asked(case: goldens.Case, settings: Settings, *, stream: bool) -> tuple[ResponsesFace, Driven]:
@@ -60,12 +58,15 @@ def compared(got: Received, answered: stream_rules.Answered) -> list[tuple[str, 
     return calls
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", goldens.formats())
 def test_the_face_says_what_the_chat_says(name: str) -> None:
-    assert name in goldens.formats()
     settings = Settings(format=name)
     seen = 0
-    for case in [case for case in goldens.load(name) if not case.options and case.expected_stop is None][:25]:
+    for case in goldens.load(name):
+        if case.options or case.expected_stop is not None:
+            continue  # of the parser alone
+        if not all(is_object(call.get("arguments")) for call in case.expected_tool_calls or ()):
+            continue  # a fault of the model: test_goldens_on_the_wire.py
         reason = "length" if case.cut or case.partial else "stop"
         stream, whole_ = streamed(case, settings, reason), collected(case, settings, reason)
         assert compared(*stream) == compared(*whole_), case.id

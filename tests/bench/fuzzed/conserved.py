@@ -6,6 +6,7 @@ What is between them is white space, the end of what is around calls, or a chann
 
 from __future__ import annotations
 
+import json
 import re
 
 from toolcall_middleware.formats import registry
@@ -23,12 +24,14 @@ _AROUND = re.compile(
     r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
     r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
     r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
-    r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?(?:<\|constrain\|>json)?(?:<\|message\|>)?)*"
+    r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
+    r"(?:<\|constrain\|>[ ]?(?:json|xml))?(?:<\|message\|>)?)*"
 )
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
-    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
+    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|"
+    r"<\|start\|>assistant[ ]?to=[^\s<]*(?:<[^\n]{0,64})?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
 )
 
 
@@ -52,6 +55,8 @@ def one(dice: Dice) -> str:
         if "\ud800" not in text:  # half a surrogate pair may leave as itself or as an escape
             assert merged(cut) == merged(whole), (merged(cut), merged(whole))
         all_there(text, whole)
+        for arguments in complete_calls(whole):
+            json.loads(arguments)
     return "calls" if any(isinstance(event, CallStart) for event in whole) else "text"
 
 
@@ -73,6 +78,23 @@ def merged(events: list[Event]) -> list[Event]:
             case _:
                 out.append(event)
     return out
+
+
+def complete_calls(events: list[Event]) -> list[str]:
+    """The arguments of the calls that are said to be complete."""
+    found: list[str] = []
+    begun: list[str] = []
+    for event in events:
+        match event:
+            case CallStart():
+                begun = []
+            case CallArgs(text):
+                begun.append(text)
+            case CallEnd(complete=True):
+                found.append("".join(begun))
+            case _:
+                pass
+    return found
 
 
 def all_there(text: str, events: list[Event]) -> None:

@@ -1,4 +1,5 @@
-"""An exchange in native mode: the backend's own calls, with what engines get wrong, and at the end it may break off.
+"""The backend's own calls, in native mode or made by itself in prompt mode: with what engines get wrong, and at the end
+it may break off.
 
 What the client has to get is known: the text, and the calls with their arguments to the character.
 """
@@ -25,8 +26,9 @@ _FAULTS = ("none", "none", "index", "name again", "id again", "cumulative", "lat
 
 def one(dice: Dice) -> str:
     """See the module."""
+    mode = "prompt" if chance(dice, 3) else "native"
     settings = Settings(
-        mode="native",
+        mode=mode,
         stream_arguments=not chance(dice, 3),
         validate_arguments="warn" if chance(dice, 4) else "off",
         rewrite_ids=chance(dice, 4),
@@ -53,9 +55,10 @@ def one(dice: Dice) -> str:
         if ending in {"error", "cut"}:
             return _broken(outcome, text, calls, ending, streams=settings.stream_arguments)
         assert outcome.error is None, outcome.error
-        got = check_stream(payloads(outcome.body), tools={"weather", "find_all"}, own_ids=False, include_usage=asked)
+        rules: dict[str, Any] = {"tools": {"weather", "find_all"}, "own_ids": mode == "prompt"}
+        got = check_stream(payloads(outcome.body), include_usage=asked, **rules)
         answer = _completion(text, calls, reason)
-        had = check_whole(whole(settings, _REQUEST, answer).body, tools={"weather", "find_all"}, own_ids=False)
+        had = check_whole(whole(settings, _REQUEST, answer).body, **rules)
         if fault != "object":  # which is spelled anew
             same_answer(got, had)
         _as_sent(got, text, calls)

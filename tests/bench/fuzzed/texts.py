@@ -38,7 +38,13 @@ VALUES: tuple[Any, ...] = (
 
 def _markers() -> tuple[str, ...]:
     texts = {part for name in registry.names() for part in registry.get(name).render_calls([_CALL]).split() if part}
-    return (*sorted(texts), "<think>", "</think>", "<|im_end|>", "<tool_response>", "```json\n", "```", "<|")
+    return (
+        *sorted(texts), "<think>", "</think>", "<|im_end|>", "<tool_response>", "```json\n", "```", "<|",
+        # Comments, sets, and what has no marker but stands at the beginning of a line, or at the answer's end.
+        " // done ", " /* done ", " # done\n", "{'a', 'b'}", "\nAction: ", "\nAction Input: ", "\nObservation: ",
+        "\n<weather>",
+        '\n{"name": "weather", "arguments": {"city": "Paris"}}', '\n{"action": "weather", "action_input": ',
+    )  # fmt: skip
 
 
 _CALL = ToolCall("weather", '{"city": "Paris"}')

@@ -353,3 +353,10 @@ async def test_the_table_shows_each_finding_and_setting() -> None:
     assert "TOOLCALL_MODE=native" in shown
     assert "format=auto (writes hermes)" in shown
     assert max(map(len, shown.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("api", ["messages", "responses"])
+async def test_calls_are_asked_for_in_the_api_of_the_client(api: str) -> None:
+    chat, face = await check(Vllm({"json"})), await check(Vllm({"json"}), api=api)
+    assert right(face) == right(chat)
+    assert details(face)["api"] == api

@@ -1,11 +1,19 @@
-// Usage: node client.mjs BASE_URL CODE whole|stream|named
+// Usage: node client.mjs BASE_URL CODE whole|stream|named chat|messages|responses
 // One agent loop with one tool. Prints one JSON object: what the client saw.
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
-const [baseURL, code, mode] = process.argv.slice(2);
-const provider = createOpenAICompatible({ name: "local", apiKey: "unused", baseURL, includeUsage: true });
+const [baseURL, code, mode, api] = process.argv.slice(2);
+globalThis.AI_SDK_LOG_WARNINGS = false; // standard output is the answer
+const apiKey = "unused";
+const model = {
+  chat: () => createOpenAICompatible({ name: "local", apiKey, baseURL, includeUsage: true }).chatModel("fake-model"),
+  messages: () => createAnthropic({ apiKey, baseURL })("fake-model"),
+  responses: () => createOpenAI({ apiKey, baseURL }).responses("fake-model"),
+}[api]();
 const calls = [];
 const lookup_code = tool({
   description: "Look up the code of a city.",
@@ -16,7 +24,7 @@ const lookup_code = tool({
   },
 });
 const request = {
-  model: provider.chatModel("fake-model"),
+  model,
   system: "You are helpful.",
   prompt: "Call the tool lookup_code and then tell me exactly the code that it returned.",
   tools: { lookup_code },

@@ -20,7 +20,7 @@ import pytest
 from ...test_examples import environment, free_port
 from .routing import table
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -78,7 +78,12 @@ class Proxy:
         self.base = f"http://127.0.0.1:{(port := free_port())}"
         command = [sys.executable, "-m", "toolcall_middleware", "serve", "--port", str(port), *options]
         self.process = subprocess.Popen(
-            command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # so that `kill` reaches its workers too, which hold the pipe as well
         )
         self.written: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -102,6 +107,10 @@ class Proxy:
         body = {"model": model, "messages": [{"role": "user", "content": "x"}], "stream": True}
         return httpx.stream("POST", f"{self.base}/v1/chat/completions", json=body, trust_env=False, timeout=PATIENCE)
 
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     def ended(self) -> int:
         code = self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
@@ -117,8 +126,7 @@ def serving(*options: str) -> Iterator[Proxy]:
         proxy.wait_for("startup complete")
         yield proxy
     finally:
-        if proxy.process.poll() is None:
-            proxy.process.kill()
+        proxy.kill()
         proxy.ended()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest, Translation
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.hosts.proxy.upstream.translator import Translator
@@ -28,7 +29,7 @@ class Shouting:
         self.done = False
         self._held = b""
 
-    def request(self, body: bytes, /) -> TranslatedRequest:
+    def request(self, body: bytes, _passage: Passage | None = None, /) -> TranslatedRequest:
         if body == b"bad":
             raise ToolCallError("invalid_request", "bad")
         self.stream = b"true" in body

@@ -156,3 +156,55 @@ def test_a_file_that_is_not_there_and_two_ways_at_once_are_told(tmp_path: Path) 
         read_upstreams(str(tmp_path / "nowhere.toml"), Settings())
     with pytest.raises(SettingsError, match="Both upstream_url and upstreams_file"):
         read(tmp_path, WHOLE, upstream_url="http://a.example")
+
+
+ALIASED = """
+model_aliases = "claude-*=qwen, gpt=tiny"
+
+[[upstream]]
+url = "http://127.0.0.1:8000/v1"
+
+[[upstream]]
+name = "other"
+models = ["none"]
+url = "http://127.0.0.1:8001/v1"
+model_aliases = ["fable-*=tiny-*"]
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        '"claude-*=qwen, gpt=tiny"',
+        '["claude-*=qwen", "gpt=tiny"]',
+        '{"claude-*" = "qwen", gpt = "tiny"}',
+    ],
+)
+def test_aliases_stand_before_the_tables(tmp_path: Path, given: str) -> None:
+    text = ALIASED.replace('"claude-*=qwen, gpt=tiny"', given)
+    one, other = read(tmp_path, text, model_aliases=("*=elsewhere",))
+    assert one.settings.model_aliases == other.settings.model_aliases == ("claude-*=qwen", "gpt=tiny")
+    assert one.models == ("*",)
+    assert other.model_for("fable-2") == "tiny-2"
+    assert [name for name in ("none", "fable-2", "claude-9") if other.serves(name)] == ["none", "fable-2"]
+
+
+def test_without_aliases_of_its_own_the_settings_hold(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, '[[upstream]]\nurl = "http://127.0.0.1:1/v1"', model_aliases=("*=qwen",))
+    assert one.settings.model_aliases == ("*=qwen",)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('model_aliases = "qwen"\n[[upstream]]\nurl = "http://h/v1"', "model_aliases"),
+        ('model_aliases = 7\n[[upstream]]\nurl = "http://h/v1"', "model_aliases"),
+        ('model_aliases = {a = ""}\n[[upstream]]\nurl = "http://h/v1"', "model_aliases"),
+        ('[[upstream]]\nname = "x"\nurl = "http://h/v1"\nmodel_aliases = "a=*"', "'x'"),
+        ('model_alias = "a=b"\n[[upstream]]\nurl = "http://h/v1"', "did you mean model_aliases"),
+    ],
+)
+def test_wrong_aliases_are_named(tmp_path: Path, text: str, where: str) -> None:
+    with pytest.raises(SettingsError, match=r"upstreams\.toml") as caught:
+        read(tmp_path, text)
+    assert where in str(caught.value)

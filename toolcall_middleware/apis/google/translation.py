@@ -6,6 +6,7 @@ from typing import Any
 
 from ...errors import ToolCallError
 from ...wire import openai
+from ..passage import Passage
 from ..upstream import TranslatedRequest
 from .answer import error_answer, whole
 from .request import model_path, translate
@@ -32,7 +33,7 @@ class GoogleTranslation:
         """Whether `[DONE]` has left."""
         return self._stream is not None and self._stream.done
 
-    def request(self, body: bytes, /) -> TranslatedRequest:
+    def request(self, body: bytes, _passage: Passage | None = None, /) -> TranslatedRequest:
         """The client's chat completion. Raises ToolCallError."""
         raw = openai.read_object(body)
         if raw is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .fields import encode, kind, refusal, shown
+from ...errors import kind, shown
+from .fields import encode, refusal
 
 Part = dict[str, Any]
 

@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ...errors import ToolCallError
-
-DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What msgspec raises for bytes that it cannot read: invalid UTF-8 and deep nesting are Python's own errors."""
+from ...errors import ToolCallError, kind, shown
+from ...wire.json_input import decode
 
 Raw = msgspec.Raw
 Fields = Mapping[str, Raw]
-
-_MAX_SHOWN = 80
-_FIELDS = msgspec.json.Decoder(dict[str, Raw])
-# A pair of surrogates, half a pair, any other escape. JavaScript clients that cut a text inside an emoji send halves.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-
-
-def read_body(body: bytes) -> dict[str, Raw]:
-    """The fields of a JSON object, their values as they are spelled; half a surrogate pair becomes U+FFFD.
-
-    Raises ToolCallError `invalid_json` for anything else.
-    """
-    if b"\\ud" in body or b"\\uD" in body:
-        body = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
-    try:
-        str(body, "utf-8")  # msgspec does not look inside the strings of raw values
-        return _FIELDS.decode(body)
-    except msgspec.ValidationError:
-        raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
-    except DECODE_ERRORS as error:
-        raise not_json(error) from None
-
-
-def decode(raw: bytes | Raw, param: str) -> Any:
-    """The JSON value of the field `param`. Raises ToolCallError `invalid_json`."""
-    try:
-        return msgspec.json.decode(raw)
-    except DECODE_ERRORS as error:
-        raise not_json(error, param) from None
-
-
-def not_json(error: Exception, param: str | None = None) -> ToolCallError:
-    """The error for bytes that msgspec refused with `error`: the field `param`, or the whole body."""
-    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).removesuffix(".")
-    what = "The request body" if param is None else f"'{param}'"
-    return ToolCallError("invalid_json", f"{what} cannot be read as JSON: {reason}.", param=param)
 
 
 def encode(value: Any, param: str) -> bytes:
@@ -62,28 +20,6 @@ def encode(value: Any, param: str) -> bytes:
         return msgspec.json.encode(value)
     except RecursionError:
         raise refusal(param, f"'{param}' is nested too deeply.") from None
-
-
-def kind(value: Any) -> str:
-    """What JSON calls the type of `value`."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, str):
-        return "a string"
-    if isinstance(value, int | float):
-        return "a number"
-    return "an array" if isinstance(value, list) else "an object"
-
-
-def shown(value: Any) -> str:
-    """`value` for a message: on one line, and never more than a hint of what the client sent."""
-    if isinstance(value, str):
-        return repr(value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "...")
-    if value is None or isinstance(value, int | float):
-        return json.dumps(value)[: _MAX_SHOWN // 2]
-    return kind(value)
 
 
 def refusal(param: str, message: str) -> ToolCallError:

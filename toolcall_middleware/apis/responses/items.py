@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError
+from ...errors import ToolCallError, kind, shown
 from .content import chat_content, chat_result, chat_text
-from .fields import encode, kind, refusal, shown
+from .fields import encode, refusal
 from .freeform import FIELD
 from .local_kinds import arguments_of, shell_text
 from .names import ITEM_TYPES, Kind, Names
@@ -22,6 +22,7 @@ Message = dict[str, Any]
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _CALLS = {item_type: kind for kind, item_type in ITEM_TYPES.items()}
 _OUTPUTS = {item_type.removesuffix("_call") + "_call_output" for item_type in _CALLS} - {"tool_search_call_output"}
+_DEFINITION = ("description", "parameters", "format")
 _COMPACTED = "(Earlier turns of this conversation were compacted by another provider and cannot be read here.)"
 
 
@@ -209,16 +210,21 @@ class History:
         if item.get("call_id") is None:
             return
         call_id = self._answered("tool_search_output", item, param)
-        names = [name for tool in item.get("tools") or () for name in self._loaded(tool)]
-        told = f"These tools can be called now: {', '.join(names)}" if names else "No tool was found."
+        found = [line for tool in item.get("tools") or () for line in self._loaded(tool, f"{param}.tools")]
+        told = "\n".join(["These tools can be called from now on:", *found]) if found else "No tool was found."
         self._result({"role": "tool", "tool_call_id": call_id, "content": told}, param)
 
-    def _loaded(self, tool: Any, namespace: str | None = None) -> list[str]:
+    def _loaded(self, tool: Any, param: str, namespace: str | None = None) -> list[str]:
+        """The definitions of what was found, a line of JSON each."""
         match tool:
             case {"type": "namespace", "name": str(name), "tools": list(tools)} if namespace is None:
-                return [found for inner in tools for found in self._loaded(inner, name)]
+                return [found for inner in tools for found in self._loaded(inner, param, name)]
             case {"type": ("function" | "custom") as own, "name": str(name)}:
-                return [self._names.known(Kind(own), name, namespace)]
+                told: dict[str, Any] = {"name": self._names.known(Kind(own), name, namespace)}
+                told |= {field: tool[field] for field in _DEFINITION if tool.get(field) is not None}
+                if own == "custom":
+                    told["parameters"] = {"type": "object", "properties": {FIELD: {"type": "string"}}}
+                return [encode(told, param).decode()]
         return []
 
     def _answered(self, variant: str, item: dict[str, Any], param: str) -> str:

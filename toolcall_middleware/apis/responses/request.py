@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from ...errors import kind, shown
 from ...wire import openai
+from ...wire.json_input import DECODE_ERRORS, not_json, read_fields
 from ..face import ChatRequest
-from .fields import DECODE_ERRORS, Fields, Raw, Reader, encode, kind, not_json, read_body, refusal, shown
+from .fields import Fields, Raw, Reader, encode, refusal
 from .items import History, Paths
 from .names import Names
 from .tool_choice import chat_choice
@@ -88,7 +90,7 @@ _PARAMS = {
 
 def read_request(body: bytes) -> tuple[ChatRequest, Asked]:
     """The request as a chat completion. Raises ToolCallError and nothing else, whatever the bytes."""
-    fields = read_body(body)
+    fields = read_fields(body)
     return _Request(fields).read()
 
 

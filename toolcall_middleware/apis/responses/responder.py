@@ -11,7 +11,7 @@ import msgspec
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ..face import ChatRequest, FaceReply
+from ..face import ChatRequest, FaceReply, StreamedFace
 from .answer import ResponseWriter, response_usage
 from .chunks import read_completion
 from .errors import error_reply
@@ -22,13 +22,13 @@ _MARK_BYTES = 16
 _log = logging.getLogger("toolcall_middleware")
 
 
-class ResponsesFace:
+class ResponsesFace(StreamedFace):
     """One request and its answer (`Face`). mark: what is random in the answer's ids; new where it is not given."""
 
     def __init__(self, mark: str | None = None) -> None:
+        super().__init__()
         self._mark = mark or secrets.token_hex(_MARK_BYTES)
         self._asked: Asked | None = None
-        self._stream: EventStream | None = None
 
     @property
     def api(self) -> str:
@@ -75,36 +75,13 @@ class ResponsesFace:
         """None: those of the chat answer serve."""
         return ()
 
-    def begin(self) -> bytes:
-        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
-        return self._events.begin()
-
-    def feed(self, data: bytes, /) -> bytes:
-        """The next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
-        return self._events.feed(data)
-
-    def finish(self, *, cut: bool) -> bytes:
-        """The chat stream is over: the events that are missing. A stream without its end gets `response.failed`."""
-        return self._events.finish(cut=cut)
-
-    def fail(self, error: ToolCallError, /) -> bytes:
-        """`response.failed`, the last event of a stream that cannot go on; empty where it is over already."""
-        return self._events.fail(error)
-
-    def keepalive(self) -> bytes:
-        """`response.in_progress` once more: an event that every client reads, and none minds."""
-        return self._events.keepalive()
-
     @property
     def _known(self) -> Asked:
         assert self._asked is not None  # noqa: S101 - `request` comes first
         return self._asked
 
-    @property
-    def _events(self) -> EventStream:
-        if self._stream is None:
-            self._stream = EventStream(self._known, self._mark)
-        return self._stream
+    def _new_stream(self) -> EventStream:
+        return EventStream(self._known, self._mark)
 
 
 class _Nowhere:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .fields import kind, refusal, shown
+from ...errors import kind, shown
+from .fields import refusal
 from .names import ClientTool, Kind
 from .tools import OfferedTools, no_such_tool
 

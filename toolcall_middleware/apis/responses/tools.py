@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
-from ...errors import ToolCallError
-from .fields import DECODE_ERRORS, Raw, decode, kind, not_json, refusal, shown
+from ...errors import ToolCallError, kind, shown
+from ...model import LOADED_FIELD
+from ...wire.json_input import DECODE_ERRORS, decode, not_json
+from .fields import Raw, refusal
 from .freeform import FIELD
 from .local_kinds import DESCRIPTIONS, PARAMETERS
 from .names import ClientTool, Kind, Names
@@ -37,6 +39,7 @@ class _Offer:
     path: str
     function: dict[str, Any]  # without its name
     deferred: bool
+    loaded: bool = False  # by a search, which wrote its definition into the conversation
 
 
 @dataclass(slots=True)
@@ -86,7 +89,8 @@ class ToolReader:
                 continue  # found once more, or loaded what was offered from the start
             seen.add((offer.tool.namespace, offer.tool.name))
             name = offered.names.offer(offer.tool)
-            offered.chat.append({"type": "function", "function": {"name": name, **offer.function}})
+            entry: dict[str, Any] = {"type": "function", "function": {"name": name, **offer.function}}
+            offered.chat.append({**entry, LOADED_FIELD: True} if offer.loaded else entry)
             offered.paths.append(offer.path)
             if offer.tool.namespace is not None:
                 offered.namespaces.setdefault(offer.tool.namespace, []).append(name)
@@ -115,7 +119,8 @@ class ToolReader:
                 own = Kind(variant)
                 function = self._function(fields, path) if own is Kind.FUNCTION else _custom(fields, path)
                 deferred = _value(fields, "defer_loading", path) is True and not loaded
-                self._offers.append(_Offer(ClientTool(own, _name(fields, path), namespace), path, function, deferred))
+                tool = ClientTool(own, _name(fields, path), namespace)
+                self._offers.append(_Offer(tool, path, function, deferred, loaded))
             case "namespace":
                 if namespace is not None:
                     raise refusal(f"{path}.type", "A namespace holds functions and custom tools, no namespaces.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from ...settings import Settings
-from ..command import Command, add_settings, add_upstream, given_settings, number
+from ..command import Command, add_settings, add_upstream, given_settings, number, refuse_whole_path
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -38,16 +38,23 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         default=20_000,
         help="the most that the model may write (default: %(default)s)",
     )
+    parser.add_argument(
+        "--api",
+        choices=("chat", "messages", "responses"),
+        default="chat",
+        help="the API in which calls are asked for, as a client would (default: %(default)s)",
+    )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _run(args: argparse.Namespace) -> int:
     settings = Settings.from_env(**given_settings(args))
+    refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
 
     from .run import Options, run
 
-    options = Options(model=args.model, formats=args.formats, seconds=args.seconds, tokens=args.tokens)
+    options = Options(model=args.model, formats=args.formats, seconds=args.seconds, tokens=args.tokens, api=args.api)
     return run(options, settings, as_json=args.json)
 
 
@@ -61,6 +68,7 @@ COMMAND = Command(
     examples=(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format hermes --format json --json",
+        "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --api messages   # what Claude Code would get",
         "toolcall-middleware check --upstream https://host/v1 --key-env MY_KEY --model NAME --tokens 5000",
     ),
     exit_codes={0: "calls come out right in some way", 1: "in none", 2: "none was tried, or a mistake"},

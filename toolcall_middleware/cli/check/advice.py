@@ -45,7 +45,11 @@ def advise(report: Report) -> None:
         why["TOOLCALL_MODE"] = f"the backend's own tool calls came out best ({total})"
         return
     set_["TOOLCALL_MODE"] = "prompt"
-    why["TOOLCALL_MODE"] = f"calls by prompt came out best ({total})" if _tried_native(report) else "no native calls"
+    if _tried_native(report):
+        why["TOOLCALL_MODE"] = f"calls by prompt came out best ({total})"
+    else:
+        slow = any(one.key.startswith("native.") and one.verdict is Verdict.UNKNOWN for one in report.findings)
+        why["TOOLCALL_MODE"] = "native calls could not be tried" if slow else "no native calls"
     usual = written_by(report.model, "auto")
     if fmt not in {"auto", usual}:
         set_["TOOLCALL_FORMAT"] = fmt

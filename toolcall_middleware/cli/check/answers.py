@@ -10,6 +10,8 @@ from ...parsing.events import CallArgs, CallEnd, CallStart
 from ...response.native_calls import NativeCalls
 from ...wire import openai
 from ...wire.sse import EventReader
+from ..faces import answers as faces
+from .findings import Verdict
 
 _MAX_SHOWN = 200
 
@@ -26,6 +28,23 @@ class Answer:
     usage: dict[str, Any] | None = None
     error: str | None = None
     faults: tuple[str, ...] = ()
+    late: bool = False
+    """None came in time: that says nothing of what the backend can do."""
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it ended at its limit of tokens."""
+        return self.finish_reason == "length"
+
+    @property
+    def verdict(self) -> Verdict:
+        """What an answer that is none says of what was asked for."""
+        return Verdict.UNKNOWN if self.late else Verdict.NO
+
+    @property
+    def fault(self) -> str:
+        """The same in words."""
+        return self.refusal if self.late else f"refused: {self.refusal}"
 
     @property
     def ok(self) -> bool:
@@ -39,10 +58,12 @@ class Answer:
         return f"status {self.status}: {said}" if self.status else said
 
 
-def read_answer(status: int, body: bytes) -> Answer:
-    """The answer in a response's body, whole or streamed: its bytes tell which."""
+def read_answer(status: int, body: bytes, api: str = "chat") -> Answer:
+    """The answer in a response's body, whole or streamed: its bytes tell which. api: whose answer it is."""
     if status != 200:
         return Answer(status, error=openai.read_error(body, status).message)
+    if api != "chat":
+        return _of_face(faces.read_answer(api, body))
     start = body.lstrip(b"\xef\xbb\xbf \t\r\n")
     reader = _Reader()
     if start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
@@ -53,6 +74,11 @@ def read_answer(status: int, body: bytes) -> Answer:
     else:
         reader.chunk(openai.read_value(body), streamed=False)
     return reader.answer()
+
+
+def _of_face(read: faces.FaceAnswer) -> Answer:
+    calls = tuple(ToolCall(call.name, call.arguments or "{}") for call in read.calls)
+    return Answer(200, read.text, read.reasoning, calls, read.finish_reason, read.usage, read.error, tuple(read.faults))
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...wire import openai
+from ..faces.questions import HEADERS, PATHS, request_body
 from .answers import Answer, read_answer
 
 QUESTION_SECONDS = 60.0
@@ -125,12 +126,19 @@ class Asker:
         return response.status_code, response.content
 
     async def ask(
-        self, messages: list[dict[str, Any]], *, tokens: int, app: ASGIApp | None = None, **fields: Any
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tokens: int,
+        app: ASGIApp | None = None,
+        api: str = "chat",
+        **fields: Any,
     ) -> Answer:
         """One question. An answer that does not come, in time or at all, is an Answer with status 0.
 
-        tokens: how many the answer may have. app: what the question goes through, in front of the meter.
-        Raises BudgetSpentError.
+        tokens: how many the answer may have. app: what the question goes through, in front of the meter. api: the API
+        that it speaks.
+        Raises BudgetSpentError, also where it is the check's own time that was too short.
         """
         if not self.meter.seconds_left:
             raise BudgetSpentError
@@ -139,15 +147,17 @@ class Asker:
         seconds = min(QUESTION_SECONDS, self.meter.seconds_left)
         try:
             async with _client(app or self.meter) as client, asyncio.timeout(seconds):
-                response = await client.post("/v1/chat/completions", json=body)
+                response = await client.post(PATHS[api], json=request_body(api, body), headers=HEADERS[api])
         except TimeoutError:
-            return Answer(0, error=f"no answer within {seconds:.0f} s")
+            if seconds < QUESTION_SECONDS:
+                raise BudgetSpentError from None
+            return Answer(0, error=f"slow: no answer within {seconds:g} s", late=True)
         except ToolCallError as error:
             # How the proxy says that the answer broke off.
             return Answer(0, error=self.hide(error.message))
         except TooLargeError:
             return Answer(0, error="an answer without end")
-        answer = read_answer(response.status_code, response.content)
+        answer = read_answer(response.status_code, response.content, api)
         if answer.error is None:
             return answer
         return Answer(answer.status, answer.text, error=self.hide(answer.error), usage=answer.usage)

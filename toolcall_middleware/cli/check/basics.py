@@ -57,7 +57,7 @@ async def plain(asker: Asker) -> tuple[Answer, list[Finding]]:
             break
         answer = await asker.ask(HELLO, tokens=TOKENS)
     detail = "the model reasons before it answers" if asker.reasons else ""
-    verdict = Verdict.YES if answer.ok else Verdict.NO
+    verdict = Verdict.YES if answer.ok else answer.verdict
     findings = [Finding("whole", "whole answers", verdict, detail if answer.ok else answer.refusal)]
     if answer.ok:
         findings.append(_usage("usage.whole", "usage in whole answers", answer))
@@ -66,7 +66,7 @@ async def plain(asker: Asker) -> tuple[Answer, list[Finding]]:
 
 def _usage(key: str, what: str, answer: Answer) -> Finding:
     if not answer.ok:
-        return Finding(key, what, Verdict.NO, f"refused: {answer.refusal}")
+        return Finding(key, what, answer.verdict, answer.fault)
     usage = answer.usage or {}
     counts = [usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")]
     if all(type(count) is int for count in counts):
@@ -78,12 +78,12 @@ async def streaming(asker: Asker) -> list[Finding]:
     """A streamed answer, and its usage."""
     asked = await asker.ask(HELLO, tokens=TOKENS, stream=True, stream_options={"include_usage": True})
     answer = asked if asked.ok else await asker.ask(HELLO, tokens=TOKENS, stream=True)
-    verdict = Verdict.YES if answer.ok else Verdict.NO
+    verdict = Verdict.YES if answer.ok else answer.verdict
     stream = Finding("stream", "streamed answers", verdict, "" if answer.ok else answer.refusal)
     if asked.ok or not answer.ok:
         return [stream, _usage("usage.stream", "usage in streams", asked)]
-    detail = f"stream_options is refused, {asked.refusal}"
-    return [stream, Finding("usage.stream", "usage in streams", Verdict.NO, detail)]
+    detail = asked.refusal if asked.late else f"stream_options is refused, {asked.refusal}"
+    return [stream, Finding("usage.stream", "usage in streams", asked.verdict, detail)]
 
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -109,7 +109,7 @@ async def _stop(asker: Asker, key: str, what: str, said: str, word: str | None, 
         return Finding(key, what, Verdict.UNKNOWN, "the model's answer is too short to stop it in the middle")
     answer = await asker.ask(HELLO, tokens=TOKENS, stop=[word], stream=stream)
     if not answer.ok:
-        return Finding(key, what, Verdict.NO, f"refused: {answer.refusal}")
+        return Finding(key, what, answer.verdict, answer.fault)
     if word in answer.text:
         return Finding(key, what, Verdict.NO, "the answer goes on behind the stop string")
     if not said.startswith(answer.text.rstrip()) or len(answer.text) >= len(said):
@@ -122,7 +122,7 @@ async def history(asker: Asker, key: str, what: str, messages: Messages) -> list
     answer = await asker.ask(messages, tokens=16)
     if answer.ok:
         return [Finding(key, what, Verdict.YES)]
-    return [Finding(key, what, Verdict.NO, f"refused: {answer.refusal}")]
+    return [Finding(key, what, answer.verdict, answer.fault)]
 
 
 def models_in(value: Any) -> list[str]:

@@ -76,7 +76,7 @@ async def ask(asker: Asker, key: str, what: str, fields: dict[str, Any]) -> list
 
 def _judge(answer: Answer) -> tuple[Verdict, str]:
     if not answer.ok:
-        return Verdict.NO, f"refused: {answer.refusal}"
+        return answer.verdict, answer.fault
     tools = ToolSet.of([Tool(_NAME, "", _PARAMETERS)])
     parser = registry.get("auto").parser(tools, ParserOptions())
     events = [*parser.feed(answer.text), *parser.finish(cut=answer.finish_reason == "length")]

@@ -31,7 +31,7 @@ class Tally:
     """How the calls of one mode, format and `tool_choice` came out.
 
     asked: prompts that were answered for at all. valid: an offered tool was called, with arguments that fit. right: it
-    was the tool that was meant.
+    was the tool that was meant. late: prompts that got no answer in time.
     """
 
     mode: str
@@ -41,6 +41,7 @@ class Tally:
     asked: int = 0
     valid: int = 0
     right: int = 0
+    late: int = 0
     faults: list[str] = field(default_factory=list)
 
 

@@ -36,7 +36,10 @@ async def ask(asker: Asker, key: str, what: str, fields: dict[str, Any], *, must
 
 def _judge(answer: Answer, *, must: bool) -> tuple[Verdict, str]:
     if not answer.ok:
-        return Verdict.NO, f"refused: {answer.refusal}"
+        return answer.verdict, answer.fault
+    if answer.was_cut:
+        what = "a call came, and" if answer.calls else "the answer"
+        return Verdict.UNKNOWN, f"{what} was cut at its limit of {TOKENS} tokens"
     if not answer.calls:
         written = _written(answer.text)
         if written is not None:

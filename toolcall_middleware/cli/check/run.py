@@ -38,12 +38,15 @@ class CheckError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to check and how long. `seconds` and `tokens` are limits of the whole check."""
+    """What to check and how long. `seconds` and `tokens` are limits of the whole check. `api`: in which API calls are
+    asked for of the middleware (`chat`, `messages`, `responses`).
+    """
 
     model: str | None = None
     formats: list[str] = field(default_factory=list)
     seconds: float = 300.0
     tokens: int = 20_000
+    api: str = "chat"
 
 
 def run(options: Options, settings: Settings, *, as_json: bool) -> int:
@@ -104,7 +107,7 @@ async def examine(
         report.complete = False
     except _GoneError as error:
         report.complete = False
-        report.findings.append(Finding("gone", "the backend is still there", Verdict.NO, str(error)))
+        report.findings.append(Finding("gone", "answers, several times in a row", Verdict.NO, str(error)))
     advice.advise(report)
     report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, meter.elapsed
     return report
@@ -114,7 +117,7 @@ async def _models(asker: Asker, wanted: str | None) -> list[str]:
     try:
         status, body = await asker.get("/v1/models")
     except (TimeoutError, BudgetSpentError):
-        raise CheckError("the upstream did not answer to /v1/models in time") from None
+        raise CheckError("the upstream is slow: it did not answer to /v1/models in time") from None
     except TooLargeError:
         raise CheckError("the upstream's list of models has no end") from None
     except ToolCallError as broken:
@@ -143,8 +146,12 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     answer, findings = await basics.plain(asker)
     if not answer.ok:
         why = table.shown(answer.refusal)
+        if answer.late:
+            raise CheckError(f"the upstream is {why} to a short question")
         raise CheckError(f"the upstream does not answer chat completions for {report.model!r}: {why}")
     report.findings += [_models_finding(report), *findings]
+    if options.api != "chat":
+        report.findings.append(Finding("api", "the API in which calls are asked for", Verdict.YES, options.api))
     kinds = constraints.kinds()
     questions: list[tuple[str, Question]] = [("streamed answers", basics.streaming)]
     questions += [(what, partial(native.ask, key=key, what=what, fields=fields, must=must))
@@ -163,7 +170,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
             found = await question(asker)
             report.findings += found
             failures.count(found)
-        await _try(asker, report, settings, formats, step)
+        await _try(asker, report, settings, formats, step, options.api)
 
 
 def _models_finding(report: Report) -> Finding:
@@ -186,7 +193,7 @@ class _Failures:
             raise _GoneError(dead[0].detail)
 
 
-async def _try(asker: Asker, report: Report, settings: Settings, formats: list[str], step: Step) -> None:
+async def _try(asker: Asker, report: Report, settings: Settings, formats: list[str], step: Step, api: str) -> None:
     role = advice.system_role(report.findings)
     if role is not None:
         settings = settings.replace(system_role=role)
@@ -196,6 +203,7 @@ async def _try(asker: Asker, report: Report, settings: Settings, formats: list[s
             asker,
             settings,
             formats,
+            api=api,
             native=len(refused) < len(native.QUESTIONS),
             constraints={fmt: advice.working_constraint(report.findings, report.model, fmt) for fmt in formats},
         )

@@ -102,7 +102,7 @@ def _calls(report: Report) -> list[str]:
 
 def _cell(tally: Tally) -> str:
     if not tally.asked:
-        return "not asked"
+        return "slow" if tally.late else "not asked"
     cell = f"{tally.right}/{tally.asked}"
     if tally.valid != tally.right:
         cell += f" ({tally.valid})"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.types import ASGIApp
 
 from ...formats import registry
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
+from ..faces.questions import PATHS
 from .asking import Asker
 from .findings import Tally
 from .tools import PROMPTS, TOOLS, fault_of
@@ -24,6 +26,7 @@ class Trial:
 
     tally: Tally
     app: ASGIApp = field(repr=False)
+    api: str = "chat"
 
     async def ask(self, asker: Asker, number: int) -> None:
         """Prompt `number` of PROMPTS; every second one is streamed."""
@@ -33,10 +36,14 @@ class Trial:
             [{"role": "user", "content": question}],
             tokens=TOKENS,
             app=self.app,
+            api=self.api,
             tools=TOOLS,
             tool_choice=tally.tool_choice,
             stream=bool(number % 2),
         )
+        if answer.late:
+            tally.late += 1
+            return
         tally.asked += 1
         fault = answer.refusal if not answer.ok else fault_of(answer.calls)
         if fault is None and answer.finish_reason != "tool_calls":
@@ -65,22 +72,27 @@ def written_by(model: str, fmt: str) -> str:
 
 
 def trials(
-    asker: Asker, settings: Settings, formats: list[str], *, native: bool, constraints: dict[str, str | None]
+    asker: Asker, settings: Settings, formats: list[str], *, native: bool, constraints: dict[str, str | None], api: str
 ) -> Iterator[Trial]:
-    """The ways to try. native: whether the backend takes tools. constraints: by format, the kind that works."""
+    """The ways to try. native: whether the backend takes tools. constraints: by format, the kind that works. api: in
+    which calls are asked for.
+    """
+    make = partial(_trial, asker, settings.replace(faces=tuple(PATHS)), api)
     if native:
         for choice in ("auto", "required"):
-            yield _trial(asker, settings, "native", "auto", choice, "off")
+            yield make("native", "auto", choice, "off")
     for fmt in formats:
         for choice in ("auto", "required"):
-            yield _trial(asker, settings, "prompt", fmt, choice, "off")
+            yield make("prompt", fmt, choice, "off")
         kind = constraints.get(fmt)
         if kind is not None:
-            yield _trial(asker, settings, "prompt", fmt, "required", kind)
+            yield make("prompt", fmt, "required", kind)
 
 
-def _trial(asker: Asker, settings: Settings, mode: str, fmt: str, choice: str, constrain: str) -> Trial:
+def _trial(  # noqa: PLR0917 - the first three are the same for all
+    asker: Asker, settings: Settings, api: str, mode: str, fmt: str, choice: str, constrain: str
+) -> Trial:
     # One try each: what the first answer is worth is the question.
     own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0)
     tally = Tally(mode, fmt if mode == "prompt" else "", choice, constrain)
-    return Trial(tally, ToolCallMiddleware(asker.meter, settings=own))
+    return Trial(tally, ToolCallMiddleware(asker.meter, settings=own), api)

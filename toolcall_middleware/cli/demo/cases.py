@@ -149,4 +149,15 @@ CASES: tuple[Case, ...] = (
         _HERMES_EXAMPLE,
         Expected(content=_HERMES_EXAMPLE, exact=True, finish_reason="stop"),
     ),
+    *(
+        case
+        for api, name in (("messages", "Messages, as Claude Code speaks it"), ("responses", "Responses, as Codex does"))
+        for case in (
+            _case(f"{name}: prose and a call", "hermes", "Let me see. " + _tag(*_PARIS),
+                  Expected((_PARIS,), content="Let me see."), api=api, prompt_holds=("get_weather",)),
+            _case(f"{name}: its result, and the final answer", "hermes", _ANSWER,
+                  Expected(content=_ANSWER, exact=True, finish_reason="stop"), api=api, messages=_AFTER_RESULT,
+                  prompt_holds=(_RESULT,)),
+        )
+    ),
 )  # fmt: skip

@@ -34,7 +34,7 @@ def form_checks(answer: Received) -> list[Check]:
         return [Check(ok=False, what="well-formed", why=told, mode=mode)]
     found = {area: [fault.text for fault in answer.faults if fault.area == area] for area in _AREAS}
     good = {
-        "form": f"{answer.chunks} chunks, role first, [DONE] last" if answer.streamed else "a chat.completion",
+        "form": f"{answer.chunks} events, in their order" if answer.streamed else "a whole answer",
         "calls": ", ".join(f"{call.id[:9]}… in {_count(call.pieces, 'piece')}" for call in answer.calls),
         "ending": f"finish_reason {answer.finish_reason}",
         "usage": usage_of(answer),

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..faces.answers import is_stream, read_answer
+
 _ID = re.compile(r"call_[a-zA-Z0-9]+")
 _FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter"})
 
@@ -67,6 +69,22 @@ def read(status: int, content_type: str, raw: bytes, *, streamed: bool) -> Recei
         reader.fault("form", f"content-type is {content_type or 'absent'}, not {expected}")
     reader.read(raw)
     return reader.received(status)
+
+
+def read_face(api: str, status: int, raw: bytes, *, streamed: bool) -> Received:
+    """The same for an answer of `messages` or `responses`, in the words of chat completions."""
+    answer = read_answer(api, raw)
+    error = None if answer.error is None else {"message": answer.error}
+    calls = tuple(ReceivedCall(call.id, call.name, call.arguments, call.pieces) for call in answer.calls)
+    faults = [Fault("form", text) for text in answer.faults] if status == 200 or error is None else []
+    if status != 200 and error is None:
+        faults = [Fault("form", f"status {status} without an error of the API")]
+    if streamed != is_stream(raw) and status == 200:
+        faults.append(Fault("form", "the answer is streamed or whole where it should not be"))
+    return Received(
+        status, streamed, answer.text or None, calls, answer.finish_reason, answer.usage, error, tuple(faults),
+        answer.events,
+    )  # fmt: skip
 
 
 def _read_error(status: int, raw: bytes, *, streamed: bool) -> Received:

@@ -16,8 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
+from ..faces.questions import HEADERS, PATHS, request_body
 from .checks import Check, agreement_check, calls_check, content_check, finish_check, form_checks
-from .received import Received, read
+from .received import Received, read, read_face
 
 _SECONDS = 10
 """An exchange with a model that waits for nothing takes milliseconds; a longer one hangs."""
@@ -123,8 +124,12 @@ class Reply:
     parts: tuple[bytes, ...]
     stamps: tuple[int, ...]
 
-    def read(self, *, streamed: bool) -> Received:
-        return read(self.status, self.content_type, b"".join(self.parts), streamed=streamed)
+    def read(self, *, streamed: bool, api: str = "chat") -> Received:
+        """What the client got."""
+        raw = b"".join(self.parts)
+        if api == "chat":
+            return read(self.status, self.content_type, raw, streamed=streamed)
+        return read_face(api, self.status, raw, streamed=streamed)
 
     def stamp_of(self, marker: bytes) -> int | None:
         """How far the model had written when `marker` had arrived."""
@@ -136,9 +141,14 @@ class Reply:
         return None
 
 
-async def ask(app: ASGIApp, body: Mapping[str, Any], clock: Callable[[], int] = lambda: 0) -> Reply:
-    """Posts `body` to an ASGI app and collects what comes back, part by part. Raises TimeoutError if it hangs."""
-    raw = json.dumps(body).encode()
+async def ask(
+    app: ASGIApp, body: Mapping[str, Any], clock: Callable[[], int] = lambda: 0, *, api: str = "chat"
+) -> Reply:
+    """Posts the chat completion `body`, in the words of `api`, to an ASGI app and collects what comes back.
+
+    Raises TimeoutError if it hangs.
+    """
+    raw = json.dumps(request_body(api, body)).encode()
     inbox: list[Message] = [{"type": "http.request", "body": raw, "more_body": False}]
     status, content_type = 0, ""
     parts: list[bytes] = []
@@ -161,11 +171,12 @@ async def ask(app: ASGIApp, body: Mapping[str, Any], clock: Callable[[], int] = 
             parts.append(bytes(message["body"]))
             stamps.append(clock())
 
-    path = "/v1/chat/completions"
+    path = PATHS[api]
     headers = [
         (b"host", b"demo.invalid"),
         (b"content-type", b"application/json"),
         (b"content-length", str(len(raw)).encode()),
+        *((name.encode(), value.encode()) for name, value in HEADERS[api].items()),
     ]
     scope: Scope = {
         "type": "http",
@@ -209,6 +220,8 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     prompt_holds: tuple[str, ...] = ()
     """Words that the model must have been shown."""
+    api: str = "chat"
+    """The API that the client speaks. `messages` and `options` are a chat completion's, and asked in its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +245,12 @@ async def play(case: Case) -> Outcome:
 async def _play_once(case: Case, *, streamed: bool) -> tuple[Received, tuple[str, ...], list[Check]]:
     model = ScriptedModel(case.texts)
     # Settings(), not from_env(): the demo must not depend on the variables of the machine that it runs on.
-    app = ToolCallMiddleware(model, settings=Settings(format=case.format))
+    app = ToolCallMiddleware(model, settings=Settings(format=case.format, faces=tuple(PATHS)))
     body = {"model": "scripted", "messages": list(case.messages), "tools": list(case.tools), **case.options}
     if streamed:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    reply = await ask(app, body, clock=lambda: model.written)
-    answer = reply.read(streamed=streamed)
+    reply = await ask(app, body, clock=lambda: model.written, api=case.api)
+    answer = reply.read(streamed=streamed, api=case.api)
     checks = [*form_checks(answer), *_asked(model, case, streamed=streamed)]
     if answer.status != 200:
         # Nothing that an answer lacks may count as right about it.
@@ -246,12 +259,15 @@ async def _play_once(case: Case, *, streamed: bool) -> tuple[Received, tuple[str
     checks.append(content_check(answer, case.expected.content, exact=case.expected.exact))
     checks.append(finish_check(answer, case.expected.finish_reason))
     if streamed and len(case.expected.calls) == 1:
-        checks.append(_promptness(reply, case.texts[-1]))
+        checks.append(_promptness(reply, case.texts[-1], _CALL_MARKS[case.api]))
     return answer, tuple(model.wrote), checks
 
 
-def _promptness(reply: Reply, text: str) -> Check:
-    stamp = reply.stamp_of(b'"tool_calls":')
+_CALL_MARKS = {"chat": b'"tool_calls":', "messages": b'"tool_use"', "responses": b'"type":"function_call"'}
+
+
+def _promptness(reply: Reply, text: str, mark: bytes) -> Check:
+    stamp = reply.stamp_of(mark)
     why = "no call left" if stamp is None else f"after {stamp} of {len(text)} characters"
     ok = stamp is not None and stamp < len(text)
     return Check(ok=ok, what="the call left while the model was still writing", why=why, mode="streamed")
@@ -265,7 +281,7 @@ def _asked(model: ScriptedModel, case: Case, *, streamed: bool) -> list[Check]:
         why = f"{times} times" if times == right else f"{times} times, not {right}"
         checks.append(Check(ok=times == right, what="the model was asked", why=why, mode=mode))
     if case.prompt_holds and model.requests:
-        shown = "\n".join(str(message.get("content")) for message in model.requests[-1]["messages"])
+        shown = "\n".join(str(message.get("content")) for message in model.requests[-1].get("messages", ()))
         missing = [words for words in case.prompt_holds if words not in shown]
         why = f"missing: {missing}" if missing else " · ".join(case.prompt_holds)
         checks.append(Check(ok=not missing, what="the model was shown", why=why, mode=mode))

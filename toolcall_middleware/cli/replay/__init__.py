@@ -9,10 +9,15 @@ from ..command import Command
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE", help="a trace, model text, an event stream or a whole answer; - is stdin"
+        "file",
+        metavar="FILE",
+        help="a trace, model text, or an answer of chat completions, Messages or Responses, whole or streamed;"
+        " - is stdin",
     )
     parser.add_argument("--format", metavar="NAME", default="auto", help="how to read it (default: %(default)s)")
-    parser.add_argument("--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent")
+    parser.add_argument(
+        "--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent, of any of these APIs"
+    )
     parser.add_argument("--save-case", metavar="FILE", help="of a trace: write it as a golden case of the tests")
     parser.add_argument("--json", action="store_true", help="as JSON")
 

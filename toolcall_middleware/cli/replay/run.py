@@ -9,10 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...apis.face import Face
+from ...apis.messages.client.face import MessagesFace
+from ...apis.responses import ResponsesFace
 from ...errors import ToolCallError
 from ...formats import registry
 from ...formats.base import ParserOptions
@@ -21,10 +24,12 @@ from ...observe.traces import is_trace
 from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ...request.parse import read_request
 from ...response.native_calls import NativeCalls
+from ...response.reasoning import OpenThought
 from ...settings import Settings
 from ...wire import openai
 from ...wire.sse import EventReader
 from ..command import UsageError
+from ..faces.answers import FaceAnswer, api_of, read_answer
 from .trace import safe, show_trace
 
 _SHOWN = 60
@@ -80,9 +85,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def capture(data: bytes) -> dict[int, Captured]:
-    """The choices of an event stream, a whole answer, or a text (then one choice, 0). An error belongs to each of them,
-    or to a choice 0 that holds nothing else.
+    """The choices of an event stream, a whole answer (both of any API that clients speak here), or a text (then one
+    choice, 0). An error belongs to each of them, or to a choice 0 that holds nothing else.
     """
+    api = api_of(data)
+    if api is not None:
+        return {0: _from_face(read_answer(api, data))}
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
         return _from_stream(data)
@@ -97,6 +105,16 @@ def capture(data: bytes) -> dict[int, Captured]:
     if error is not None:
         return {0: Captured(error=error)}
     return {0: Captured(text=data.decode("utf-8", "replace"))}
+
+
+def _from_face(answer: FaceAnswer) -> Captured:
+    """An answer of Messages or Responses."""
+    calls = [
+        {"index": index, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+        for index, call in enumerate(answer.calls)
+    ]
+    native = [calls] if calls else []
+    return Captured(answer.text, answer.reasoning, answer.finish_reason, answer.error, native)
 
 
 def _from_stream(data: bytes) -> dict[int, Captured]:
@@ -149,16 +167,26 @@ def _add(one: Captured, message: Any) -> None:
 def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | None) -> Read:
     """Read one choice. Without `tools` any name can be called."""
     options = ParserOptions(keep_raw=True)
-    parser = registry.get(format_name).parser(tools, options)
+    fmt = registry.get(format_name)
+    parser = fmt.parser(tools, options)
+    thought = OpenThought(lambda: fmt.parser(tools, replace(options, parse_reasoning=True)))
+    if captured.reasoning:
+        thought.feed(captured.reasoning)
     cut = captured.finish_reason in {"length", "content_filter"}
     read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason, error=captured.error)
     at = 0
     for position, char in enumerate(captured.text, 1):
-        at = _apply(read, parser.feed(char), captured.text, at, position)
+        events = parser.feed(char)
+        thought.follow(events)
+        at = _apply(read, events, captured.text, at, position)
     last = parser.finish(cut=cut)
     if read.calls and last and isinstance(last[-1], Text) and last[-1].text.isspace():
         last.pop()  # white space behind a call is none of the answer's text
+    thought.follow(last)
     _apply(read, last, captured.text, at, len(captured.text))
+    if captured.native:
+        thought.close()
+    _apply(read, thought.finish(cut=cut), captured.text, 0, len(captured.text))
     native = NativeCalls(tools or ToolSet())
     for calls in captured.native:
         _apply(read, native.feed(calls), "", 0, 0)
@@ -214,8 +242,14 @@ def _bytes_of(name: str) -> bytes:
 
 
 def _tools(name: str) -> ToolSet:
-    """A JSON list of tools, or a request body that holds one."""
-    value = openai.read_value(_bytes_of(name))
+    """A JSON list of tools, or a request body (of any API that clients speak here) that holds one."""
+    data = _bytes_of(name)
+    value = openai.read_value(data)
+    if isinstance(value, dict) and (face := _face_of(value)) is not None:
+        try:
+            value = openai.read_value(face.request(data, {}).body)
+        except ToolCallError as error:
+            raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
     tools = value.get("tools") if isinstance(value, dict) else value
     body = openai.encode({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": tools})
     try:
@@ -225,6 +259,15 @@ def _tools(name: str) -> ToolSet:
     if request is None or not hasattr(request, "tools"):
         raise ReplayError(f"{name}: no list of tools")
     return request.tools
+
+
+def _face_of(body: dict[str, Any]) -> Face | None:
+    """What reads a request of Messages or Responses; None for a chat completion."""
+    if "input" in body:
+        return ResponsesFace()
+    tools = body.get("tools")
+    own = any(isinstance(tool, dict) and "input_schema" in tool for tool in tools) if isinstance(tools, list) else False
+    return MessagesFace() if own else None
 
 
 def _as_json(read: Read) -> dict[str, Any]:

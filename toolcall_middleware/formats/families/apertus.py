@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import reading
 from ..family import Family
 from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
 from ..syntax.json import keyed, listed
 from ..syntax.openers import json_calls, opener
@@ -25,7 +26,8 @@ Tool Capabilities:
 To call tools, answer in this form, each tool's name being a key:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=declared,
     write=listed("<|tools_prefix|>[", "]<|tools_suffix|>", entry=keyed),
     trigger="<|tools_prefix|>",

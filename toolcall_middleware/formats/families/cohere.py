@@ -16,7 +16,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
-from ..prompt.tool_results import said
+from ..prompt.tool_results import RESULTS_FOLLOW, said
 from ..syntax.json import listed, named_tool, numbered
 from ..syntax.openers import json_calls, opener
 
@@ -130,7 +130,8 @@ Here is a list of tools that you have available to you, each as one line of JSON
 To use tools, write 'Action:' followed by a JSON list of the actions to take, in this form:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     write=listed("Action: ```json\n[\n    ", "\n]\n```", between=",\n    ", entry=named_tool),
     trigger="Action: ```json",
     answer="'Action:' and the JSON list",

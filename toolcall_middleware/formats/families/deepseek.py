@@ -1,6 +1,6 @@
-"""DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4).
+"""DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4, V4.1).
 
-Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLang and llama.cpp.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
@@ -18,7 +19,7 @@ from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
 
 _MARKUP = Markup(
-    stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<function_results>"),
+    stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
     tags=("｜",),
 )
@@ -72,6 +73,8 @@ DEEPSEEK_V3 = Family(
     },
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    # R1's template cuts the reasoning out of earlier turns.
+    thoughts=Thoughts(opened={"deepseek-r1-distill": "[llama.cpp] deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}),
     prompt="""\
 # Tools
 
@@ -152,18 +155,20 @@ _DSML_OPENERS = (
     opener("<｜DSML｜ calls>", xml_calls(_DSML_V41.read), special=True),
     # Without the wrapper around the calls.
     opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
+    opener("<｜DSML｜ invoke name=", xml_calls(_DSML_V41.read), consume=False, special=True),
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3.2 (encoding_dsv32.py; llama.cpp: models/templates/DeepSeek-V3.2.jinja)
 DEEPSEEK_V32 = Family(
     name="deepseek_v32",
-    about='`<｜DSML｜invoke name="f">` within `<｜DSML｜function_calls>`: DeepSeek V3.2 and V4',
-    models={
-        "deepseek-v4": "[sglang] deepseekv4: DSML too",
-        "deepseek-v3.2": "[sglang] deepseekv32",
-    },
+    about='`<｜DSML｜invoke name="f">` within `<｜DSML｜function_calls>`: DeepSeek V3.2',
+    models={"deepseek-v3.2": "[sglang] deepseekv32"},
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[card] DeepSeek-V3.2, encoding_dsv32.py; [llama.cpp] DeepSeek-V3.2",
+    ),
     prompt="""\
 ## Tools
 
@@ -192,6 +197,94 @@ Here are the functions available in JSONSchema format:
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer="the <｜DSML｜function_calls> block",
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v3_2
+    trigger="<｜DSML｜function_calls>",
+    xml_tag=(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="{name}">\n',
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        "deepseek_xml",
+    ),
 )
 
-FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32)
+# The layout of V4's and V4.1's encoders; only the tags' names differ.
+_V4_PROMPT = """\
+## Tools
+
+You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "<%(calls)s>" \
+block like the following:
+
+<%(calls)s>
+<%(tag)sinvoke name="$TOOL_NAME">
+<%(tag)sparameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</%(tag)sparameter>
+...
+</%(tag)sinvoke>
+<%(tag)sinvoke name="$TOOL_NAME2">
+...
+</%(tag)sinvoke>
+</%(calls)s>
+
+String parameters should be specified as is and set `string="true"`. For all other types (numbers, booleans, arrays, \
+objects), pass the value in JSON format and set `string="false"`.
+
+If thinking_mode is enabled (triggered by <think>), you MUST output your complete reasoning inside <think>...</think> \
+BEFORE any tool calls or final response.
+
+Otherwise, output directly after </think> with tool calls or final response.
+
+### Available Tool Schemas
+
+{tools}
+
+You MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls."""
+
+_V4_RESULTS = between_tags("<tool_result>", "</tool_result>", between="\n\n")
+
+_V4_THOUGHTS = Thoughts(
+    returned=Returned.ALL,
+    source="[llama.cpp] deepseek-ai-DeepSeek-V4: where there are tools",
+)
+
+# https://huggingface.co/deepseek-ai/DeepSeek-V4-Flash (encoding/README.md)
+DEEPSEEK_V4 = Family(
+    name="deepseek_v4",
+    about='`<｜DSML｜invoke name="f">` within `<｜DSML｜tool_calls>`: DeepSeek V4',
+    models={"deepseek-v4": "[sglang] deepseekv4"},
+    auto_openers=_DSML_OPENERS,
+    markup=_MARKUP,
+    thoughts=_V4_THOUGHTS,
+    prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
+    write=TagWriter(_DSML_V4.written, _DSML_OPENERS),
+    results=_V4_RESULTS,
+    answer="the <｜DSML｜tool_calls> block",
+    noun="tool",
+    special_tokens=True,
+    # xgrammar's deepseek_v4; it has none for V4.1, in whose tags there is a space.
+    trigger="<｜DSML｜tool_calls>",
+    xml_tag=(
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="{name}">\n',
+        "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        "deepseek_xml",
+    ),
+)
+
+# https://huggingface.co/deepseek-ai/DeepSeek-V4.1-Flash (encoding/README.md; vLLM:
+# tests/parser/engine/test_deepseek_v41.py)
+DEEPSEEK_V41 = Family(
+    name="deepseek_v41",
+    about="as `deepseek_v4`, with a space in every tag, within `<｜DSML｜ calls>`: DeepSeek V4.1",
+    models={
+        "deepseek-v4.1": "[sglang] deepseekv41",
+        "deepseek-flash": "the vendor's own API calls V4.1 Flash so",
+    },
+    auto_openers=_DSML_OPENERS,
+    markup=_MARKUP,
+    thoughts=_V4_THOUGHTS,
+    prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
+    write=TagWriter(_DSML_V41.written, _DSML_OPENERS),
+    results=_V4_RESULTS,
+    answer="the <｜DSML｜ calls> block",
+    noun="tool",
+    special_tokens=True,
+)
+
+FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32, DEEPSEEK_V4, DEEPSEEK_V41)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import fork, json_calls, opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
@@ -38,7 +39,8 @@ You may call the functions below. Each line is one of them, as JSON.
 To call functions, answer with a block in this form:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     write=TagWriter(_INVOKE.written, _OPENERS),
     answer="the call within <dots_function_call></dots_function_call> tags",
     special_tokens=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
 from ..syntax.json import each
 from ..syntax.openers import ignored, json_calls, opener, xml_calls
@@ -82,7 +83,8 @@ To call functions, answer with a block in this form. The attribute string is "tr
 they are, and "false" for all other values, which stand there as JSON:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=declared,
     between="\n\n",
     write=TagWriter(_INVOKE.written, _GCML_OPENERS),

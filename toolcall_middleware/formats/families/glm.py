@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Escape, Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
@@ -51,6 +52,7 @@ GLM45 = Family(
     },
     auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
+    thoughts=Thoughts(returned=Returned.TURN, source="[llama.cpp] GLM-4.6"),
     prompt=_PROMPT
     + """\
 <tool_call>{function-name}
@@ -65,6 +67,9 @@ GLM45 = Family(
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
     answer=_ANSWER,
     special_tokens=True,
+    # xgrammar's style for 4.7 leaves no line break between a key and its value: the tags say the same.
+    trigger="<tool_call>",
+    xml_tag=("<tool_call>{name}\n", "</tool_call>", "glm_xml"),
 )
 
 # https://huggingface.co/zai-org/GLM-4.7
@@ -78,6 +83,12 @@ GLM47 = Family(
     alike={"spark2.5": "[llama.cpp] Spark2.5"},
     auto_openers=(TOOL_CALL,),
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] GLM-4.7-Flash; [card] GLM-5",
+        other={"glm5.[3-9]": (Returned.ALL, "[card] GLM-5.3: clear_thinking is false by default")},
+        opened={"glm4.7": "[llama.cpp] GLM-4.7-Flash", "glm5": "[card] GLM-5"},
+    ),
     prompt=_PROMPT
     + """\
 <tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\

@@ -19,26 +19,28 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tools_typescript import declared
 
 
-def _harmony(sink: Sink, context: Context) -> Body:
+def message(sink: Sink, context: Context) -> Body:
+    """The reader of one message."""
     return HarmonyMessage(sink, context.opening)
 
 
 HEADS = ("to=", "commentary to=")  # of a message whose marker stands in the prompt
 
-_OPENERS = (
-    Opener(marker="<|channel|>", body=_harmony),
-    Opener(marker="<|start|>assistant", body=_harmony),
-    *(Opener(marker=head, body=_harmony, where=Where.START) for head in HEADS),
+OPENERS = (
+    Opener(marker="<|channel|>", body=message),
+    Opener(marker="<|start|>assistant", body=message),
+    *(Opener(marker=head, body=message, where=Where.START) for head in HEADS),
 )
 
-_NAME = re.compile(r"[^\s<]{1,256}")
+NAME = re.compile(r"[^\s<]{1,256}")
 
 
 def _write(calls: Sequence[ToolCall]) -> str | None:
-    if not all(_NAME.fullmatch(call.name) for call in calls):
+    if not all(NAME.fullmatch(call.name) for call in calls):
         return None
     # A model makes one call and stops; further ones are messages of their own.
     return "<|start|>assistant".join(
@@ -48,14 +50,7 @@ def _write(calls: Sequence[ToolCall]) -> str | None:
     )
 
 
-HARMONY = Family(
-    name="harmony",
-    about="messages to `functions.*` in the commentary channel: gpt-oss",
-    models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
-    own_openers=_OPENERS,  # `auto` reads Muse's messages, of which these are some
-    fallback=(reading.WRAPPED_JSON,),
-    markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
-    prompt="""\
+PROMPT = """\
 # Tools
 
 ## functions
@@ -69,7 +64,27 @@ namespace functions {
 Calls to these tools must go to the commentary channel: 'functions'. For example:
 {example}
 
-The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself."""
+
+HARMONY = Family(
+    name="harmony",
+    about="messages to `functions.*` in the commentary channel: gpt-oss (`auto` asks it for `json`)",
+    auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
+    models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
+    alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
+    own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
+    fallback=(reading.WRAPPED_JSON,),
+    markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
+    # The analysis of turns behind the last final message. Behind its channel stands a space: the template refuses
+    # content in which there is none.
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] openai-gpt-oss-120b",
+        before="<|channel|>analysis <|message|>",
+        after="<|end|><|start|>assistant",
+        text="<|channel|>final <|message|>",
+    ),
+    prompt=PROMPT,
     tool=declared,
     between="\n\n",
     write=_write,

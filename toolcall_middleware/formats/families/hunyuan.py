@@ -1,16 +1,25 @@
-"""Tencent's Hunyuan: a JSON list (A13B), or GLM's tags with a wrapper and a separator (3), within `<tool_calls>`.
+"""Tencent's Hunyuan: a JSON list (A13B), or GLM's tags with a wrapper (Hy3, Hy4), within `<tool_calls>`.
 
-Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
+Hy3 writes a separator behind the name, Hy4 none. Every tag's name ends with a suffix of the checkpoint:
+`<tool_call:opensource>`, `<tool_call:6124c78e>`; any is read.
+
+Sources: the models' chat templates, and the parsers and tests of vLLM (tests/tool_parsers/test_hy_v4_tool_parser.py),
+SGLang and llama.cpp.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 
+from ...parsing.calls.fork import Refused
+from ...parsing.calls.xml.calls import TaggedCalls
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Context, Opener, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
-from ..prompt.tool_results import between_tags
+from ..prompt.tool_results import Write, between_tags
 from ..prompt.tools_json import function
 from ..syntax.json import listed
 from ..syntax.openers import fork, ignored, opener, shared, xml_calls
@@ -19,47 +28,90 @@ from ..syntax.xml_tags import XmlSyntax, xml_syntax
 from .glm import TOOL_CALL
 from .jamba import LIST
 
+_HY3, _HY4 = ":opensource", ":6124c78e"
+_PUBLISHED = (_HY3, _HY4)
+_MOST_SUFFIXES = 2  # others in one answer: a checkpoint has one, and patterns are made for each
+
 _MARKUP = Markup(
-    reasoning=(("<think:opensource>", "</think:opensource>"),),
-    stops=("<tool_responses:opensource>", "<tool_responses>"),
+    reasoning=tuple((f"<think{suffix}>", f"</think{suffix}>") for suffix in _PUBLISHED),
+    stops=(*(f"<tool_responses{suffix}>" for suffix in _PUBLISHED), "<tool_responses>"),
+    tags=("tool_sep[>:]",),
 )
 
 
-def _hy_v3(kind: str) -> XmlSyntax:
-    """As GLM's, a separator behind the name, a wrapper around all calls; each tag's name with `kind` behind it."""
-    ws, name = r"[ \t\r\n]{0,64}", r"[^\s<>{}\[\]\"'`]{1,256}"
+@functools.lru_cache(maxsize=32)
+def _tags(suffix: str) -> XmlSyntax:
+    """As GLM's, a wrapper around all calls and perhaps a separator behind the name; `suffix` ends each tag's name."""
+    ws, name, kind = r"[ \t\r\n]{0,64}", r"[^\s<>{}\[\]\"'`]{1,256}", re.escape(suffix)
     key, end = f"<arg_key{kind}>", f"</tool_call{kind}>"
     return xml_syntax(
-        call=re.compile(rf"<tool_call{kind}>{ws}(?P<name>{name}){ws}(?:<tool_sep{kind}>|(?={key}|{end}))"),
-        call_heads=(f"<tool_call{kind}>",),
-        call_part=re.compile(rf"<tool_call{kind}>{ws}(?:{name}{ws}(?:<[/a-z_:]{{0,32}})?)?"),
+        call=re.compile(rf"<tool_call{kind}>{ws}(?P<name>{name}){ws}(?:<tool_sep{kind}>|(?={key}|{end}|\{{))"),
+        call_heads=(f"<tool_call{suffix}>",),
+        call_part=re.compile(rf"<tool_call{kind}>{ws}(?:{name}{ws}(?:<[/a-z_:0-9A-Z\-]{{0,48}})?)?"),
         parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</arg_key{kind}>"),
-        parameter_heads=(key,),
-        parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_:]{{0,32}})?"),
-        key_close=f"</arg_key{kind}>",
-        value_open=f"<arg_value{kind}>",
-        value_close=f"</arg_value{kind}>",
-        call_close=end,
-        close=f"</tool_calls{kind}>",
+        parameter_heads=(f"<arg_key{suffix}>",),
+        parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_:0-9A-Z\-]{{0,48}})?"),
+        key_close=f"</arg_key{suffix}>",
+        value_open=f"<arg_value{suffix}>",
+        value_close=f"</arg_value{suffix}>",
+        call_close=f"</tool_call{suffix}>",
+        close=f"</tool_calls{suffix}>",
     )
 
 
-_tags = xml_calls(_hy_v3(""))
-_OPEN = opener("<tool_calls:opensource>", xml_calls(_hy_v3(":opensource")))  # the tokens of the published models
+def _suffixed(sink: Sink, context: Context) -> Body:
+    """The reader of the tags with the suffix that the opening has."""
+    suffix = context.opening[context.opening.index(":") : -1]
+    if suffix not in _PUBLISHED and suffix not in sink.learned:
+        if len(sink.learned) == _MOST_SUFFIXES:
+            return Refused()
+        sink.learned = (*sink.learned, suffix)
+    return TaggedCalls(sink, _tags(suffix)())
+
+
+_SUFFIX = r"[A-Za-z0-9_\-]{%d,32}"
+_SUFFIXED = tuple(
+    Opener(
+        pattern=f"<{tag}:{_SUFFIX % 1}>",
+        partial=f"{beginnings('<' + tag)}(?:(?<={tag[-4:]}):{_SUFFIX % 0})?",
+        body=_suffixed,
+        consume=tag == "tool_calls",
+    )
+    for tag in ("tool_calls", "tool_call")  # the second: without the wrapper
+)
+_plain = xml_calls(_tags(""))
 _OPENERS = (
-    _OPEN,
-    shared("<tool_calls>", _tags, "<"),
+    *_SUFFIXED,
+    shared("<tool_calls>", _plain, "<"),
     TOOL_CALL,  # without the wrapper
 )
 
-# https://huggingface.co/tencent/Hy3-preview (llama.cpp: models/templates/tencent-Hy3.jinja)
-HY_V3 = Family(
-    name="hy_v3",
-    about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`: Hunyuan 3",
-    models={"hy3": "[vllm] hy_v3"},
-    auto_openers=_OPENERS,
-    markup=_MARKUP,
-    prompt="""\
+
+def _written(suffix: str, separator: str) -> TagWriter:
+    return TagWriter(
+        Tags(
+            opening=f"<tool_calls{suffix}>\n",
+            closing=f"\n</tool_calls{suffix}>",
+            call=f"<tool_call{suffix}>{{name}}{separator}\n",
+            call_end=f"</tool_call{suffix}>",
+            parameter=f"<arg_key{suffix}>{{key}}</arg_key{suffix}>\n<arg_value{suffix}>",
+            parameter_end=f"</arg_value{suffix}>",
+            key=r"[^<]{1,256}",
+        ),
+        _OPENERS,
+    )
+
+
+def _results(suffix: str) -> Write:
+    return between_tags(
+        f"<tool_response{suffix}>\n",
+        f"\n</tool_response{suffix}>",
+        before=f"<tool_responses{suffix}>\n",
+        after=f"\n</tool_responses{suffix}>",
+    )
+
+
+_PROMPT = """\
 # Tools
 
 You may call one or more functions to assist with the user query.
@@ -69,36 +121,45 @@ You are provided with function signatures within <tools></tools> XML tags:
 {tools}
 </tools>
 
-For function call returns, you should first print <tool_calls:opensource>
+For function call returns, you should first print <tool_calls%(suffix)s>
 For each function call, you should return object like:
-<tool_call:opensource>{function-name}<tool_sep:opensource>
-<arg_key:opensource>{arg-key-1}</arg_key:opensource>
-<arg_value:opensource>{arg-value-1}</arg_value:opensource>
-<arg_key:opensource>{arg-key-2}</arg_key:opensource>
-<arg_value:opensource>{arg-value-2}</arg_value:opensource>
+<tool_call%(suffix)s>{function-name}%(separator)s
+<arg_key%(suffix)s>{arg-key-1}</arg_key%(suffix)s>
+<arg_value%(suffix)s>{arg-value-1}</arg_value%(suffix)s>
+<arg_key%(suffix)s>{arg-key-2}</arg_key%(suffix)s>
+<arg_value%(suffix)s>{arg-value-2}</arg_value%(suffix)s>
 ...
-</tool_call:opensource>
-At the end of function call returns, you should print </tool_calls:opensource>""",
+</tool_call%(suffix)s>
+At the end of function call returns, you should print </tool_calls%(suffix)s>"""
+
+# https://huggingface.co/tencent/Hy3-preview (llama.cpp: models/templates/tencent-Hy3.jinja)
+HY_V3 = Family(
+    name="hy_v3",
+    about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`, a suffix in each tag: Hunyuan 3",
+    models={"hy3": "[vllm] hy_v3"},
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt=_PROMPT % {"suffix": _HY3, "separator": f"<tool_sep{_HY3}>"},
     tool=function,
-    write=TagWriter(
-        Tags(
-            opening="<tool_calls:opensource>\n",
-            closing="\n</tool_calls:opensource>",
-            call="<tool_call:opensource>{name}<tool_sep:opensource>\n",
-            call_end="</tool_call:opensource>",
-            parameter="<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>",
-            parameter_end="</arg_value:opensource>",
-            key=r"[^<]{1,256}",
-        ),
-        _OPENERS,
-    ),
-    results=between_tags(
-        "<tool_response:opensource>\n",
-        "\n</tool_response:opensource>",
-        before="<tool_responses:opensource>\n",
-        after="\n</tool_responses:opensource>",
-    ),
-    answer="the calls between <tool_calls:opensource> and </tool_calls:opensource>",
+    write=_written(_HY3, f"<tool_sep{_HY3}>"),
+    results=_results(_HY3),
+    answer=f"the calls between <tool_calls{_HY3}> and </tool_calls{_HY3}>",
+    special_tokens=True,
+)
+
+# https://huggingface.co/tencent/Hy4-preview. The calls are as vLLM's parser reads them; that the tools and the results
+# are laid out as Hy3's template has them is not established from a source.
+HY_V4 = Family(
+    name="hy_v4",
+    about="as `hy_v3`, without the separator: Hunyuan 4",
+    models={"hy4": "[vllm] hy_v4"},
+    auto_openers=_OPENERS,
+    markup=_MARKUP,
+    prompt=_PROMPT % {"suffix": _HY4, "separator": ""},
+    tool=function,
+    write=_written(_HY4, ""),
+    results=_results(_HY4),
+    answer=f"the calls between <tool_calls{_HY4}> and </tool_calls{_HY4}>",
     special_tokens=True,
 )
 
@@ -108,8 +169,8 @@ HUNYUAN = Family(
     about="a JSON list within `<tool_calls>` tags: Hunyuan A13B",
     models={"hunyuan": "[vllm] hunyuan_a13b"},
     own_openers=(
-        opener("<tool_calls>", fork((r"<", _tags), (r"", LIST))),  # one name stands for both in the engines
-        _OPEN,
+        opener("<tool_calls>", fork((r"<", _plain), (r"", LIST))),  # one name stands for both in the engines
+        *_SUFFIXED,
         TOOL_CALL,
         ignored("<answer>"),
         ignored("</answer>"),
@@ -134,4 +195,4 @@ HUNYUAN = Family(
     answer="the list of calls within <tool_calls></tool_calls> tags",
 )
 
-FAMILIES = (HUNYUAN, HY_V3)
+FAMILIES = (HUNYUAN, HY_V3, HY_V4)

@@ -10,6 +10,7 @@ from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.json import each, with_args
 from ..syntax.openers import ignored, json_calls, opener
 
@@ -62,7 +63,8 @@ You may call the tools below:
 To call a tool, answer with its name and its arguments in this form:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     between=", ",
     write=each("<|content_invoke_tool_json|>", "<|end_message|>", between="<|message_model|>", entry=with_args),
     trigger="<|content_invoke_tool_json|>",

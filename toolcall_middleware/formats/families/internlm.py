@@ -21,10 +21,11 @@ _OPENERS = (
 # https://github.com/InternLM/InternLM/blob/main/chat/chat_format.md
 INTERNLM = Family(
     name="internlm",
-    about="JSON objects between `<|action_start|><|plugin|>` and `<|action_end|>`: InternLM 2 and 3",
+    about="JSON objects between `<|action_start|><|plugin|>` and `<|action_end|>`: InternLM 2 and 3, Intern-S1",
     models={
         "internlm2": "[vllm] internlm: 2 and 2.5",
         "internlm3": "[card] InternLM 3",
+        "intern-s1": "[sglang] interns1",
     },
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import reading
 from ..family import Family
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.json import listed
 from ..syntax.openers import json_calls, shared
 
@@ -27,7 +28,8 @@ You have access to the following tools:
 To call tools, answer with a JSON list of calls within <tool_calls></tool_calls> tags, for example:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     between=",\n    ",
     write=listed("<tool_calls>[\n    ", "\n]</tool_calls>", between=",\n    "),
     trigger="<tool_calls>",

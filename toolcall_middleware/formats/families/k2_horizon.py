@@ -7,6 +7,7 @@ import re
 from ...parsing.text.grammar import Opener, beginnings
 from ..family import Family
 from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import json_calls, opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import xml_syntax
@@ -68,7 +69,8 @@ You may call the tools below. Each line is one of them, as JSON.
 To call tools, answer in this form. Strings stand in it as they are, other values as JSON:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     write=TagWriter(
         Tags(
             opening="<ifm|tool_calls>",

@@ -10,17 +10,22 @@ from collections.abc import Callable
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import Thought
+from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import Returned, Thoughts
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
 from ..syntax.openers import ignored, named_calls, opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml import token_writer
 from ..syntax.xml_tags import xml_syntax
 
+K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
+
 _MARKUP = Markup(
-    reasoning=(("◁think▷", "◁/think▷"),),
+    reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
     escapes=(Escape("◁", "/?think▷"),),
@@ -74,6 +79,12 @@ KIMI_K2 = Family(
     models={"kimi-k2": "[vllm] kimi_k2"},
     auto_openers=_K2_OPENERS,
     markup=_MARKUP,
+    # The turns behind the last answer without calls: those of the task at hand.
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] Kimi-K2-Thinking; [card] Kimi-K2.5",
+        opened={"kimi-k2.[5-9]": "[card] Kimi-K2.5"},
+    ),
     prompt="""\
 # Tools
 
@@ -84,7 +95,8 @@ To call tools, answer with a section of calls, each with the tool's name, its nu
 as a JSON object, for example:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=function,
     between=", ",
     write=write_each(_write_call, opening="<|tool_calls_section_begin|>", closing="<|tool_calls_section_end|>"),
@@ -94,7 +106,6 @@ The results come in the next message, each between <tool_result> and </tool_resu
     special_tokens=True,
 )
 
-K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 _THINK, _THOUGHT = K3_THOUGHT
 _ANSWER = "<|open|>response<|sep|>"
 
@@ -131,6 +142,14 @@ KIMI_K3 = Family(
     models={"kimi-k3": "[vllm] kimi_k3"},
     auto_openers=_K3_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.ALL,
+        source="[llama.cpp] Kimi-K3",
+        opened={"kimi-k3": "[llama.cpp] Kimi-K3"},
+        before=_THINK,
+        after=_THOUGHT,
+        tags=Opened(_THINK, _THOUGHT, channel=True),
+    ),
     prompt="""\
 # Tools
 Here are the available tools, described in JSONSchema.
@@ -143,28 +162,34 @@ To call tools, answer in this form, one argument element for each argument, with
 values as JSON:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=function,
     between=",",
-    write=TagWriter(
-        Tags(
-            opening="<|open|>tools<|sep|>",
-            closing="<|close|>tools<|sep|>",
-            between="",
-            call='<|open|>call tool="{name}" index="{number}"<|sep|>',
-            call_end="<|close|>call<|sep|>",
-            parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
-            parameter_end="<|close|>argument<|sep|>",
-            gap="",
-            key=r"[^\"&\n]{1,256}",
-            more=("<|open|>",),
-            exact=True,
-        ),
+    write=token_writer(
+        "<|open|>",
         _K3_OPENERS,
+        opening="<|open|>tools<|sep|>",
+        closing="<|close|>tools<|sep|>",
+        between="",
+        call='<|open|>call tool="{name}" index="{number}"<|sep|>',
+        call_end="<|close|>call<|sep|>",
+        parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
+        parameter_end="<|close|>argument<|sep|>",
+        gap="",
+        key=r"[^\"&\n]{1,256}",
     ),
     answer="the tools section",
     noun="tool",
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: kimi_k3. Each call has a section of
+    # its own here, so its number is always the same.
+    trigger="<|open|>tools<|sep|>",
+    xml_tag=(
+        '<|open|>tools<|sep|><|open|>call tool="{name}" index="1"<|sep|>',
+        "<|close|>call<|sep|><|close|>tools<|sep|>",
+        "kimi_k3_xml",
+    ),
 )
 
 FAMILIES = (KIMI_K2, KIMI_K3)

@@ -13,7 +13,7 @@ from ...parsing.text.grammar import Where
 from .. import reading
 from ..base import Constraint
 from ..family import Family
-from ..markup import Markup
+from ..markup import Escape, Markup
 from ..prompt.tool_choice import callable_tools
 from ..prompt.tool_results import json_each
 from ..prompt.tools_json import definition_indented, function_indented
@@ -26,6 +26,10 @@ _MARKUP = Markup(
     stops=("<|start_header_id|>", "<|header_start|>"),
     ends=("<|eot_id|>", "<|eom_id|>", "<|eot|>"),
     tags=("SYS>>",),
+    # A result that is a list of calls in Python, and would be one when the model repeats it.
+    escapes=(
+        Escape(r"(?<![^\n])\[", r"[ \t\r\n]{0,32}[A-Za-z_][\w.]{0,64}[ ]?\((?:\)|[A-Za-z_]\w{0,64}[ ]?=(?!=)|[\"'])"),
+    ),
 )
 
 _PYTHON_TAG = opener(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from ...model import Tool
 from ...parsing.calls.xml.nested_calls import NestedCalls
+from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import definition
 from ..syntax.nested_xml import NestedXmlWriter
@@ -39,6 +41,13 @@ MINIMAX_M2 = Family(
     models={"minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] MiniMax-M2",
+        opened={"minimax-m2": "[llama.cpp] MiniMax-M2"},
+        before="<think>\n",
+        after="\n</think>\n\n",
+    ),
     prompt="""\
 # Tools
 You may call one or more tools to assist with the user query.
@@ -77,6 +86,13 @@ MINIMAX_M3 = Family(
     models={"minimax-m3": "[vllm] minimax_m3"},
     auto_openers=_M3_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.ALL,
+        source="[llama.cpp] MiniMax-M3",
+        before="<mm:think>",
+        after="</mm:think>",
+        tags=Opened("<mm:think>", "</mm:think>"),
+    ),
     prompt=f"""\
 # Tools
 You may call one or more tools to assist with the user query.

@@ -8,6 +8,7 @@ from ...model import ToolCall
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.named import write_each
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml_tags import xml_syntax
@@ -55,7 +56,8 @@ To use a tool, name its server and itself and give its arguments as one JSON obj
 answer:
 {{example}}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     write=write_each(_write_call, opening="<use_mcp_tool>\n", closing="\n</use_mcp_tool>", between="\n"),
     trigger="<use_mcp_tool>",
     answer="the call within <use_mcp_tool></use_mcp_tool> tags",

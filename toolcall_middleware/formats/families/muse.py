@@ -10,6 +10,7 @@ from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
 from ..family import Family
 from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
@@ -45,7 +46,10 @@ _MESSAGES = (
 MUSE_GLIMMER = Family(
     name="muse_glimmer",
     about='`<atem:invoke name="f">` within `<atem:function_calls>`, in messages to a tool: Muse Glimmer',
-    models={"muse-glimmer": "[sglang] muse"},
+    models={
+        "muse-glimmer": "[sglang] muse",
+        "muse-spark": "of which Glimmer is a distillate; its own template is not published",
+    },
     auto_openers=(*_CALLS, *_MESSAGES),
     markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
     prompt="""\
@@ -60,7 +64,8 @@ You may call the functions below. Each line is one of them, as JSON.
 To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     write=TagWriter(_INVOKE.written, (*_CALLS, *_MESSAGES)),
     answer="the <atem:function_calls> block",
     special_tokens=True,

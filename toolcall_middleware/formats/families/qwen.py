@@ -22,6 +22,7 @@ from __future__ import annotations
 from .. import reading
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.json import TOOL_CALL_JSON, each
@@ -57,10 +58,19 @@ HERMES = Family(
         "trinity": "[sglang] trinity",
         "bielik": "[llama.cpp] Bielik-11B-v3.0-Instruct",
         "smollm3": "[card] SmolLM3: hermes",
+        "nanbeige": "[card] the chat template of Nanbeige4.1-3B",
     },
     auto_openers=(TOOL_CALL_JSON,),
     fallback=reading.BARE_JSON,
     markup=MARKUP,
+    # [llama.cpp] Qwen-Qwen3-0.6B: reasoning behind the last user message that holds no tool results
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] Qwen-Qwen3-0.6B",
+        opened={"qwq": "[llama.cpp] Qwen-QwQ-32B", "qwen3-*thinking": "[card] Qwen3-30B-A3B-Thinking-2507"},
+        before="<think>\n",
+        after="\n</think>\n\n",
+    ),
     prompt="""\
 # Tools
 
@@ -137,9 +147,24 @@ QWEN3_CODER = Family(
         "qwen3.[5-9]": "[recipes] Qwen 3.5: qwen3_coder",
     },
     fine_tunes={"nemotron3": "[recipes] Nemotron 3 Nano and Super: qwen3_coder"},
-    alike={"mimo": "[sglang] mimo"},
+    alike={
+        "mimo": "[sglang] mimo",
+        "intern-s2": "[sglang] docs_new/cookbook, Intern-S2-Preview: qwen3_coder",
+    },
     auto_openers=FUNCTION_OPENERS,
     markup=MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] Qwen3.5-4B",
+        opened={
+            # All but the smallest, 0.8B and 2B
+            "qwen3.[5-9][-:][13-9]": "[llama.cpp] Qwen3.5-4B",
+            "qwen3.[5-9][-:]2[0-9]": "the same",
+            "nemotron3": "[llama.cpp] NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        },
+        before="<think>\n",
+        after="\n</think>\n\n",
+    ),
     prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),
     tool=function,
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),

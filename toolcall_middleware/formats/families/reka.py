@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..prompt.thoughts import NO_THOUGHTS
 from .qwen import HERMES
 
 # https://huggingface.co/RekaAI/reka-edge-2603 (llama.cpp: models/templates/Reka-Edge.jinja): calls as Hermes has them.
@@ -14,6 +15,7 @@ REKA = replace(
     models={"reka-edge": "[llama.cpp] Reka-Edge"},
     fine_tunes={},
     alike={},
+    thoughts=NO_THOUGHTS,
 )
 
 FAMILIES = (REKA,)

@@ -12,11 +12,12 @@ from ...parsing.calls.harmony_messages import Thought
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import definition
 from ..syntax.json import short_id
 from ..syntax.named import write_each
 from ..syntax.openers import ignored, named_calls, opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
+from ..syntax.xml import token_writer
 from ..syntax.xml_tags import xml_syntax
 
 _MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),))
@@ -66,7 +67,8 @@ For each tool call, return a JSON object with the following structure, enclosed 
 For example:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
+"""
+    + RESULTS_FOLLOW,
     tool=lambda tool: f"<|tool:begin|>{definition(tool)}<|tool:end|>",
     write=write_each(_write_call),
     trigger="<|tool_call:begin|>",
@@ -107,18 +109,16 @@ You may invoke one or more tools to assist with the user's query. Available tool
 To invoke tools, answer in this form, with each argument on a line of its own:
 {example}
 
-The results come in the next message, each between <tool_result> and </tool_result>. Never write a result yourself.""",
-    write=TagWriter(
-        Tags(
-            call="<|tool_call:start|>{name}\n",
-            call_end="<|tool_call:end|>",
-            parameter="<|tool_arg:start|>{key}<|tool_arg:value|>",
-            parameter_end="<|tool_arg:end|>",
-            key=r"[^<\n]{1,256}",
-            more=("<|tool_",),
-            exact=True,
-        ),
+"""
+    + RESULTS_FOLLOW,
+    write=token_writer(
+        "<|tool_",
         _OPENERS,
+        call="<|tool_call:start|>{name}\n",
+        call_end="<|tool_call:end|>",
+        parameter="<|tool_arg:start|>{key}<|tool_arg:value|>",
+        parameter_end="<|tool_arg:end|>",
+        key=r"[^<\n]{1,256}",
     ),
     answer="the tool calls",
     noun="tool",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
@@ -72,10 +73,20 @@ Note:
 # https://huggingface.co/stepfun-ai/Step-3.5-Flash (llama.cpp: models/templates/StepFun3.7-Flash.jinja)
 STEP3P5 = Family(
     name="step3p5",
-    about="as `qwen3_coder`: Step 3.5",
-    models={"step3.[5-9]": "[llama.cpp] StepFun3.7-Flash"},
+    about="as `qwen3_coder`: Step 3.5 and 5",
+    models={
+        "step3.[5-9]": "[llama.cpp] StepFun3.7-Flash",
+        "step5": "no template is published yet; the engines' code for it is made of Step 3.5's",
+    },
     auto_openers=FUNCTION_OPENERS,
     markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] StepFun3.5-Flash",
+        opened={"step3.[5-9]": "[llama.cpp] StepFun3.5-Flash"},
+        before="<think>\n",
+        after="\n</think>\n",
+    ),
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),

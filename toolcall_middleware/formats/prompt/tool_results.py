@@ -15,6 +15,12 @@ from . import escaping
 
 Write = Callable[[Sequence[ToolResult]], str]
 
+RESULTS_FOLLOW = (
+    "The results come in the next message, each between <tool_result> and </tool_result>. Never write a result "
+    "yourself."
+)
+"""Ends a prompt of ours: what `named` writes, and that it is nothing for the model to write."""
+
 
 def named(results: Sequence[ToolResult]) -> str:
     """`<tool_result name="f">…</tool_result>`: ours, for families whose results are turns of a role of their own.

@@ -14,6 +14,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,6 @@ from .. import markup
 from .round_trip import comes_back
 
 _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`]{1,256}")
 _STEM = re.compile(r"</?[^\s=>{]+")
 _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 
@@ -31,7 +31,7 @@ _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
     """How a family writes calls. `{name}`, `{number}` (from 1), `{key}`, `{kind}` (`true` for a string) and `{type}`
-    (JSON's name of it) stand in the opening tags.
+    (JSON's name of it) stand in the opening tags, `{name}` and `{key}` in the closing ones.
     """
 
     opening: str = ""
@@ -54,6 +54,8 @@ class Tags:
     """Follows `parameter_end`."""
     key: str
     """Pattern of what a key may consist of."""
+    name: str = r"[^\s<>{}\[\]\"'`]{1,256}"
+    """Pattern of what a name may consist of."""
     more: tuple[str, ...] = ()
     """Other tags that mean something to the reader."""
     lines: bool = False
@@ -71,6 +73,7 @@ class TagWriter:
         self.tags = tags
         self.openers = openers
         self.key = re.compile(tags.key)
+        self.name = re.compile(tags.name)
 
     @functools.cached_property
     def suspicious(self) -> re.Pattern[str]:
@@ -97,7 +100,7 @@ class TagWriter:
             values = {key: _text(raw) for key, raw in arguments.items()}
         except (msgspec.DecodeError, RecursionError):
             return None
-        if not _NAME.fullmatch(call.name):
+        if not self.name.fullmatch(call.name):
             return None
         if any(key != key.strip() or not self.key.fullmatch(key) for key in values):
             return None
@@ -106,8 +109,9 @@ class TagWriter:
             kind = "true" if arguments[key].startswith(b'"') else "false"
             opening = tags.parameter.replace("{kind}", kind).replace("{type}", _type(arguments[key]))
             opening = opening.replace("{key}", key)
-            parts.append(f"{opening}{self.value(value)}{tags.parameter_end}{tags.gap}")
-        written = "".join([*parts, tags.call_end, tags.tail])
+            closing = tags.parameter_end.replace("{key}", key)
+            parts.append(f"{opening}{self.value(value)}{closing}{tags.gap}")
+        written = "".join([*parts, tags.call_end.replace("{name}", call.name), tags.tail])
         if not any(map(self.suspicious.search, values.values())):
             return written
         return written if comes_back(f"{tags.opening}{written}{tags.closing}", call, self.openers) else None
@@ -120,6 +124,14 @@ class TagWriter:
         if tags.exact or not (tags.lines or text.startswith(("\n", "\r\n"))):
             return text
         return f"\n{text}\r\n" if text.endswith("\r") else f"\n{text}\n"
+
+
+def token_writer(mark: str, openers: tuple[Opener, ...], **tags: Any) -> TagWriter:
+    """For tags that are tokens of their own, all of which begin with `mark`: a value between two is exactly what it is.
+
+    `tags` are the others of Tags.
+    """
+    return TagWriter(Tags(more=(mark,), exact=True, **tags), openers)
 
 
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}

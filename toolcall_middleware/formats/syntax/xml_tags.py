@@ -127,24 +127,28 @@ def invoke_calls(wrapper: str, prefix: str = "", *, noise: tuple[str, ...] = (),
     return XmlCalls(invoke_tags(f"</{wrapper}>", prefix, noise=noise, newlines=not typed), written)
 
 
-def key_value_calls(*, lines: bool) -> XmlCalls:
-    """`<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`. lines: each part on a line of its own."""
+def key_value_calls(*, lines: bool, tag: str = "tool_call", newlines: bool = True) -> XmlCalls:
+    """`<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`.
+
+    lines: each part on a line of its own. newlines: a value may stand on lines of its own, which are markup.
+    """
     gap = "\n" if lines else ""
     written = Tags(
         between=gap,
-        call=f"<tool_call>{{name}}{gap}",
-        call_end="</tool_call>",
+        call=f"<{tag}>{{name}}{gap}",
+        call_end=f"</{tag}>",
         parameter=f"<arg_key>{{key}}</arg_key>{gap}<arg_value>",
         parameter_end="</arg_value>",
         gap=gap,
         key=r"[^<]{1,256}",
+        exact=not newlines,
     )
-    return XmlCalls(key_value_tags(), written)
+    return XmlCalls(key_value_tags(tag=tag, newlines=newlines), written)
 
 
-def key_value_tags(prefix: str = "") -> XmlSyntax:
+def key_value_tags(prefix: str = "", *, tag: str = "tool_call", newlines: bool = True) -> XmlSyntax:
     """`f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`, each tag's name with `prefix` before it."""
-    key, end = f"<{prefix}arg_key>", f"</{prefix}tool_call>"
+    key, end = f"<{prefix}arg_key>", f"</{prefix}{tag}>"
     ws = r"[ \t\r\n]{0,64}"
     return xml_syntax(
         call=re.compile(
@@ -160,6 +164,7 @@ def key_value_tags(prefix: str = "") -> XmlSyntax:
         value_close=f"</{prefix}arg_value>",
         call_close=end,
         close=end,
-        reopen=(f"<{prefix}tool_call>",),
+        reopen=(f"<{prefix}{tag}>",),
         bare_name=True,
+        newlines=newlines,
     )

@@ -57,7 +57,7 @@ def _fill(report: Report, record: Record, answer: _Answer) -> None:
     report.tenant, report.upstream = record.tenant, record.upstream
     report.model = report.model or record.model
     report.error = report.error or record.error
-    if report.recorder is not None and not any(row["kind"] == "client" for row in report.recorder.rows):
+    if report.recorder is not None and not any(row["kind"] in {"client", "face"} for row in report.recorder.rows):
         report.recorder.note("passed", report.ended, status=answer.status, size=answer.size)
     if report.prompt_tokens is None and report.completion_tokens is None:
         usage = answer.tail.usage()

@@ -33,7 +33,7 @@ from ..http.upload import collect, in_the_clear
 from ..http.watch import watched
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
-from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face
+from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face, prepare_passage
 from .first_word import refuse
 from .observed import exchange_for, tell
 from .responder import Responder
@@ -171,7 +171,7 @@ class ToolCallMiddleware:
     async def _answer(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
         """One request at one of our doors."""
         settings = self.settings
-        face = None if door is Door.CHAT else new_face(door)
+        face = None if door is Door.CHAT else new_face(door, settings.upstream_api)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
         asking = _Asking(self.app, scope, receive, send if answer is None else answer.send, settings)
         try:
@@ -201,6 +201,10 @@ class ToolCallMiddleware:
         self, asking: _Asking, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
     ) -> None:
         """A request of another API than chat completions, which becomes one. Its body has been read."""
+        report = record_of(scope).report
+        if report is not None and report.recorder is not None:
+            answer.recorder = report.recorder
+            answer.recorder.data("face_request", body, api=face.api)
         headers = {name.lower(): value for name, value in scope.get("headers", ())}
         try:
             if counting and isinstance(face, MessagesFace):
@@ -212,13 +216,16 @@ class ToolCallMiddleware:
             return
         asking.settings = settings = self._face_settings.of(asking.settings, face.api, asked)
         answer.asked = asked
+        passage = face.passage if isinstance(face, MessagesFace) else None
+        if passage is not None:
+            prepare_passage(passage, scope, settings)
         if counting and isinstance(face, MessagesFace):
             await self._count(asking, face, answer, asked.body, scope)
             return
         async with answer.waiting(scope):
             again: ChatRequest | None = asked
             while again is not None:
-                inner, messages = chat_request(scope, again.body, settings.paths)
+                inner, messages = chat_request(scope, again.body, settings.paths, passage)
                 await self._chat(asking, again.body, inner, messages, (messages, inner), always=True)
                 again, answer.again = answer.again, None
 
@@ -231,6 +238,10 @@ class ToolCallMiddleware:
             await asking.refuse(action.error)
             return
         prompt = action.body if isinstance(action, Ask) else body
+        if face.passage is not None and face.passage.counts and _counts_upstream(settings):
+            inner, messages = chat_request(scope, prompt, settings.paths, face.passage)
+            await self.app(inner, replay(messages, asking.receive), answer.send)
+            return
         pending = prompt_count(settings, model_of(prompt), memory, prompt)
         inner, _ = chat_request(scope, prompt, settings.paths)
         await wait_for(pending, self.app, inner, settings.paths)
@@ -324,6 +335,11 @@ def _client(scope: Scope, settings: Settings) -> bytes:
     """What tells clients apart, for what is learned from their requests; empty where nothing does."""
     name = settings.tenant_header.encode()
     return next((value for header, value in scope["headers"] if header.lower() == name), b"")
+
+
+def _counts_upstream(settings: Settings) -> bool:
+    """Whether an upstream that counts the tokens of a prompt itself is asked to."""
+    return settings.tokenizer == "upstream" or not settings.by_hand("tokenizer")
 
 
 def _version() -> str:

@@ -16,6 +16,7 @@ from starlette.types import Message, Scope, Send
 
 from ...apis.face import ChatRequest, Face, FaceReply
 from ...errors import ToolCallError
+from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, Headers, without
 from ..http.request_record import record_of
@@ -31,6 +32,7 @@ _MOST_NAMED = 20
 class FaceAnswer:
     """The `send` of one request on a face. asked: the request, once it was read.
 
+    `recorder`: who is shown what leaves, where somebody wants to see it.
     `again`: the request as it is to be asked once more, because the backend refused it as it was; nothing has left.
     """
 
@@ -46,6 +48,7 @@ class FaceAnswer:
         self._begun = False  # the client's answer has begun
         self._over = False
         self._quiet = True  # nothing has left since the last look
+        self.recorder: Recorder | None = None
         self.asked: ChatRequest | None = None
         self.again: ChatRequest | None = None
 
@@ -134,6 +137,7 @@ class FaceAnswer:
         if not any(name.lower() == b"content-type" for name, _ in headers):
             headers.append((b"content-type", b"application/json"))
         self._begun = self._over = True
+        self._note(reply.body)
         await self._send({**start, "status": reply.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": reply.body, "more_body": False})
 
@@ -147,7 +151,12 @@ class FaceAnswer:
     async def _body(self, out: bytes, *, more: bool) -> None:
         self._quiet = False
         self._over = not more
+        self._note(out)
         await self._send({"type": "http.response.body", "body": out, "more_body": more})
+
+    def _note(self, out: bytes) -> None:
+        if out and self.recorder is not None:
+            self.recorder.data("face", out)
 
     def _headers(self, start: Message, own: Sequence[tuple[bytes, bytes]]) -> Headers:
         """The chat answer's headers as the face's answer has them."""

@@ -12,13 +12,18 @@ from starlette.types import Message, Scope
 
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
+from ...apis.passage import PASSAGE, Passage
 from ...apis.responses import ResponsesFace
+from ...request.one_reading import one_reading, rewritten_tools
+from ...request.overrides import without_overrides
 from ...settings import Settings
-from ...wire.openai import read_object
+from ...wire.json_input import read_fields
+from ...wire.openai import encode, raw, read_object, read_value
 from ..http.bodies import request_message
 from ..http.headers import without
 from ..http.messages import is_chat, request_scope
 from ..http.paths import normal_path, normal_path_of
+from .unread import is_guarded
 
 _SLASHES = re.compile(r"/{2,}")
 _MESSAGES = "/v1/messages"
@@ -32,6 +37,8 @@ _NOT_SENT = frozenset(
     b" expect".split()
 )
 """What is about the client's API, or its body: the backend is asked for a chat completion."""
+_OF_API = frozenset({b"anthropic-version", b"anthropic-beta"})
+_CHECKED = frozenset({"tools", "mcp_servers", "messages"})
 _MOST_LAYERS = 256
 
 
@@ -99,23 +106,48 @@ def means_responses(body: bytes) -> bool:
     return fields is not None and {"model", "input"} <= fields.keys()
 
 
-def new_face(door: Door) -> Face:
-    """What reads a request at this door, and writes its answer."""
-    return ResponsesFace() if door in {Door.RESPONSES, Door.MAYBE_RESPONSES} else MessagesFace()
+def new_face(door: Door, upstream_api: str = "openai") -> Face:
+    """What reads a request at this door, and writes its answer. upstream_api: what stands behind speaks it."""
+    if door in {Door.RESPONSES, Door.MAYBE_RESPONSES}:
+        return ResponsesFace()
+    native = upstream_api == "anthropic"
+    return MessagesFace(inline_tools=not native, native=native)
 
 
-def chat_request(scope: Scope, body: bytes, paths: tuple[str, ...]) -> tuple[Scope, list[Message]]:
+def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
+    """What of the client's own request may go on to an upstream of its API. Its body was checked.
+
+    Where tools are guarded, they go on in the words that were checked.
+    """
+    body = one_reading(without_overrides(passage.body))
+    if is_guarded(settings):
+        fields = read_fields(body)
+        for name in _CHECKED & fields.keys():
+            fields[name] = rewritten_tools(fields[name]) if name == "tools" else raw(read_value(fields[name]))
+        body = encode(fields)
+    passage.body = body
+    passage.query = scope.get("query_string", b"")
+    passage.headers = tuple(
+        (name.lower(), value) for name, value in scope.get("headers", ()) if name.lower() in _OF_API
+    )
+
+
+def chat_request(
+    scope: Scope, body: bytes, paths: tuple[str, ...], passage: Passage | None = None
+) -> tuple[Scope, list[Message]]:
     """The scope and the messages of the chat completion with `body` that a face's request becomes."""
     path = _sibling(scope["path"], paths)
     root = scope.get("root_path", "")
-    raw = quote(path).encode()
+    raw_path = quote(path).encode()
     headers = without(scope.get("headers", ()), _NOT_SENT)
     headers.append((b"content-type", b"application/json"))
     names = {name.lower() for name, _ in headers}
     if b"authorization" not in names:
         # Where a chat completion's key is looked for.
         headers += [(b"authorization", b"Bearer " + v) for n, v in headers if n.lower() == b"x-api-key"][:1]
-    scope = {**scope, "path": path, "raw_path": raw, "root_path": root, "query_string": b"", "headers": headers}
+    scope = {**scope, "path": path, "raw_path": raw_path, "root_path": root, "query_string": b"", "headers": headers}
+    if passage is not None:
+        scope[PASSAGE] = passage
     return request_scope(scope, len(body)), [request_message(body)]
 
 

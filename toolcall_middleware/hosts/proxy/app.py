@@ -17,6 +17,7 @@ from .connections import bound_logging
 from .forward_paths import ForwardPaths
 from .health import PATHS, Readiness
 from .lifetime import Lifetime
+from .props import with_template
 from .router import Router
 from .strangers import Strangers
 from .upstream.config import UpstreamConfig
@@ -48,7 +49,6 @@ def create_proxy() -> ASGIApp:
             max_request_bytes=settings.max_request_bytes,
             max_response_bytes=settings.max_response_bytes,
             upload_timeout=settings.upload_timeout,
-            aliases=settings.model_aliases,
         )
         reload = app.reload if only is None else None
     else:
@@ -106,4 +106,4 @@ def _only(settings: Settings) -> UpstreamConfig:
     url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
     if url is None and (api == "openai" or api in PROVIDERS):
         raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-    return UpstreamConfig(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), settings)
+    return UpstreamConfig(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), with_template(settings))

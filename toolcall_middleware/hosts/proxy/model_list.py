@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..http.bodies import giving
 from ..http.headers import KEYS, without, without_keys
 from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
+from .upstream.config import Rename
 from .upstream.upstream import Upstream
 
 # Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
@@ -130,6 +131,15 @@ def _entries(upstream: Upstream, listed: list[dict[str, Any]]) -> Iterator[tuple
     for entry in listed:
         for name in config.client_names(entry["id"]):
             yield name, _entry(name, config.name, entry)
+
+
+def with_aliases(entries: list[dict[str, Any]], aliases: Sequence[Rename]) -> list[dict[str, Any]]:
+    """The entries, and one for each alias that is a whole name: Claude Code offers the names that it finds here."""
+    known = {entry["id"]: entry for entry in entries}
+    for rule in aliases:
+        if "*" not in rule.pattern and rule.target in known:
+            known.setdefault(rule.pattern, {**known[rule.target], "id": rule.pattern})
+    return list(known.values())
 
 
 def _entry(name: str, owner: str, known: dict[str, Any]) -> dict[str, Any]:

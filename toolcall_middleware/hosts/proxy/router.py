@@ -27,8 +27,8 @@ from ..middleware.face_errors import refuse
 from ..middleware.face_models import ModelsAnswer
 from ..middleware.faces import shows_version
 from .model_asked import Asked, asked_model
-from .model_list import Listing
-from .upstream.config import Rename, UpstreamConfig
+from .model_list import Listing, with_aliases
+from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.model_alias import AliasedAnswer
 from .upstream.retries import BUSY, retry_after
 from .upstream.upstream import Upstream, in_turn
@@ -51,8 +51,9 @@ class Router:
     """An ASGI app over the upstreams that `read` gives, now and at each `reload`.
 
     A body is read whole, at most `max_request_bytes`. What names no model goes to the first upstream, what may name one
-    and cannot be read is refused. `aliases` are rules `PATTERN=NAME` by which a client's model is another one to all of
-    them. `forward_authorization`: see Forwarder. Raises what `read` raises.
+    and cannot be read is refused. A client's model is another one to all of them
+    by the rules of `model_aliases`, which their settings share. `forward_authorization`: see Forwarder. Raises what
+    `read` raises.
     """
 
     def __init__(
@@ -63,10 +64,9 @@ class Router:
         max_request_bytes: int | None,
         max_response_bytes: int | None,
         upload_timeout: float | None = None,
-        aliases: Sequence[str] = (),
     ) -> None:
         self._read = read
-        self._aliases = [Rename(*rule.split("=", 1)) for rule in aliases]
+        self._aliases: list[Rename] = []
         self._forward_authorization = forward_authorization
         self._max_request_bytes = max_request_bytes
         self._max_response_bytes = max_response_bytes
@@ -90,7 +90,8 @@ class Router:
         """An app each; what has not changed keeps its connections and what it has learned."""
         kept = {upstream.config.name: upstream for upstream in old}
         upstreams = []
-        for config in self._read():
+        configs = self._read()
+        for config in configs:
             upstream = kept.get(config.name)
             if upstream is None or upstream.config != config:
                 try:
@@ -98,6 +99,7 @@ class Router:
                 except (SettingsError, FormatError) as error:
                     raise SettingsError(f"upstream {config.name!r}: {error}") from error
             upstreams.append(upstream)
+        self._aliases = aliases_of(configs[0].settings) if configs else []
         return upstreams
 
     def reload(self) -> bool:
@@ -165,6 +167,7 @@ class Router:
             send = ModelsAnswer(scope, send).send
         if not name:
             entries, _ = await self._listing.models(self._upstreams, scope)
+            entries = with_aliases(entries, self._aliases)
             await send_json(send, 200, encode({"object": "list", "data": entries}))
             return
         own = self._named(name)

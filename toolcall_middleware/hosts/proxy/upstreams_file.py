@@ -20,13 +20,15 @@ from urllib.parse import urlsplit
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable
-from .upstream.config import Rename, UpstreamConfig
+from .props import with_template
+from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.providers import PROVIDERS
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
 _PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")
 _PROXY = ("upstream_retries", "default_max_tokens")
-_OWN = ("name", "models", "rename", "headers", "key_env", "weight", *_PROXY)
+_ALIASES = "model_aliases"
+_OWN = ("name", "models", "rename", _ALIASES, "headers", "key_env", "weight", *_PROXY)
 _ROOMS = frozenset({"prompt", "parsing", "usage"})
 # What only one upstream has: a value for all would send a key to whom it was not given for.
 _SINGLE = ("upstream_url", "upstream_key", "upstream_api", "upstreams_file")
@@ -40,6 +42,9 @@ _MAX_WEIGHT = 1e6
 def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     """The upstreams of the file at `path`, in its order. What a table does not say is as in `base`.
 
+    `model_aliases` of the file, which stand before its tables, take the place of those in `base`; a table's own are
+    for its upstream alone.
+
     Raises SettingsError.
     """
     if base.upstream_url is not None:
@@ -52,11 +57,13 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
         raise SettingsError(f"upstreams_file {path}: it is not UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"upstreams_file {path}: it is no TOML: {error}.") from error
-    _known(path, tables, ("upstream",))
+    _known(path, tables, ("upstream", _ALIASES))
     given = tables.get("upstream")
     if not isinstance(given, list) or not given or not all(isinstance(table, dict) for table in given):
         raise SettingsError(f"{path}: there is no upstream; write a table [[upstream]] for each.")
     base = base.replace(**{name: OPTIONS[name].default for name in _SINGLE})
+    if _ALIASES in tables:
+        base = base.replace(model_aliases=_aliases(path, tables[_ALIASES]))
     upstreams: list[UpstreamConfig] = []
     for number, table in enumerate(given, 1):
         name = table.get("name")
@@ -85,6 +92,8 @@ class _Table:
         settings = self._settings(base, values)
         rename = self._rename()
         models = self._strings("models", table.get("models", [] if rename else ["*"]))
+        if _ALIASES in table:
+            rename += tuple(aliases_of(base.replace(model_aliases=_aliases(self._where, table[_ALIASES]))))
         if not models and not rename:
             raise self._error("models", "it is empty; give names or globs")
         name = self._name(settings.upstream_url or "")
@@ -110,8 +119,9 @@ class _Table:
             if provider is None or provider.url is None:
                 raise self._error("url", "it is missing; give the upstream's base address")
             settings = settings.replace(upstream_url=provider.url)
+        settings = with_template(settings)
         try:
-            registry.get(settings.format)
+            registry.of_settings(settings)
         except FormatError as error:
             raise SettingsError(f"{self._where}: {error}") from None
         return settings
@@ -174,6 +184,18 @@ class _Table:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _MAX_WEIGHT:
             raise self._error("weight", f"{weight!r} is not allowed; use a number from 0 to {_MAX_WEIGHT:g}")
         return float(weight)
+
+
+def _aliases(where: str, value: Any) -> tuple[str, ...]:
+    """Rules PATTERN=NAME: a string with commas, a list of them, or a table. Raises SettingsError."""
+    given = [f"{pattern}={name}" for pattern, name in value.items()] if isinstance(value, dict) else value
+    try:
+        rules: tuple[str, ...] = OPTIONS[_ALIASES].read(given)
+    except (ValueError, TypeError, KeyError):
+        raise SettingsError(
+            f"{where}: {_ALIASES}: {value!r} is not allowed; use {OPTIONS[_ALIASES].allowed}."
+        ) from None
+    return rules
 
 
 def _free() -> tuple[str, ...]:

@@ -4,7 +4,8 @@
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
 
 Muse Glimmer has recipients for channels: a message to `self` is reasoning, to `user` content, and one to a tool holds
-the calls in tags of their own.
+the calls in tags of their own. LLM-jp's tokenizer puts a space behind every special token:
+`<|channel|> final<|message|> …`; where a header has it, the one that begins the text is none of it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import re
 from collections.abc import Callable
 
 from ...json_schema.types import declared_types
-from ..cursor import Cursor, CursorReader, Steps
+from ..cursor import COMMENT, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
 
-_START = "<|start|>assistant"
+_STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
 _MESSAGE = "<|message|>"
 _RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
@@ -38,9 +39,13 @@ _BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
 _BEHIND_CHANNEL_PART = re.compile(rf"(?:{_HEADER})?(?:<[|a-z]{{0,12}})?\Z")
 _HEADER_END = re.compile(r"<\|(?:message|start|end|call|return)\|>|\n")
 _HEADER_ALONE = re.compile(
-    r"(?:<\|start\|>assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
-    r"(?:<\|constrain\|>)?[ ]?(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
+    r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
+    r"(?:<\|constrain\|>)?[ ]{0,2}(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
 )
+_SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
+# Whose message begins; behind a space only where that is sure.
+_ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
+_ROLE_PART = re.compile(r"[ ]?\Z|[ ][a-z]{1,10}\Z")
 _MAX_HEADER = 256
 _NAMESPACE = "functions."
 _NULL = re.compile(r"null(?!\w)")
@@ -65,8 +70,11 @@ class HarmonyMessage(CursorReader):
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
         message, cursor = self._message, self._cursor
-        if message.header == _START or (cut and message.header not in {None, _TO}):
+        if message.header in _STARTS or (cut and message.header not in {None, _TO}):
             cursor.sink.accept()  # the beginning of a message that never came
+        if message.thinks:
+            # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
+            message.end_thought()
         if message.called is not None:
             message.start()  # the end is reported when this is asked again
         elif message.plain and not cut:
@@ -79,18 +87,19 @@ class _Message:
     """A message while it is read.
 
     header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
-    the one argument of the open call.
+    the one argument of the open call. thinks: it is reasoning.
     """
 
-    __slots__ = ("_addressed", "_cursor", "_tags", "called", "header", "plain")
+    __slots__ = ("_addressed", "_cursor", "_spaced", "_tags", "called", "header", "plain", "thinks")
 
     def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
         self._cursor = cursor
         self._tags = tags
         self._addressed = False  # a message to `self` or `user`
+        self._spaced = False  # a space stands behind each marker
         self.header: str | None = opening
         self.called: str | None = None
-        self.plain = False
+        self.plain = self.thinks = False
 
     def read(self) -> Steps[None]:
         """The message, and those that follow without the end of the one before."""
@@ -113,6 +122,11 @@ class _Message:
         """The call whose argument is text is over."""
         self.plain = False
         self._cursor.end('"}', repaired=True)
+
+    def end_thought(self) -> None:
+        """The reasoning is over."""
+        self.thinks = False
+        self._cursor.sink.end_reasoning()
 
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""
@@ -143,14 +157,19 @@ class _Message:
             self.called = name.removeprefix(_NAMESPACE)
             return None
         cursor.sink.accept()
+        self._spaced = _SPACED.search(header) is not None
         self._addressed = name in (_SELF, _USER)
         thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
+        self.thinks = thought
         return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
         """A message that is text, up to a marker that ends it. Whether another one's header follows."""
         cursor = self._cursor
         marker = _NEXT if self._addressed else _MARKER
+        if self._spaced:
+            yield from self._some()
+            cursor.i += cursor.s[cursor.i] == " "
         while True:
             yield from self._some()
             s, i = cursor.s, cursor.i
@@ -162,6 +181,8 @@ class _Message:
                 say(s[i:keep])
             cursor.i = keep
             if m is not None and ends:
+                if self.thinks:
+                    self.end_thought()
                 if m.group() in _ENDS:
                     cursor.i = m.end()
                 return m.group().endswith(_MESSAGE)
@@ -190,7 +211,7 @@ class _Message:
                 return False
             return True if last or rest.lstrip().startswith("<|") else None
         if m.group() == "<|start|>":
-            return None if not last and not rest else rest[:1].isalpha()
+            return None if not last and _ROLE_PART.match(rest) else _ROLE.match(rest) is not None
         if _BEHIND_CHANNEL.match(rest):
             return True
         return None if not last and _BEHIND_CHANNEL_PART.match(rest) else False
@@ -227,7 +248,7 @@ class _Message:
             cursor.end("{}")
         elif _is_json(s, j):
             yield
-            yield from cursor.copy(CallArguments(s[j]))
+            yield from cursor.copy(CallArguments(s[j], _ENDS, cursor.sink.arguments))
             cursor.end()
         else:
             # As for gpt-oss's own `python`.
@@ -257,6 +278,12 @@ class _Message:
         while True:
             yield from self._some()
             j = cursor.behind_space(_MAX_HEADER)
+            if cursor.s[j : j + 1] in COMMENT:
+                behind = behind_comments(cursor.s, j, _ENDS, last=cursor.last)
+                if behind is None:
+                    yield
+                    continue
+                j = max(j, behind)
             if cursor.take(_ENDS, j) or cursor.last or not cursor.begins(_ENDS, j):
                 return
             yield
@@ -292,6 +319,7 @@ class Thought:
         before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
         if k >= 0 or before >= 0:
             self._sink.emit_reasoning(s[i : before if before >= 0 else k])
+            self._sink.end_reasoning()
             self.done = True
             return before if before >= 0 else k + len(self._close)
         keep = len(s)

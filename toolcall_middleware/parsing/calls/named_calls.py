@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
+from ..cursor import COMMENT, MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
 from .json.arguments import CallArguments
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
-_FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
+FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
 
 
@@ -29,9 +29,12 @@ class NamedSyntax:
     """Behind this name end an id stands, up to the given marker."""
     typed: bool = False
     """The first name may be a mere `function`, and the name follows the separator on a line of its own."""
+    before: tuple[str, ...] = ()
+    """Markers that may stand between the name and the arguments, and say nothing."""
     item_close: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
-    """Closing markers of a call and of all calls; all may be missing."""
+    """Closing markers of a call, of which a later one may follow an earlier one, and of all calls; all may be missing.
+    """
     item_missing: bool = False
     """What opens the first call may be missing too."""
     noise: bool = False
@@ -41,6 +44,11 @@ class NamedSyntax:
     nobody's, up to one of these."""
     identify: Callable[[str, Callable[[str], bool]], tuple[str, str | None]] = lambda written, _: (written, None)
     """The written name, and whether a name is offered, to (name, id)."""
+
+    @property
+    def closing(self) -> tuple[str, ...]:
+        """What stands behind a call's arguments."""
+        return (*self.item_close, *self.close)
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -71,9 +79,9 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         yield
         fresh = False
         lost = bool(syntax.item_close)
-        first = yield from _before_arguments(cursor)
+        first = yield from before_arguments(cursor, syntax.before)
         if first:
-            arguments = CallArguments(first)
+            arguments = CallArguments(first, syntax.closing, cursor.sink.arguments)
             yield from cursor.copy(arguments)
             lost = lost and arguments.stuck
         cursor.end("" if first else "{}")
@@ -165,7 +173,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
         break
     cursor.i = k
     name, call_id = syntax.identify(written, cursor.sink.offered)
-    return (name, call_id or (None if own_id is None else own_id.strip())) if name else None
+    return (name, call_id or (None if own_id is None else own_id.strip() or None)) if name else None
 
 
 def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int] | None:
@@ -183,15 +191,24 @@ def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int]
     return written, k
 
 
-def _before_arguments(cursor: Cursor) -> Steps[str]:
-    """White space, perhaps a fence; the first character of the arguments. Empty: there are none."""
+def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]:
+    """White space, perhaps markers or a fence; the first character of the arguments. Empty: there are none."""
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
         if j == len(s):
             yield
             continue
+        if s[j] == "<" and before:
+            if cursor.take(before, j):
+                continue
+            if cursor.begins(before, j):
+                if cursor.last:
+                    cursor.i = len(s)  # half a marker at the end of the text is markup too
+                    return ""
+                yield
+                continue
         if s[j] == "`":
-            m = _FENCE.match(s, j)
+            m = FENCE.match(s, j)
             if (m is None or m.end() == len(s)) and not cursor.last and len(s) - j < 32:
                 yield
                 continue
@@ -223,14 +240,26 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
         if syntax.reopen:
             yield from _astray(cursor, syntax.reopen)
         return False
+    closing = syntax.item_close
     while True:
         s, k = cursor.s, cursor.i
         limit = min(len(s), k + MAX_GAP)
         while k < limit and s[k] in "}`] \t\r\n":
             k += 1
-        if cursor.take(syntax.item_close, k):
-            return bool(syntax.item)
-        if k >= cursor.i + MAX_GAP or not cursor.begins((*syntax.item_close, *syntax.around), k):
+        if s[k : k + 1] in COMMENT:
+            behind = behind_comments(s, k, syntax.closing, last=cursor.last)
+            if behind is None:
+                yield
+                continue
+            k = max(k, behind)
+        if cursor.take(closing, k):
+            # What closes a part of the call comes before what closes the call.
+            number = next(number for number, marker in enumerate(closing, start=1) if s.startswith(marker, k))
+            closing = closing[number:]
+            if not closing:
+                return bool(syntax.item)
+            continue
+        if k >= cursor.i + MAX_GAP or not cursor.begins((*closing, *syntax.around), k):
             break
         if cursor.last:
             cursor.i = len(s)  # the end of a fence, or half a marker, where the text ends is markup too

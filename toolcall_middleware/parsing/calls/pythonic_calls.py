@@ -30,6 +30,10 @@ class PythonicSyntax:
     bare: bool = False
     """No marker stands before it: the name must be offered, and `)` or a keyword must follow the parenthesis (or a
     literal, where the tool is known)."""
+    wrapper: str = ""
+    """A function that may stand around each call, as in `print(f(x=1))`: no call of its own."""
+    prefix: str = ""
+    """What may stand before a name, as in `default_api.f(x=1)`."""
     echoed: bool = False
     """The calls may come a second time directly behind the closing marker, and the marker again: no answer, that."""
 
@@ -50,9 +54,16 @@ def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
         listed = yield from _open(cursor, syntax)
         if listed is None:
             return
-        notation = Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=syntax.close, listed=listed)
+        notation = Notation(
+            quotes=('"""', "'''", '"', "'"),
+            keywords=True,
+            ends=syntax.close,
+            listed=listed,
+            wrapped=bool(syntax.wrapper),
+        )
         another: bool | None = True
         while another:
+            wrapped = bool(syntax.wrapper) and (yield from _wrapper(cursor, syntax.wrapper))
             name = yield from _name(cursor, syntax, listed=listed)
             if name is None:
                 return
@@ -64,6 +75,8 @@ def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             yield from cursor.copy(LiteralArguments(notation, "(", sink.schema(name), sink.offered))
             cursor.end()
             yield
+            if wrapped:
+                yield from _behind_wrapped(cursor)
             another = yield from _another(cursor, syntax, listed=listed)
             if another is None:
                 return
@@ -93,6 +106,24 @@ def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
     return False
 
 
+def _wrapper(cursor: Cursor, wrapper: str) -> Steps[bool]:
+    """Go behind `wrapper` and its parenthesis, where they stand here."""
+    opening = f"{wrapper}("
+    while True:
+        k = yield from _behind_space(cursor, behind=True)
+        if k >= 0 and cursor.take((opening,), k):
+            return True
+        if k < 0 or cursor.last or not cursor.begins((opening,), k):
+            return False
+        yield
+
+
+def _behind_wrapped(cursor: Cursor) -> Steps[None]:
+    """Go behind the parenthesis that closes the function around the call."""
+    k = yield from _behind_space(cursor, behind=True)
+    cursor.take((")",), k)
+
+
 def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str | None]:
     """A name and its parenthesis. `]`: the end of the list stands there; None: no call does."""
     sink = cursor.sink
@@ -112,6 +143,8 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
         if m is None or not s.startswith("(", j):
             break
         name = m.group()
+        if syntax.prefix and not sink.offered(name):
+            name = name.removeprefix(syntax.prefix)
         if syntax.bare and not sink.committed:
             fits = _fits(cursor, name, j + 1)
             if fits is None:

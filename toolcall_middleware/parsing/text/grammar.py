@@ -20,6 +20,8 @@ class Where(enum.Enum):
 
     ANYWHERE = 0
     START = 1  # before any other text of the answer, or first in a fence that opens it
+    LINE = 2  # at the beginning of a line
+    FENCE = 3  # first in a fence of its own, and nowhere else
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Opener:
     of the call (`{`). `fences`: info strings of code fences that this syntax may stand in anywhere.
     special: a token of its own, which no thought holds: one that is never ended ends there.
     not_behind: what it cannot stand directly behind (white space aside), because there it is part of other data.
+    named: the group `tool` of `pattern`, and of `partial` as far as it is there, must be the name of an offered tool.
     """
 
     body: Callable[[Sink, Context], Body]
@@ -53,6 +56,7 @@ class Opener:
     fences: frozenset[str] = frozenset()
     not_behind: tuple[str, ...] = ()
     special: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,34 @@ class Grammar:
 
 
 @dataclass(frozen=True, slots=True)
+class Seldom:
+    """Openers that count only at some places of a text: their patterns by the first character, and for those that are
+    not whole, whether they are named.
+    """
+
+    whole: dict[str, re.Pattern[str]]
+    partial: dict[str, tuple[tuple[re.Pattern[str], bool], ...]]
+
+    def marker_at(self, s: str, at: int) -> re.Match[str] | None:
+        """The opener that stands at `s[at]`; its `lastgroup` tells which one."""
+        whole = self.whole.get(s[at : at + 1])
+        return None if whole is None else whole.match(s, at)
+
+    def may_begin_at(self, s: str, at: int, begins: Callable[[str], bool]) -> bool:
+        """Whether the text ends in the middle of one. begins: whether the name of an offered tool begins so."""
+        for pattern, named in self.partial.get(s[at : at + 1], ()):
+            m = pattern.match(s, at)
+            if m is not None and (not named or begins(m["tool"] or "")):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
 
     whole and partial (what could still become a marker, up to the end of the text): by a marker's first character. What
-    is a literal has no group in them: `groups` has it.
+    is a literal has no group in them: `groups` has it. on_line, fenced: openers that count only there.
     """
 
     first: re.Pattern[str]
@@ -82,6 +109,8 @@ class Compiled:
     whole: dict[str, re.Pattern[str]]
     groups: dict[str, str]
     partial: dict[str, re.Pattern[str]]
+    on_line: Seldom
+    fenced: Seldom
     openers: dict[str, Opener]
     reasoning: dict[str, str]
     special: tuple[str, ...]
@@ -124,13 +153,17 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     start_firsts: set[str] = set()
     anywhere: dict[str, list[Opener]] = {}  # those with a pattern, by the characters they may begin with
     literal: list[tuple[str, str]] = []
+    seldom: dict[Where, list[tuple[str, Opener]]] = {Where.LINE: [], Where.FENCE: []}
     for number, opener in enumerate(grammar.openers):
         group = f"o{number}"
         openers[group] = opener
+        if opener.where in seldom:
+            seldom[opener.where].append((group, opener))
+            continue
         if opener.marker:
             literal.append((opener.marker, group))
             continue
-        begins = set(opener.first or opener.pattern.lstrip("\\")[0])
+        begins = _begins(opener)
         patterned.append((begins, f"(?P<{group}>{opener.pattern})"))
         if opener.partial:
             partial.append((begins, opener.partial))
@@ -149,17 +182,41 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     trie = Trie.of(groups)
     # Where two openers have one marker, the first of them counts: so the other's places need no look.
     far = Trie.of(marker for marker, group in groups.items() if not _opens_only(openers.get(group)))
-    firsts = {"`", "~", *far.ways, *anywhere}
+    on_line: dict[str, list[Opener]] = {}
+    for _, opener in seldom[Where.LINE]:
+        for char in _begins(opener):
+            on_line.setdefault(char, []).append(opener)
+    firsts = {"`", "~", *far.ways, *anywhere, *on_line}
     return Compiled(
-        first=re.compile("|".join(_first(char, far, anywhere) for char in sorted(firsts))),
+        first=re.compile("|".join(_first(char, far, anywhere, on_line.get(char, [])) for char in sorted(firsts))),
         first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
         whole=_by_first(patterned, {char: re.escape(char) + way.longest() for char, way in trie.ways.items()}, ""),
         groups=groups,
         partial=_by_first(partial, trie.beginnings(), "\\Z"),
+        on_line=_seldom(seldom[Where.LINE]),
+        fenced=_seldom(seldom[Where.FENCE]),
         openers=openers,
         reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
         special=tuple(opener.marker for opener in grammar.openers if opener.special),
         ends=re.compile("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
+    )
+
+
+def _begins(opener: Opener) -> set[str]:
+    """The characters with which it may begin."""
+    return set(opener.first or opener.pattern.lstrip("\\")[0])
+
+
+def _seldom(openers: list[tuple[str, Opener]]) -> Seldom:
+    whole: dict[str, list[str]] = {}
+    partial: dict[str, list[tuple[re.Pattern[str], bool]]] = {}
+    for group, opener in openers:
+        for char in _begins(opener):
+            whole.setdefault(char, []).append(f"(?P<{group}>{opener.pattern})")
+            partial.setdefault(char, []).append((re.compile(f"(?:{opener.partial})\\Z"), opener.named))
+    return Seldom(
+        {char: re.compile("|".join(patterns)) for char, patterns in whole.items()},
+        {char: tuple(patterns) for char, patterns in partial.items()},
     )
 
 
@@ -178,7 +235,7 @@ def _by_first(patterned: list[tuple[set[str], str]], literal: dict[str, str], en
     return {char: re.compile(f"(?:{'|'.join(patterns)}){end}") for char, patterns in ways.items()}
 
 
-def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]]) -> str:
+def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]], on_line: list[Opener]) -> str:
     """`char`, where a marker may begin with it: `<` by the million is not looked at one by one.
 
     Each begins with a literal, or Python's engine would not look for the first characters at once.
@@ -186,9 +243,14 @@ def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]]) -> str:
     way = trie.ways.get(char)
     ahead = [] if way is None else [way.ahead(_LOOK_AHEAD)]
     ahead += [_next_of(opener, char) for opener in patterned.get(char, ())]
-    if not ahead or "" in ahead:
-        return re.escape(char)
-    return f"{re.escape(char)}(?={'|'.join(ahead)})"
+    literal = re.escape(char)
+    if "" in ahead or not (ahead or on_line):
+        return literal
+    ways = [f"(?={'|'.join(ahead)})"] if ahead else []
+    if on_line:
+        # Another character before it rules it out; where none is at hand, it may begin a line.
+        ways.append(f"(?<![^\\n]{literal})(?={'|'.join(_next_of(opener, char) for opener in on_line)})")
+    return f"{literal}(?:{'|'.join(ways)})"
 
 
 def _next_of(opener: Opener, char: str) -> str:
@@ -198,5 +260,6 @@ def _next_of(opener: Opener, char: str) -> str:
     """
     if re.match(opener.pattern, char):
         return ""
-    may_be = re.compile(f"(?:{opener.partial})\\Z|{opener.pattern}").match
-    return f"(?:[{''.join(re.escape(other) for other in _ASCII if may_be(char + other))}\x80-\U0010ffff]|\\Z)"
+    begun, whole = re.compile(rf"(?:{opener.partial})\Z"), re.compile(opener.pattern)
+    found = [re.escape(other) for other in _ASCII if begun.match(char + other) or whole.match(char + other)]
+    return f"(?:[{''.join(found)}\x80-\U0010ffff]|\\Z)"

@@ -7,10 +7,11 @@ that a syntax names as its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from ..cursor import WHITE_SPACE
 from ..sink import Sink
-from .grammar import Compiled
+from .grammar import Compiled, Where
 from .markup import Markup
 from .prose import Prose
 
@@ -25,9 +26,12 @@ _MAX_SPAN = 4096
 class Code:
     """Reads runs of backticks and tildes, and what stands between them."""
 
-    __slots__ = ("_compiled", "_live_at", "_markup", "_out", "_prose", "_sink")
+    __slots__ = ("_compiled", "_live_at", "_markup", "_names", "_out", "_prose", "_sink")
 
-    def __init__(self, compiled: Compiled, prose: Prose, markup: Markup, sink: Sink) -> None:
+    def __init__(
+        self, compiled: Compiled, prose: Prose, markup: Markup, sink: Sink, names: Collection[str] = ()
+    ) -> None:
+        self._names = names  # of the tools that are offered
         self._compiled = compiled
         self._prose = prose
         self._out = prose.out
@@ -91,13 +95,14 @@ class Code:
         limit = pos + 2 * _MAX_FENCE_LINE
         k = WHITE_SPACE.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
         candidates = [
-            (group, opener) for group, opener in self._compiled.openers.items() if opens_answer or info in opener.fences
+            (group, opener)
+            for group, opener in self._compiled.openers.items()
+            if (opens_answer and opener.where is not Where.FENCE) or info in opener.fences
         ]
         if candidates and k < limit:
-            if not last and (k >= n or self._compiled.may_begin_at(s, k)):
+            if not last and (k >= n or self._may_begin_at(s, k)):
                 return -prose.hold(s, begin, pos) - 1
-            m = self._compiled.marker_at(s, k)
-            found = None if m is None else self._compiled.group(m)
+            m, found = self._opener_at(s, k)
             for group, opener in candidates:
                 if m is not None and found == group:
                     prose.emit(s, begin, pos)
@@ -111,6 +116,23 @@ class Code:
         prose.fence = fence
         prose.begin_line(blank=True)
         return -line_end - 2
+
+    def _may_begin_at(self, s: str, k: int) -> bool:
+        """Whether the text ends in what may open a call where calls are looked for in a fence."""
+        return self._compiled.may_begin_at(s, k) or self._compiled.fenced.may_begin_at(s, k, self._begins)
+
+    def _begins(self, part: str) -> bool:
+        return any(name.startswith(part) for name in self._names)
+
+    def _opener_at(self, s: str, k: int) -> tuple[re.Match[str] | None, str]:
+        """What opens at `s[k]` in a fence, and its group."""
+        m = self._compiled.marker_at(s, k)
+        if m is not None:
+            return m, self._compiled.group(m)
+        m = self._compiled.fenced.marker_at(s, k)
+        if m is None or (self._compiled.openers[m.lastgroup or ""].named and m["tool"] not in self._names):
+            return None, ""
+        return m, m.lastgroup or ""
 
     def in_fence(self, s: str, i: int, *, last: bool) -> int:
         """Code from `s[i]`, up to the closing fence (which is code too: it all goes out as text)."""

@@ -15,12 +15,13 @@ _LEAD = " \t>-*+0123456789.)"  # a fence may also stand behind a list's marker
 class Prose:
     """Where in its Markdown a text stands."""
 
-    __slots__ = ("_line_lead", "fence", "fence_tail", "line_blank", "out", "span", "span_from")
+    __slots__ = ("_line_empty", "_line_lead", "fence", "fence_tail", "line_blank", "out", "span", "span_from")
 
     def __init__(self, out: Output) -> None:
         self.out = out
         self.line_blank = True
         """Whether what has left of the line is white space, or a quote's mark."""
+        self._line_empty = True  # ... nothing at all
         self._line_lead = False  # ... or a list's marker
         self.fence: Fence | None = None
         """The code fence that the text stands in."""
@@ -52,7 +53,7 @@ class Prose:
 
     def begin_line(self, *, blank: bool) -> None:
         """What follows begins a line (`blank`), or stands behind something in it."""
-        self.line_blank = blank
+        self.line_blank = self._line_empty = blank
         self._line_lead = False
 
     def stay_in(self, fence: Fence | None) -> None:
@@ -66,6 +67,10 @@ class Prose:
         while k >= begin and s[k] in _BLANK:
             k -= 1
         return s[k] == "\n" if k >= begin else self.line_blank
+
+    def begins_line(self, s: str, begin: int, pos: int) -> bool:
+        """Whether `s[pos]` is the first character of its line."""
+        return s[pos - 1] == "\n" if pos > begin else self._line_empty
 
     def is_lead(self, s: str, begin: int, pos: int) -> bool:
         """Whether the line holds nothing but a list's marker before `pos`."""
@@ -85,4 +90,6 @@ class Prose:
         """Remember how the line has begun behind `s[begin:end]`."""
         blank = self.is_blank(s, begin, end)
         self._line_lead = not blank and self.is_lead(s, begin, end)
+        if end > begin:
+            self._line_empty = s[end - 1] == "\n"
         self.line_blank = blank

@@ -7,6 +7,9 @@ had ended there.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ..events import Reasoning
 from .grammar import Compiled
 from .output import Output
 
@@ -14,17 +17,49 @@ _MAX_LATE = 1 << 20
 _LOOK = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Reasoning that the prompt has opened: the answer begins in it."""
+
+    opening: str = "<think>"
+    """The tag that stands in the prompt."""
+    close: str = "</think>"
+    channel: bool = False
+    """Whether the tags are a channel's, which is never content."""
+
+
 class Thought:
     """Reads reasoning."""
 
-    __slots__ = ("_late_size", "_out", "_special", "late")
+    __slots__ = ("_late_size", "_out", "_special", "late", "opening")
 
-    def __init__(self, compiled: Compiled, out: Output) -> None:
+    def __init__(self, compiled: Compiled, out: Output, opened: Opened | None = None) -> None:
         self._special = compiled.special
         self._out = out
+        self.opening = ""
+        """The tag that the prompt holds, and that a model or an engine may repeat, until the thought begins."""
+        if opened is not None:
+            out.begin_in_reasoning(opened.close, channel=opened.channel)
+            self.opening = opened.opening
         self.late: list[str] | None = None
         """What may be calls, behind a thought that was not ended."""
         self._late_size = 0
+
+    def skip_opening(self, s: str, *, last: bool) -> int:
+        """Where reasoning that the prompt has opened begins: the index behind a repetition of its tag."""
+        opening, self.opening = self.opening, ""
+        if not opening:
+            return 0
+        out = self._out
+        begin = len(s) - len(s.lstrip())
+        if s.startswith(opening, begin):
+            end = begin + len(opening)
+            out.events.append(Reasoning(s[:end], markup=True, channel=out.channel))
+            return end
+        if begin <= _LOOK and not last and opening.startswith(s[begin : begin + len(opening)]):
+            out.carry = s
+            self.opening = opening
+        return 0
 
     def read(self, s: str, i: int, *, last: bool) -> int:
         """Reasoning from `s[i]`, up to its end or what may be; the index behind it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..events import CallArgs, Event, Reasoning, Stop, Text
@@ -23,7 +23,7 @@ from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
 from .prose import Prose
-from .reasoning import Thought
+from .reasoning import Opened, Thought
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _SHORT = 256  # characters of a text that may pass
@@ -41,6 +41,7 @@ class Scanner:
         "_code",
         "_compiled",
         "_markup",
+        "_names",
         "_out",
         "_parse_reasoning",
         "_passed",
@@ -51,7 +52,7 @@ class Scanner:
         "stopped",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a parser may be told, by name
         self,
         grammar: Grammar,
         offered: Callable[[str], bool],
@@ -61,19 +62,25 @@ class Scanner:
         parse_reasoning: bool = False,
         keep_raw: bool = False,
         keep_complete: bool = True,
+        keep_arguments: bool = False,
+        tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
+        opened: Opened | None = None,
+        names: Collection[str] = (),
     ) -> None:
+        """names: those that are offered, for openers that hold one; others are asked of `offered`."""
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
         sink = self._sink = Sink(
             offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
-            meant=meant,
+            keep_arguments=keep_arguments, tell_unknown=tell_unknown, meant=meant,
         )  # fmt: skip
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
-        self._code = Code(compiled, self._prose, self._markup, sink)
-        self._thought = Thought(compiled, out)
+        self._code = Code(compiled, self._prose, self._markup, sink, names)
+        self._thought = Thought(compiled, out, opened)
         self._parse_reasoning = parse_reasoning
+        self._names = names
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
@@ -97,7 +104,7 @@ class Scanner:
         special = self._special
         if special is not None and len(text) <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
-                return [Reasoning(text)]
+                return [Reasoning(text, channel=self._out.channel)]
             passed = self._passed
             passed.append(text)
             if len(passed) == _MANY:
@@ -163,17 +170,25 @@ class Scanner:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _scan(self, s: str, *, last: bool) -> None:
-        i = 0
         self._code.begin()
-        markup, out = self._markup, self._out
+        sink, markup, out = self._sink, self._markup, self._out
+        i = self._thought.skip_opening(s, last=last)
+        if out.carry:
+            return
         while True:
             if markup.body is not None:
                 i = markup.read(s, i, last=last)
                 if not markup.over:
-                    if i < len(s):
-                        self._keep(s[i:], last=last)
+                    if not last:
+                        out.carry = s[i:]  # its reader must see more to decide on it
+                    elif i < len(s):
+                        sink.consumed(s[i:])
                     return
                 i, closed = markup.end(s, i, last=last)
+                if (marker := self._sink.stopped_at) is not None:
+                    out.events.append(Stop(marker))
+                    self.stopped = True
+                    return
                 again = self._behind_markup(closed)
                 if s.endswith(again, 0, i):
                     i -= len(again)  # without a copy: calls that come to nothing may stand by the million
@@ -193,13 +208,6 @@ class Scanner:
                 i = self._text(s, i, last=last)
             if out.carry:
                 return
-
-    def _keep(self, rest: str, *, last: bool) -> None:
-        """The reader of the markup must see more than `rest` to decide on it."""
-        if last:
-            self._sink.consumed(rest)
-        else:
-            self._out.carry = rest
 
     def _behind_markup(self, closed: Closed) -> str:
         """Go on behind markup; the text that must be read again."""
@@ -226,7 +234,7 @@ class Scanner:
     def _clear(self) -> Callable[[str], object] | None:
         """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
         out, prose = self._out, self._prose
-        if self._markup.body is not None or out.carry or self.stopped:
+        if self._markup.body is not None or out.carry or self.stopped or self._thought.opening:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
@@ -271,12 +279,18 @@ class Scanner:
                 i = step
                 continue
             m = compiled.marker_at(s, pos)
-            if not last and compiled.may_begin_at(s, pos):
+            on_line = prose.begins_line(s, begin, pos)
+            if not last:
                 # Also where a marker stands already: `[` may become `[THINK]`.
-                return prose.hold(s, begin, pos)
+                if compiled.may_begin_at(s, pos):
+                    return prose.hold(s, begin, pos)
+                if on_line and compiled.on_line.may_begin_at(s, pos, self._begins):
+                    return prose.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
-                i = pos + 1
-                continue
+                m = compiled.on_line.marker_at(s, pos) if on_line else None
+                if m is None or not self._is_offered(m):
+                    i = pos + 1
+                    continue
             step = self._marker(s, begin, pos, m, last=last)
             if step < 0:
                 return -step - 1
@@ -301,9 +315,10 @@ class Scanner:
             if not live:
                 return m.end()
             prose.span = 0
-        if kind == "c":
+        if kind == "c" and not (self._sink.calls and out.in_gap and not s[begin:pos].strip()):
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
             prose.emit(s, begin, m.end())
+            out.events.append(Reasoning("", markup=True))
             self._restart()
             return -m.end() - 1
         if kind == "r":
@@ -313,7 +328,7 @@ class Scanner:
             prose.emit(s, begin, pos)
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
-        if kind == "n":
+        if kind in "nc":  # directly behind a call, the end of reasoning is markup
             prose.emit(s, begin, pos)
             return -m.end() - 1
         if kind == "e":
@@ -346,6 +361,14 @@ class Scanner:
             return -self._prose.hold(s, begin, pos) - 1
         self._prose.emit(s, begin, pos)
         return -n - 1
+
+    def _is_offered(self, m: re.Match[str]) -> bool:
+        """Whether the tool that an opener names is offered, if it names one."""
+        return not self._compiled.openers[m.lastgroup or ""].named or m["tool"] in self._names
+
+    def _begins(self, part: str) -> bool:
+        """Whether the name of an offered tool begins so."""
+        return any(name.startswith(part) for name in self._names)
 
     def _can_open_here(self, m: re.Match[str], s: str, begin: int, pos: int) -> bool:
         opener = self._compiled.openers.get(self._compiled.group(m))

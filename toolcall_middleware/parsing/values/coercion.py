@@ -16,6 +16,8 @@ from ...json_schema.types import ALL, types_of
 from .json_spelling import NUMBER, decode
 
 _OUTSIDE = re.compile(r"[\"{}\[\],]")
+_PLAIN = re.compile(r"(?:[^\"\\]++|\\.)*+", re.DOTALL)
+_FLAT = re.compile(r"[^\"{}\[\]]*+(?:\"(?:[^\"\\]++|\\.)*+\"[^\"{}\[\]]*+)*+", re.DOTALL)
 _INSIDE = re.compile(r"(?:[^\"\\]+|\\.)*", re.DOTALL)
 _LITERALS = {
     "true": ("boolean", "true"), "false": ("boolean", "false"), "null": ("null", "null"),
@@ -28,6 +30,7 @@ _MAX_KEY = 1024  # characters
 _MAX_OPTIONS = 64
 _MAX_REFERENCES = 8
 _MAX_PLACES = 4096  # looked up for one call
+_MAX_KNOWN = 256  # ... and remembered
 
 Place = tuple[tuple[Any, Scope], ...] | None
 """The schemas one of which a value must fit; None where nothing is known of it."""
@@ -68,10 +71,20 @@ class Coercion:
         self._key_size = 0
         self._in_string = False
         self._escaped = False
+        self._unknown = 0  # levels of values that are open and of which nothing is known: they pass
         self._places = 0
+        # What was looked up, as rows of a table ask for the same again and again. Each entry keeps the place whose
+        # identity is its key.
+        self._known: dict[tuple[int, str | None], tuple[Place, Place]] = {}
 
     def feed(self, text: str) -> str:
         """The next piece; what may leave."""
+        # Most pieces bring nothing to look at: the middle of a long string, or of values of which nothing is known.
+        if self._in_string:
+            if self._held is None and self._key is None and not self._escaped and _PLAIN.fullmatch(text):
+                return text
+        elif self._unknown and _FLAT.fullmatch(text):
+            return text
         out: list[str] = []
         at, size = 0, len(text)
         while at < size:
@@ -86,6 +99,8 @@ class Coercion:
     # -- text ----------------------------------------------------------------------------------------------------
 
     def _structure(self, text: str, at: int, out: list[str]) -> int:
+        if self._unknown:
+            return self._skip(text, at, out)
         found = _OUTSIDE.search(text, at)
         if found is None:
             out.append(text[at:])
@@ -108,6 +123,20 @@ class Coercion:
             out.append('"')
         else:
             self._held, self._place = ['"'], place
+        return end
+
+    def _skip(self, text: str, at: int, out: list[str]) -> int:
+        """Pass over values of which nothing is known, up to their next bracket or unfinished string."""
+        found = _FLAT.match(text, at)
+        end = at if found is None else found.end()
+        if end < len(text):
+            char = text[end]
+            end += 1
+            if char == '"':
+                self._in_string = True
+            else:
+                self._unknown += 1 if char in "{[" else -1
+        out.append(text[at:end])
         return end
 
     def _string(self, text: str, at: int, out: list[str]) -> int:
@@ -150,7 +179,10 @@ class Coercion:
         stack = self._stack
         if char in "{[":
             place = self._next_place()
-            stack.append(_Frame(is_object=char == "{", place=place))
+            if place is None:
+                self._unknown = 1
+            else:
+                stack.append(_Frame(is_object=char == "{", place=place))
         elif char == ",":
             if stack:
                 stack[-1].next()
@@ -164,12 +196,19 @@ class Coercion:
         if not self._stack:
             return self._root
         frame = self._stack[-1]
-        self._places += 1
-        if frame.place is None or len(self._stack) > _MAX_DEPTH or self._places > _MAX_PLACES:
+        if len(self._stack) > _MAX_DEPTH or (frame.is_object and frame.key is None):
             return None
-        if not frame.is_object:
-            return _inner(frame.place, None)
-        return None if frame.key is None else _inner(frame.place, frame.key)
+        return self._inner(frame, frame.key if frame.is_object else None)
+
+    def _inner(self, frame: _Frame, key: str | None) -> Place:
+        asked = id(frame.place), key
+        if asked in self._known:
+            return self._known[asked][1]
+        self._places += 1
+        place = None if self._places > _MAX_PLACES else _inner(frame.place, key)
+        if len(self._known) < _MAX_KNOWN:
+            self._known[asked] = frame.place, place
+        return place
 
     def _path(self) -> str:
         steps = (f".{frame.key}" if frame.is_object else f"[{frame.index}]" for frame in self._stack)

@@ -37,6 +37,7 @@ from .json_states import (
 _PLAIN = re.compile(r"[^'\"\\\x00-\x1f]*")
 _COMMENT = re.compile(r"[^\n\r<]*")
 _IN_BLOCK = re.compile(r"[^*<]*")
+_MAX_END = 64  # characters of a marker
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
@@ -46,11 +47,12 @@ class Comments:
     back: the state that the last comment stands in.
     """
 
-    __slots__ = ("_at", "_last", "back")
+    __slots__ = ("_at", "_ends", "_last", "back")
 
-    def __init__(self, at: Position) -> None:
+    def __init__(self, at: Position, ends: tuple[str, ...] = ()) -> None:
         self.back = AFTER
         self._at = at
+        self._ends = ends  # markers that end what the value is part of
         self._last = ""  # the comment's last character that is no white space
 
     def begin(self, c: str, state: int) -> int:
@@ -84,6 +86,14 @@ class Comments:
                     # `{"a": 1 // why}</tool_call>`: the line's end was forgotten, and this is no part of it.
                     self._at.stuck = True
                     return i, self.back
+                if self.back == AFTER and self._ends:
+                    if s.startswith(self._ends, i):
+                        self._at.stuck = True  # only closing brackets are missing
+                        return i, self.back
+                    rest = s[i : i + _MAX_END]
+                    if any(len(end) > len(rest) and end.startswith(rest) for end in self._ends):
+                        self._at.waits = True
+                        return i, state
                 self._last = c
             elif state == LINE:
                 return i, self.back

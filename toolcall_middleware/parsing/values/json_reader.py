@@ -52,9 +52,10 @@ class JsonReader:
     tail = ""
     __slots__ = ("_at", "_comments", "_strings", "_structure", "_table", "_triple_quotes", "done", "run")
 
-    def __init__(self) -> None:
+    def __init__(self, ends: tuple[str, ...] = ()) -> None:
+        """ends: markers that end a call, also in a comment behind a value that nobody closed."""
         at = self._at = Position()
-        comments = self._comments = Comments(at)
+        comments = self._comments = Comments(at, ends)
         self._structure = Structure(at, comments)
         self._strings = Strings(at, comments)
         self._triple_quotes = TripleQuotes(at)
@@ -138,7 +139,8 @@ class JsonReader:
         """Read `s` from index `i`; append what leaves to `out`; return the index behind what was read.
 
         The index is below `len(s)` when the value is done, or when `stuck`: at this place stands a character that
-        cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there.
+        cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there. Or what
+        stands there may become one of `ends`: then it is given again with more behind it.
         """
         # Only a piece that is read from its start: a long text is offered again and again.
         if not i and (said := self._table.read(s)) is not None:
@@ -158,8 +160,8 @@ class JsonReader:
             out.append(s)
             return n
         mark = i  # s[mark:i] is read and leaves as it is
-        at.stuck = False
-        while i < n and not at.stuck:
+        at.stuck = at.waits = False
+        while i < n and not at.stuck and not at.waits:
             state = at.state
             if state < STRING:
                 if s[i] in SPACE:

@@ -37,7 +37,7 @@ class Position:
     """Where a `JsonReader` stands in its value."""
 
     __slots__ = (
-        "doubtful", "held", "is_key", "objects", "quote", "repaired", "settled", "stack", "state", "stuck",
+        "doubtful", "held", "is_key", "objects", "quote", "repaired", "settled", "stack", "state", "stuck", "waits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -56,6 +56,8 @@ class Position:
         self.settled = False
         self.doubtful = False
         self.stuck = False
+        self.waits = False
+        """Whether more must be seen of what stands at the index that was returned."""
 
     def hold(self, text: str, state: int) -> None:
         """Hold `text` back, and nothing else."""

@@ -14,6 +14,12 @@ KEY, COLON, VALUE, STRING, IN_WORD, AFTER = range(6)
 """What is expected next, or stands open."""
 
 
+SET = "<"
+"""The bracket of a set in Python's notation, `{'a', 'b'}`, among those that are open."""
+LISTS = f"[({SET}"
+"""Those in which values stand without keys."""
+
+
 class Brackets(list[str]):
     """Open brackets. Knows how many of each kind there are: looking through 100,000 each time takes hours."""
 
@@ -59,7 +65,7 @@ class ArgumentsPosition:
     @property
     def in_list(self) -> bool:
         """Whether values stand here without keys."""
-        return bool(self.stack) and self.stack[-1] in "[("
+        return bool(self.stack) and self.stack[-1] in LISTS
 
     def named(self, key: str) -> None:
         """A key is complete."""

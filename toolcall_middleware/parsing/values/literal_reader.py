@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .json_spelling import quoted
-from .literal_position import AFTER, COLON, IN_WORD, KEY, STRING, VALUE, ArgumentsPosition
+from .literal_position import AFTER, COLON, IN_WORD, KEY, LISTS, SET, STRING, VALUE, ArgumentsPosition
 from .literal_strings import Strings, Words
 from .literal_table import CleanLiterals
 from .notation import KEY_PART, NAMED, QUOTED_KEY, WS, Lookahead, Notation
@@ -19,9 +19,9 @@ from .notation import KEY_PART, NAMED, QUOTED_KEY, WS, Lookahead, Notation
 _LOST = 256
 _LOST_KEY = re.compile(rf"[^,()\[\]{{}}\"'<]{{1,{_LOST}}}")
 _PREFIX = re.compile(r"([rRbBfFuU]{1,2})(?=['\"])")
-_OPEN = {"{": "{", "[": "[", "(": "["}
-_SHUT = {"{": "}", "[": "]", "(": "]", "*": ""}  # `**{…}`: its members are the call's
-_MATES = {"}": "{*", "]": "[", ")": "("}
+_OPEN = {"{": "{", "[": "[", "(": "[", SET: "["}
+_SHUT = {"{": "}", "[": "]", "(": "]", SET: "]", "*": ""}  # `**{…}`: its members are the call's
+_MATES = {"}": f"{{*{SET}", "]": "[", ")": "("}
 
 
 class Arguments:
@@ -186,7 +186,7 @@ class Arguments:
         c = s[k]
         if state == AFTER:
             if c == ",":
-                at.state = VALUE if at.stack[-1] in "[(" else KEY
+                at.state = VALUE if at.stack[-1] in LISTS else KEY
                 return k + 1
             if c in "]}" and at.stack[-1] in _MATES[c]:
                 opened = at.stack.pop()
@@ -200,14 +200,17 @@ class Arguments:
                 return k + 1
         elif c in "\"'" and c in ahead.notation.quotes and k + 1 < len(s) and s[k + 1] != c:
             is_key = state == KEY
-            if not at.empty and (is_key or at.stack[-1] in "[("):
+            if not at.empty and (is_key or at.stack[-1] in LISTS):
                 out.append(", ")
             self._strings.begin(c, is_key=is_key)
             if self._strings.buffer is None:
                 out.append('"')
             return k + 1
         elif state == VALUE and (c in "-0123456789[{" and c not in ahead.notation.end_firsts):
-            if at.stack[-1] in "[(" and not at.empty:
+            listed = c == "{" and ahead.notation.keywords and ahead.is_set(s, k + 1, last=False)
+            if listed is not False:
+                return -1
+            if at.stack[-1] in LISTS and not at.empty:
                 out.append(", ")
             if c in "[{":
                 out.append(c)
@@ -338,6 +341,12 @@ class Arguments:
         quote = ahead.opens(s, begin, last=last)
         if quote is None:
             return -1
+        bracket = c
+        if c == "{" and ahead.notation.keywords:
+            listed = ahead.is_set(s, k + 1, last=last)
+            if listed is None:
+                return -1
+            bracket = SET if listed else c
         if at.in_list and not at.empty:
             out.append(", ")
         at.empty = False
@@ -348,9 +357,9 @@ class Arguments:
             if strings.buffer is None:
                 out.append('"')
             return begin + len(quote)
-        if c in _OPEN:
-            out.append(_OPEN[c])
-            at.opened(c)
+        if c in "{[(":
+            out.append(_OPEN[bracket])
+            at.opened(bracket)
             return k + 1
         self._words.begin()
         return k

@@ -88,7 +88,9 @@ class Rows:
         for kind in _KINDS:
             self._add_words([(row, before) for of, row, before in values if of == kind], kind)
         for _, row, before in values:
-            row.update({kind: ((OPEN, self._first[kind], before + kind, kind), None) for kind in _KINDS})
+            # A brace may open one of Python's sets: what follows it tells.
+            opens = "[" if keywords else _KINDS
+            row.update({kind: ((OPEN, self._first[kind], before + kind, kind), None) for kind in opens})
 
     def find(self, kind: str, state: int, quote: str, *, empty: bool, is_key: bool) -> Row | None:
         """The row for a reader with nothing undecided. kind: the bracket that is open, "" for none of the table's."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .literal_position import ArgumentsPosition
+from .literal_position import LISTS, SET, ArgumentsPosition
 
 WS = re.compile(r"[ \t\r\n]*")
 # A key and what stands between it and its value. Python's keywords have no spaces in them; Gemma's keys may.
@@ -29,7 +29,14 @@ SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"'
            "v": "\v", "/": "/", "\n": ""}  # fmt: skip
 _LENGTHS = {"x": 2, "u": 4, "U": 8}
 _VALUES = frozenset("0123456789-.[{(TFNtfn")  # what Python's other values begin with
-_BRACKETS = {"{": "}", "[": "]", "(": ")", "*": "}"}
+_BRACKETS = {"{": "}", "[": "]", "(": ")", "*": "}", SET: "}"}
+# The first item of a set, or key of a dict, and what stands behind it; and half of that. A quote within it is data.
+_IN_QUOTES = "|".join(
+    f"{quote}(?:[^{quote}\\\\\\n]|\\\\.|{quote}(?![ \\t\\r\\n]{{0,64}}[,:}}])){{0,256}}{quote}" for quote in "'\""
+)
+_ITEM = rf"[ \t\r\n]{{0,64}}(?:[rRbBfFuU]{{0,2}}(?:{_IN_QUOTES})|[^'\"(){{}}\[\],:]{{1,64}})[ \t\r\n]{{0,64}}"
+_FIRST_ITEM = re.compile(rf"{_ITEM}([,:}}])")
+_MAX_ITEM = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class Notation:
     inner: what such a quote stands for where it does not end the string, if not for itself.
     keywords: as in Python, arguments may stand without a name, letters may stand before a quote, and a comma ends
     every word. ends: what stands behind all calls, and may be missing. listed: the calls stand in a list; else one may
-    follow directly upon another.
+    follow directly upon another. wrapped: another parenthesis may close around it.
     """
 
     quotes: tuple[str, ...]
@@ -49,6 +56,7 @@ class Notation:
     keywords: bool = False
     ends: tuple[str, ...] = ()
     listed: bool = False
+    wrapped: bool = False
     quote_firsts: frozenset[str] = field(init=False)
     end_firsts: frozenset[str] = field(init=False)
 
@@ -113,7 +121,7 @@ class Lookahead:
                 return at_end
             c = s[k]
             if c == ",":
-                return True if depth and self._at.stack[depth - 1] in "[(" else self.key_follows(s, k + 1, last=last)
+                return True if depth and self._at.stack[depth - 1] in LISTS else self.key_follows(s, k + 1, last=last)
             if c != (_BRACKETS[self._at.stack[depth - 1]] if depth else self.closer):
                 if c == "]" and self.notation.listed:
                     return self._list_ends(s, k + 1, last=last)  # the call's own bracket is missing
@@ -128,6 +136,17 @@ class Lookahead:
             depth -= 1
             if depth < 0:
                 return self._call_ends(s, k, last=last)
+
+    @staticmethod
+    def is_set(s: str, k: int, *, last: bool) -> bool | None:
+        """Whether the brace before `k` opens a set: no colon stands behind its first item."""
+        m = _FIRST_ITEM.match(s, k)
+        if m is not None:
+            return m.group(1) != ":" and bool(s[k : m.start(1)].strip())
+        if last or len(s) - k >= _MAX_ITEM:
+            return False
+        first = s[WS.match(s, k).end() :][:1]  # type: ignore[union-attr]
+        return None if first not in "{[(}," or not first else False
 
     @staticmethod
     def _skip(s: str, k: int) -> int:
@@ -184,9 +203,15 @@ class Lookahead:
         at_end = self.is_end(s, k, last=last)
         if at_end is not False:
             return at_end
+        if s[k] == ")" and self.notation.wrapped:
+            k = self._skip(s, k + 1)
+            if k == len(s):
+                return True if last else None
         c = s[k]
-        if c == "<":
+        if c == "<" or s.startswith("```", k):
             return True
+        if c == "`" and not last and "```".startswith(s[k:]):
+            return None
         if c == "]" and self.notation.listed:
             return self._list_ends(s, k + 1, last=last) if self.inner else True
         if c in ",;" and self.notation.keywords:

@@ -67,25 +67,35 @@ class ChatTemplate:
 
 def read_template(folder: Path) -> ChatTemplate | None:
     """The template beside a model's tokenizer.json; None when there is none. Raises SettingsError for a broken file."""
-    config = _read_json(folder / "tokenizer_config.json")
+    source = template_source(folder, "tokenizer")
+    if source is None:
+        return None
+    return ChatTemplate(source, special_tokens(read_json(folder / "tokenizer_config.json", "tokenizer")))
+
+
+def template_source(folder: Path, setting: str) -> str | None:
+    """The Jinja text of a checkpoint's template; None when it has none. Raises SettingsError, which names `setting`."""
     template: Any = None
     file = folder / "chat_template.jinja"
     if file.is_file():
-        template = _read(file)
+        template = read_text(file, setting)
     if template is None:
-        template = _read_json(folder / "chat_template.json").get("chat_template")
+        template = read_json(folder / "chat_template.json", setting).get("chat_template")
     if template is None:
-        template = config.get("chat_template")
+        template = read_json(folder / "tokenizer_config.json", setting).get("chat_template")
+    return for_tools(template)
+
+
+def for_tools(template: Any) -> str | None:
+    """The template of a file's value: of several by name the one for tools, which can do without them too."""
     if isinstance(template, list):
-        # Several by name; the one for tools can do without them too.
         named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
         template = named.get("tool_use") or named.get("default")
-    if not isinstance(template, str):
-        return None
-    return ChatTemplate(template, _special_tokens(config))
+    return template if isinstance(template, str) else None
 
 
-def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """The special tokens of a tokenizer_config.json by their names there, such as `bos_token`."""
     found: dict[str, str] = {}
     for name, value in config.items():
         if name.endswith("_token"):
@@ -95,22 +105,24 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _read(file: Path) -> str:
+def read_text(file: Path, setting: str) -> str:
+    """A file of a checkpoint. Raises SettingsError."""
     try:
         if file.stat().st_size > _MAX_BYTES:
-            raise SettingsError(f"tokenizer: {file} is too large for a chat template.")
+            raise SettingsError(f"{setting}: {file} is too large for a chat template.")
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"tokenizer: {file} cannot be read: {error}.") from None
+        raise SettingsError(f"{setting}: {file} cannot be read: {error}.") from None
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json(file: Path, setting: str) -> dict[str, Any]:
+    """A JSON file of a checkpoint; empty where there is none. Raises SettingsError."""
     if not file.is_file():
         return {}
     try:
-        value = json.loads(_read(file))
+        value = json.loads(read_text(file, setting))
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"tokenizer: {file} is not JSON: {error}.") from None
+        raise SettingsError(f"{setting}: {file} is not JSON: {error}.") from None
     return value if isinstance(value, dict) else {}
 
 

@@ -100,22 +100,32 @@ def _file(name: str) -> Path:
         return path
     if path.is_absolute() or path.suffix == ".json" or not _NAME.fullmatch(name):
         raise SettingsError(f"tokenizer: there is no file {path}.")
-    cache = _cache()
-    model = cache / f"models--{name.replace('/', '--')}"
-    main = model / "refs" / "main"
-    revision = main.read_text("utf-8").strip() if main.is_file() else ""
-    named = [model / "snapshots" / revision / "tokenizer.json"] if revision else []
-    found = [*named, *sorted(model.glob("snapshots/*/tokenizer.json"))]
-    file = next((each for each in found if each.is_file()), None)
+    file = in_hub_cache(name, "tokenizer.json")
     if file is None:
         raise SettingsError(
-            f"tokenizer: there is neither a path {name!r} nor a tokenizer.json of that model in {cache}, and nothing "
-            "is downloaded. Give the path of a tokenizer.json, or fetch the model's first."
+            f"tokenizer: there is neither a path {name!r} nor a tokenizer.json of that model in {hub_cache()}, and "
+            "nothing is downloaded. Give the path of a tokenizer.json, or fetch the model's first."
         )
     return file
 
 
-def _cache() -> Path:
+def in_hub_cache(name: str, file: str) -> Path | None:
+    """A file of the newest snapshot of a model in Hugging Face's cache; None where it is not there.
+
+    name: as the hub has it, `organisation/model`; anything else is not looked for.
+    """
+    if not _NAME.fullmatch(name):
+        return None
+    model = hub_cache() / f"models--{name.replace('/', '--')}"
+    main = model / "refs" / "main"
+    revision = main.read_text("utf-8").strip() if main.is_file() else ""
+    named = [model / "snapshots" / revision / file] if revision else []
+    found = [*named, *sorted(model.glob(f"snapshots/*/{file}"))]
+    return next((each for each in found if each.is_file()), None)
+
+
+def hub_cache() -> Path:
+    """The folder of Hugging Face's cache."""
     folder = library_folder("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
     if folder is not None:
         return folder

@@ -113,6 +113,12 @@ class Errors:
         return paths[number] + _STEP.sub(r".\1", rest)
 
 
+def is_error(body: bytes) -> bool:
+    """Whether the JSON is an error as this API writes them."""
+    fields = openai.read_object(body) or {}
+    return openai.read_text(fields.get("type")) == "error" and openai.read_object(fields.get("error")) is not None
+
+
 def _is_of_model(error: ToolCallError) -> bool:
     return error.code == "model_not_found" or "model" in error.message.lower()
 

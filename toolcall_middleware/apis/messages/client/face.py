@@ -16,12 +16,14 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
 from ...context_errors import context_fault
-from ...face import ChatRequest, FaceReply
+from ...face import AnswerStream, ChatRequest, FaceReply, StreamedFace
+from ...passage import Passage
+from ..passed import PassedStream, passed_body, passed_whole
 from .answer import message_of
-from .errors import JSON, Errors
+from .errors import JSON, Errors, is_error
 from .models import model_of, models_of
 from .request import Asked, read_request
-from .stream import PING, MessageStream
+from .stream import MessageStream
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -30,25 +32,30 @@ _REFUSED_BY_NAME = (
     ("reasoning_effort", re.compile(r"\breasoning_effort\b|does not support thinking", re.IGNORECASE)),
 )
 _MOST_READ = 4000
+_PATH = "/v1/messages"
+_COUNT = "/v1/messages/count_tokens"
 _STREAM_STARTS = (b"data:", b"event:", b":")
 
 
-class MessagesFace:
+class MessagesFace(StreamedFace):
     """One request and its answer.
 
     inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
-    (`client_tools.DEFERRED_FIELD`). Only for a core that reads that.
+    (`LOADED_FIELD`), so that the front of the prompt stays as it was. native: the upstream speaks Messages itself; a
+    request has a `passage` then, once it was read.
     """
 
     api = "messages"
 
-    def __init__(self, *, inline_tools: bool = False) -> None:
+    def __init__(self, *, inline_tools: bool = False, native: bool = False) -> None:
+        super().__init__()
         self._inline = inline_tools
+        self._native = native
+        self.passage: Passage | None = None
         self.request_id = _new_id("req_")
         self._message_id = _new_id("msg_")
         self._errors = Errors(self.request_id)
         self._asked: Asked | None = None
-        self._stream: MessageStream | None = None
 
     # -- the request -----------------------------------------------------------------------------------------------
 
@@ -63,9 +70,19 @@ class MessagesFace:
         return self._read(body, counting=True)
 
     def _read(self, body: bytes, *, counting: bool) -> ChatRequest:
-        asked = self._asked = read_request(body, counting=counting, inline=self._inline)
+        asked = self._asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
         self._errors.messages, self._errors.tools = asked.messages, asked.tools
-        return self._chat_request(asked)
+        chat = self._chat_request(asked)
+        if self._native:
+            self.passage = Passage(
+                "messages",
+                _COUNT if counting else _PATH,
+                passed_body(body),
+                chat.body,
+                foreign=asked.foreign,
+                unreadable=asked.unreadable,
+            )
+        return chat
 
     @staticmethod
     def _chat_request(asked: Asked) -> ChatRequest:
@@ -81,7 +98,7 @@ class MessagesFace:
         is given up once.
         """
         asked = self._asked
-        if asked is None or status not in {400, 413, 422, 500}:
+        if asked is None or status not in {400, 413, 422, 500} or self._passed is not None:
             return None
         error = openai.read_error(data, status)
         if "max_tokens" in asked.chat and (fault := context_fault(error)) is not None:
@@ -105,6 +122,13 @@ class MessagesFace:
     # -- a whole answer ----------------------------------------------------------------------------------------------
 
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
+        passed = self._passed
+        if passed is not None and passed.whole is not None and status == passed.whole[0]:
+            if status < 400:
+                translated = b"" if passed.counts else message_of(data, self._known, self._message_id)
+                return FaceReply(status=status, body=passed_whole(passed, translated), headers=(JSON,))
+            if is_error(passed.whole[1]):
+                return FaceReply(status=status, body=passed.whole[1], headers=(JSON,))
         if status >= 400:
             error = openai.read_error(data, status)
             for name in ("retry-after", "x-should-retry"):
@@ -131,24 +155,10 @@ class MessagesFace:
     # -- a stream ----------------------------------------------------------------------------------------------------
 
     def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        return (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), self._id_header
-
-    def begin(self) -> bytes:
-        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
-        return self._events.start()
-
-    def feed(self, data: bytes, /) -> bytes:
-        return self._events.feed(data)
-
-    def finish(self, *, cut: bool) -> bytes:
-        return self._events.finish(cut=cut)
-
-    def fail(self, error: ToolCallError, /) -> bytes:
-        """The event for an error of our own in a stream that has begun; its last one."""
-        return self._events.fail(error)
-
-    def keepalive(self) -> bytes:
-        return PING if self._stream is not None and self._stream.begun and not self._stream.over else b""
+        kind = b"text/event-stream; charset=utf-8"
+        if self._passed is not None:
+            return ((b"content-type", kind),)
+        return (b"content-type", kind), (b"cache-control", b"no-cache"), self._id_header
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -157,11 +167,16 @@ class MessagesFace:
         assert self._asked is not None  # noqa: S101 - `request` comes first
         return self._asked
 
+    def _new_stream(self) -> AnswerStream:
+        plain = MessageStream(self._known, self._message_id, self._errors)
+        if self.passage is None:
+            return plain
+        return PassedStream(self.passage, plain, self._errors, estimate=self._known.estimate)
+
     @property
-    def _events(self) -> MessageStream:
-        if self._stream is None:
-            self._stream = MessageStream(self._known, self._message_id, self._errors)
-        return self._stream
+    def _passed(self) -> Passage | None:
+        """The passage, where the upstream got the client's own request."""
+        return self.passage if self.passage is not None and self.passage.used else None
 
     @property
     def _id_header(self) -> tuple[bytes, bytes]:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....errors import shown
+from ....errors import ToolCallError, shown
 from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
@@ -31,11 +31,15 @@ _FOREIGN = frozenset({
 
 @dataclass(slots=True)
 class Conversation:
-    """Chat messages, the client's path of each, and the ids of the calls among them."""
+    """Chat messages, the client's path of each, and the ids of the calls among them.
+
+    unreadable: what no chat completion can hold, where the upstream speaks this API itself and can read it.
+    """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     call_ids: set[str] = field(default_factory=set)
+    unreadable: ToolCallError | None = None
 
     def add(self, message: dict[str, Any], path: str) -> None:
         self.messages.append(message)
@@ -109,7 +113,7 @@ class _Reader:
                 elif kind.endswith("_tool_result") or kind in _FOREIGN:
                     _leave_out(kind, where)
                 else:
-                    parts += parts_of(block, kind, where)
+                    parts += self._parts(block, kind, where)
         if parts or not results:
             self._conversation.add({"role": "user", "content": joined(parts, _BLANK_LINE)}, turn[0][1])
 
@@ -132,7 +136,7 @@ class _Reader:
         for inner, where in content_blocks(block, path):
             kind = client_fields.string(inner, "type", where)
             if kind != "tool_reference":
-                parts += parts_of(inner, kind, where)
+                parts += self._parts(inner, kind, where)
                 continue
             name = client_fields.filled_string(inner, "tool_name", where)
             self._box.load(name)
@@ -145,6 +149,7 @@ class _Reader:
     def _announced(self, tools: list[Declared]) -> str:
         """What the model reads where tools are loaded."""
         if self._inline:
+            self._box.written.update(tool.name for tool in tools)
             return client_tools.definitions(tools)
         return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
 
@@ -176,7 +181,7 @@ class _Reader:
                     case _ if kind.endswith("_tool_result") or kind in _FOREIGN:
                         _leave_out(kind, where)
                     case _:
-                        texts += [between, *_texts_of(parts_of(block, kind, where), where)]
+                        texts += [between, *self._texts(block, kind, where)]
         content = "".join(texts)
         made: dict[str, Any] = {"role": "assistant", "content": content if content or not calls else None}
         if any(thoughts):
@@ -198,6 +203,25 @@ class _Reader:
 
     # -- system ----------------------------------------------------------------------------------------------------
 
+    def _parts(self, block: Fields, kind: str, path: str) -> list[Part]:
+        try:
+            return parts_of(block, kind, path)
+        except ToolCallError as error:
+            return self._unread(error)
+
+    def _texts(self, block: Fields, kind: str, path: str) -> list[str]:
+        try:
+            return _texts_of(parts_of(block, kind, path), path)
+        except ToolCallError as error:
+            return [part["text"] for part in self._unread(error)]
+
+    def _unread(self, error: ToolCallError) -> list[Part]:
+        """What stands for a block that is not known here, but may be to an upstream of this API."""
+        if not self._box.native:
+            raise error
+        self._conversation.unreadable = self._conversation.unreadable or error
+        return [text_part("(a block that is not read here)")]
+
     def _system(self, turn: list[tuple[Fields, str]]) -> None:
         parts: list[Part] = []
         for message, path in turn:
@@ -211,7 +235,7 @@ class _Reader:
                     case _ if kind in _FOREIGN:
                         _leave_out(kind, where)
                     case _:
-                        parts += parts_of(block, kind, where)
+                        parts += self._parts(block, kind, where)
         if parts:
             self._conversation.add({"role": "system", "content": joined(parts, _BLANK_LINE)}, turn[0][1])
 

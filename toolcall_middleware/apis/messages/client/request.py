@@ -36,7 +36,7 @@ class Asked:
     """A request that was read. `chat`: the fields of the chat completion.
 
     messages: the client's path of each chat message. tools: that of each chat tool. call_ids: those of the history.
-    estimate: how many tokens the prompt may have.
+    estimate: how many tokens the prompt may have. foreign, unreadable: see `Passage`.
     """
 
     chat: dict[str, Any]
@@ -49,13 +49,16 @@ class Asked:
     call_ids: set[str]
     dropped: tuple[str, ...]
     estimate: int
+    foreign: frozenset[str] = frozenset()
+    unreadable: ToolCallError | None = None
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
 
 
-def read_request(body: bytes, *, counting: bool = False, inline: bool = False) -> Asked:
+def read_request(body: bytes, *, counting: bool = False, inline: bool = False, native: bool = False) -> Asked:
     """The request in `body`. counting: it is one for count_tokens, which has no `max_tokens` and no `stream`.
 
-    inline: see `client_tools.DEFERRED_FIELD`. Raises ToolCallError, whose `param` is the path of the field.
+    inline: see `MessagesFace`. native: the upstream speaks this API, see `Toolbox`.
+    Raises ToolCallError, whose `param` is the path of the field.
     """
     fields = _top(body)
     if not openai.is_null(fields.get("thread")):
@@ -74,10 +77,10 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False) -
     if stops:
         chat["stop"] = stops
     chat.update(_output(fields))
-    box = read_tools(fields)
+    box = read_tools(fields, native=native)
     conversation = read_messages(fields, box, system_text(fields), inline=inline)
     chat["messages"] = conversation.messages
-    if tools := chat_tools(box, inline=inline):
+    if tools := chat_tools(box):
         chat["tools"] = tools
     chat.update(chat_choice(fields, box))
     if stream:
@@ -94,6 +97,8 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False) -
         tools=[tool.path for tool in box.offered],
         call_ids=conversation.call_ids,
         dropped=tuple(box.dropped),
+        foreign=frozenset(box.foreign),
+        unreadable=conversation.unreadable,
         estimate=_estimate(chat),
     )
 

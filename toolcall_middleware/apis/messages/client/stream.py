@@ -11,6 +11,7 @@ from typing import Any
 
 from ....errors import ToolCallError
 from ....wire import openai
+from ....wire.json_input import without_halves
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from .blocks import Blocks, text_of
 from .chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
@@ -32,19 +33,21 @@ def event(name: str, fields: dict[str, Any]) -> bytes:
 class _Events:
     """The sink that writes blocks as events."""
 
-    __slots__ = ("_after", "_before", "_carried", "_hidden", "_room", "_thinking", "index", "out")
+    __slots__ = ("_after", "_before", "_carried", "_hidden", "_in_call", "_room", "_thinking", "index", "out")
 
     def __init__(self, thinking: Thinking) -> None:
         self.out: list[bytes] = []
         self.index = 0
         self._thinking = thinking
         self._before = b""
+        self._in_call = False
         self._hidden = False
         self._carried: list[bytes] | None = None  # thoughts that the signature carries
         self._room = MOST_CARRIED
 
     def _open(self, block: dict[str, Any], kind: str, field: str) -> None:
         self.out.append(event("content_block_start", {"index": self.index, "content_block": block}))
+        self._in_call = field == "partial_json"
         self._before = (
             b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
             % (self.index, kind.encode(), field.encode())
@@ -69,7 +72,8 @@ class _Events:
             if self._room >= 0:
                 self._carried.append(inner)
         else:
-            self.out.append(self._before + inner + b'"}}\n\n')
+            # Anthropic's SDK for Python fails at half a surrogate pair within arguments.
+            self.out.append(self._before + (without_halves(inner) if self._in_call else inner) + b'"}}\n\n')
 
     def close(self) -> None:
         if self._carried is not None:
@@ -98,7 +102,7 @@ class MessageStream:
         self.begun = False
         self.over = False
 
-    def start(self) -> bytes:
+    def begin(self) -> bytes:
         """The first event, once, and a ping."""
         if self.begun:
             return b""
@@ -168,7 +172,7 @@ class MessageStream:
             self._events.out.append(self._fail(openai.read_error(data)))
             return
         if not self.begun:
-            self._events.out.append(self.start())
+            self._events.out.append(self.begin())
         if chunk.usage is not NONE and chunk.usage != openai.NULL:
             self._usage = openai.read_value(chunk.usage)
         for choice in chunk.choices:
@@ -218,3 +222,7 @@ class MessageStream:
     def fail(self, error: ToolCallError) -> bytes:
         """The answer cannot go on; empty where it is over already."""
         return b"" if self.over else self._fail(error)
+
+    def keepalive(self) -> bytes:
+        """An event for a client that waits; nothing before the first one and after the last."""
+        return PING if self.begun and not self.over else b""

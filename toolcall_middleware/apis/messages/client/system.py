@@ -25,7 +25,7 @@ class _KnownLine:
     keep: bool
 
 
-_KNOWN_LINES = (
+_KNOWN_LINES: tuple[_KnownLine, ...] = (
     # Its suffix changes between sessions, and between the kinds of request of one session.
     _KnownLine("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), keep=False),
     _KnownLine(
@@ -65,7 +65,7 @@ def _without_known_lines(texts: list[str]) -> list[str]:
         found = line.pattern.match(texts[first]) if first is not None else None
         if first is None or found is None:
             continue
-        _log.debug("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
+        _log.info("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
         texts = [*texts[:first], texts[first][found.end() :], *texts[first + 1 :]]
         if line.keep:
             moved.append(found[0].strip())

@@ -14,7 +14,8 @@ from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
 
-_MARK = "toolcall-v1."
+MARK = "toolcall-v1."
+"""What a signature of this package begins with."""
 MOST_CARRIED = 1 << 20
 """Bytes of thoughts that one signature carries. The client sends them again in each request."""
 
@@ -40,17 +41,17 @@ def read_thinking(fields: Fields) -> Thinking:
 def write_signature(text: str | None) -> str:
     """A signature that `read_signature` knows again. `text`: what it carries, where the block does not show it."""
     if not text:
-        return _MARK
+        return MARK
     data = text.encode("utf-8", "replace")
-    return _MARK + base64.b64encode(data).decode("ascii") if len(data) <= MOST_CARRIED else _MARK
+    return MARK + base64.b64encode(data).decode("ascii") if len(data) <= MOST_CARRIED else MARK
 
 
 def read_signature(signature: str) -> str:
     """The text that a signature of ours carries; empty where it carries none, or is another's."""
-    if not signature.startswith(_MARK):
+    if not signature.startswith(MARK):
         return ""
     try:
-        return base64.b64decode(signature[len(_MARK) :], validate=True).decode("utf-8", "replace")
+        return base64.b64decode(signature[len(MARK) :], validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return ""
 

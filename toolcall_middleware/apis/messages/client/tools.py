@@ -15,15 +15,13 @@ from typing import Any
 import msgspec
 
 from ....errors import ToolCallError
+from ....model import LOADED_FIELD
 from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
 from .typed_tools import typed_tool
 
 _log = logging.getLogger("toolcall_middleware")
-
-DEFERRED_FIELD = "deferred"
-"""Set on a chat tool whose definition stands in the conversation already, where the core is told to expect that."""
 
 _NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.:-]")
 _PLACEHOLDER = "DeferredToolPlaceholder"  # Claude Code's: "never call this tool"
@@ -44,11 +42,17 @@ class Declared:
 class Toolbox:
     """The tools of a request; what the conversation says of them is told in its order.
 
-    dropped: names of tools that nobody here can run.
+    dropped: names of tools that nobody here can run. written: those whose definitions the conversation holds. foreign:
+    names of tools that the upstream runs, where it speaks this API itself (`native`): they are declared, so that what
+    guards tools sees them.
     """
+
+    native: bool = False
 
     declared: dict[str, Declared] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
     _offered: dict[str, bool] = field(default_factory=dict)
     _loaded: dict[str, None] = field(default_factory=dict)
 
@@ -59,6 +63,14 @@ class Toolbox:
             raise client_fields.refusal(f"{tool.path}.name", message, "invalid_tool_schema")
         self.declared[tool.name] = tool
         self._offered[tool.name] = not tool.deferred
+
+    def leave_out(self, name: str, path: str) -> None:
+        """A tool that nobody here can run; an upstream of this API can."""
+        if not self.native:
+            self.dropped.append(name)
+        elif name not in self.foreign:
+            self.declare(Declared(name, path, {"name": name, "parameters": {"type": "object"}}, deferred=False))
+            self.foreign.add(name)
 
     def load(self, name: str) -> Declared | None:
         """The conversation names a tool from here on; the tool, if it is declared and was not offered until now."""
@@ -94,9 +106,9 @@ class Toolbox:
         return [tool for tool in [*first, *loaded] if self._offered[tool.name]]
 
 
-def read_tools(fields: Fields) -> Toolbox:
-    """The request's `tools`. Raises ToolCallError for what is no tool."""
-    box = Toolbox()
+def read_tools(fields: Fields, *, native: bool = False) -> Toolbox:
+    """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for what is no tool."""
+    box = Toolbox(native)
     searches = False
     for number, entry in enumerate(client_fields.items(fields, "tools", "")):
         path = f"tools.{number}"
@@ -106,9 +118,9 @@ def read_tools(fields: Fields) -> Toolbox:
             continue
         kind = client_fields.string(entry, "type", path)
         searches = searches or kind.startswith(_SEARCH)
-        box.dropped.append(_name_of(entry, kind))
+        box.leave_out(_name_of(entry, kind), path)
     for number, server in enumerate(client_fields.items(fields, "mcp_servers", "")):
-        box.dropped.append(_name_of(server, f"mcp_servers.{number}"))
+        box.leave_out(_name_of(server, f"mcp_servers.{number}"), f"mcp_servers.{number}")
     if searches:
         box.load_all()
     if box.dropped:
@@ -153,18 +165,19 @@ def definitions(tools: list[Declared]) -> str:
     return "These tools can be called from now on:\n" + "\n".join(lines)
 
 
-def chat_tools(box: Toolbox, *, inline: bool) -> list[dict[str, Any]]:
-    """The offered tools as a chat completion has them. inline: deferred ones say so, with `DEFERRED_FIELD`."""
+def chat_tools(box: Toolbox) -> list[dict[str, Any]]:
+    """The offered tools as a chat completion has them; those whose definitions the conversation holds say so."""
     made: list[dict[str, Any]] = []
     for tool in box.offered:
         entry: dict[str, Any] = {"type": "function", "function": tool.function}
-        made.append({**entry, DEFERRED_FIELD: True} if inline and tool.deferred else entry)
+        made.append({**entry, LOADED_FIELD: True} if tool.deferred and tool.name in box.written else entry)
     return made
 
 
 def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
     """The request's `tool_choice` as fields of a chat completion (`tool_choice`, `parallel_tool_calls`).
 
+    A tool that the upstream runs is no call for the client: one that is asked for is the upstream's to satisfy.
     Raises ToolCallError where it asks for a tool that is not offered.
     """
     choice = client_fields.inner(fields, "tool_choice", "")
@@ -183,12 +196,13 @@ def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
         case "any":
             if not offered:
                 raise _no_tool("tool_choice", "asks for a call, and no tool is offered that can be called here", box)
-            made["tool_choice"] = "required"
+            made["tool_choice"] = "auto" if box.foreign else "required"
         case "tool":
             name = client_fields.filled_string(choice, "name", "tool_choice")
             if not box.is_offered(name):
                 raise _no_tool("tool_choice.name", f"the tool {client_fields.shown(name)} is not offered", box)
-            made["tool_choice"] = {"type": "function", "function": {"name": name}}
+            named = {"type": "function", "function": {"name": name}}
+            made["tool_choice"] = "auto" if name in box.foreign else named
         case _:
             message = f"Input should be 'auto', 'any', 'tool' or 'none', got {client_fields.shown(kind)}"
             raise client_fields.refusal("tool_choice.type", message)

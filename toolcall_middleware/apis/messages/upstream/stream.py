@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,15 +12,20 @@ from ....wire.openai import NULL, Shell, encode, event, raw, read_value
 from ....wire.sse import DONE, EventReader, ServerEvent, TooLargeError
 from .answer import finish_reason, refusal_of, stream_error, thinking_detail, usage_of
 
+OnEvent = Callable[[bytes, Mapping[str, Any]], None]
+"""Takes the bytes of an event, and its data."""
 _MAX_THINKING = 8 * 1024 * 1024
 """Characters of a thinking block that are kept to be given back with its signature."""
 
 
 class AnthropicStream:
-    """One answer. Bytes of events in, bytes of chunks out."""
+    """One answer. Bytes of events in, bytes of chunks out. on_event: is told each event, before its chunks leave."""
 
-    def __init__(self, *, created: int, include_usage: bool, limit: int | None = None) -> None:
+    def __init__(
+        self, *, created: int, include_usage: bool, limit: int | None = None, on_event: OnEvent | None = None
+    ) -> None:
         self._reader = EventReader(limit)
+        self._on_event = on_event
         self._created = created
         self._include_usage = include_usage
         self._id = ""
@@ -65,6 +71,8 @@ class AnthropicStream:
         value = read_value(item.data)
         if not isinstance(value, dict):
             return b""
+        if self._on_event is not None:
+            self._on_event(item.raw, value)
         index = value.get("index")
         index = index if isinstance(index, int) else None
         match value.get("type"):

@@ -13,12 +13,14 @@ from urllib.parse import quote
 import msgspec
 
 from ....errors import ToolCallError
-from ....wire.openai import read_value
+from ....wire.openai import read_object, read_value
+from ...passage import Passage, Taped
 from ...upstream import TranslatedRequest
 from . import answer
 from .request import build, encoded
 from .stream import AnthropicStream
 
+PATH = "/v1/messages"
 _MODELS_A_PAGE = 1000
 
 
@@ -35,6 +37,7 @@ class AnthropicTranslation:
         self._limit = limit
         self._lists = False
         self._events: AnthropicStream | None = None
+        self._passage: Passage | None = None
 
     @property
     def stream(self) -> bool:
@@ -44,14 +47,31 @@ class AnthropicTranslation:
     def done(self) -> bool:
         return self._events is not None and self._events.done
 
-    def request(self, body: bytes, /) -> TranslatedRequest:
+    def request(self, body: bytes, passage: Passage | None = None, /) -> TranslatedRequest:
+        if passage is not None and passage.api == "messages":
+            self._passage = passage
+            if passage.take(body):
+                return self._passed(passage, body)
+            body = passage.translatable(body)
         fields = _read(body)
         sent = build(fields, default_max_tokens=self._default_max_tokens)
         if fields.get("stream") is True:
             options = fields.get("stream_options")
             wanted = isinstance(options, dict) and options.get("include_usage") is True
             self._events = AnthropicStream(created=self._created, include_usage=wanted, limit=self._limit)
-        return TranslatedRequest("/v1/messages", encoded(sent))
+        return TranslatedRequest(PATH, encoded(sent))
+
+    def _passed(self, passage: Passage, body: bytes) -> TranslatedRequest:
+        """The client's own request. body: as a chat completion."""
+        if read_value((read_object(body) or {}).get("stream")) is True:
+            tape = passage.tape
+            self._events = AnthropicStream(
+                created=self._created,
+                include_usage=True,
+                limit=self._limit,
+                on_event=lambda raw, value: tape.append(Taped(raw, value)),
+            )
+        return TranslatedRequest(passage.path, passage.body, query=passage.query, headers=passage.headers)
 
     def models(self, name: str | None, /) -> TranslatedRequest:
         self._lists = True
@@ -60,8 +80,12 @@ class AnthropicTranslation:
         return TranslatedRequest(f"/v1/models/{quote(name, safe='')}", method="GET")
 
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
+        if self._passage is not None and self._passage.used:
+            self._passage.whole = status, data
         if not 200 <= status < 300:
             return answer.error(data, status)
+        if self._passage is not None and self._passage.counts:
+            return status, data
         if self._lists:
             return status, answer.models(read_value(data))
         return status, answer.completion(data, created=self._created)

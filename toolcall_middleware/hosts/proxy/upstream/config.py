@@ -71,6 +71,11 @@ class UpstreamConfig:
             yield model
 
 
+def aliases_of(settings: Settings) -> list[Rename]:
+    """The rules of `model_aliases`."""
+    return [Rename(*rule.split("=", 1)) for rule in settings.model_aliases]
+
+
 def _carry(model: str, pattern: str, target: str) -> str | None:
     """`model` rewritten from one pattern to the other; None when it does not match or nothing tells the `*`."""
     before, star, after = pattern.partition("*")

@@ -29,8 +29,8 @@ class Provider:
     """An API behind the OpenAI face.
 
     `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
-    the paths of a translation begin with a version. `key_header` and `headers` are the Forwarder's. `mode` is used
-    where the operator set none. `make` gives the translation of one request.
+    the paths of a translation begin with a version. `key_header` is the Forwarder's, `headers` are the Translator's.
+    `mode` is used where the operator set none. `make` gives the translation of one request.
     """
 
     url: str | None
@@ -145,7 +145,7 @@ def upstream_app(
         limits=limits,
         key=key,
         key_header=provider.key_header,
-        headers={**provider.headers, **given},
+        headers=given,
         forward_authorization=forward_authorization,
         # A public service: what it need not know of the client it is not told.
         tell_client=False,
@@ -159,4 +159,5 @@ def upstream_app(
         max_request_bytes=settings.max_request_bytes,
         upload_timeout=settings.upload_timeout,
         max_response_bytes=settings.max_response_bytes,
+        headers=provider.headers,
     )

@@ -6,11 +6,12 @@ What is said in which words is the translation's (apis/upstream.py); here are pa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ....apis.passage import PASSAGE
 from ....apis.upstream import TranslatedRequest, Translation
 from ....errors import ToolCallError
 from ....wire.sse import DONE
@@ -35,7 +36,8 @@ _NOT_SENT_BACK = ENTITY_HEADERS | {b"content-type", b"set-cookie"}
 class Translator:
     """An ASGI app: OpenAI's `chat/completions` and `models` over `app`, which is the provider itself.
 
-    `make` gives a translation for each request. The limits are those of the settings; a longer request is a 413, a
+    `make` gives a translation for each request. `headers` are sent with each, unless its translation has its own of
+    the name. The limits are those of the settings; a longer request is a 413, a
     longer answer that is not streamed a 502. Other paths are a 404 in OpenAI's form.
     """
 
@@ -47,12 +49,14 @@ class Translator:
         max_request_bytes: int | None = None,
         upload_timeout: float | None = None,
         max_response_bytes: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._app = app
         self._make = make
         self._max_request_bytes = max_request_bytes
         self._upload_timeout = upload_timeout
         self._max_response_bytes = max_response_bytes
+        self._headers = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
 
     def __repr__(self) -> str:
         return f"Translator({self._app!r})"
@@ -71,7 +75,7 @@ class Translator:
             return
         answer = _Answer(translation, send, self._max_response_bytes)
         try:
-            await self._app(_scope_of(scope, request), giving(request.body, receive), answer.send)
+            await self._app(_scope_of(scope, request, self._headers), giving(request.body, receive), answer.send)
         except ToolCallError as error:
             if not answer.ended:
                 await answer.fail(error)
@@ -85,7 +89,11 @@ class Translator:
         if method == "POST" and _CHAT.fullmatch(path):
             limit = self._max_request_bytes
             body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
-            return None if body is None else translation.request(in_the_clear(body, messages, scope, limit)[0])
+            return (
+                None
+                if body is None
+                else translation.request(in_the_clear(body, messages, scope, limit)[0], scope.get(PASSAGE))
+            )
         if method == "GET" and _MODELS.fullmatch(path):
             return translation.models(None)
         if method == "GET" and (found := _MODEL.fullmatch(path)):
@@ -188,14 +196,16 @@ class _Answer:
         return {"type": "http.response.start", "status": status, "headers": [*kept, *headers]}
 
 
-def _scope_of(scope: Scope, request: TranslatedRequest) -> Scope:
+def _scope_of(scope: Scope, request: TranslatedRequest, usual: Headers) -> Scope:
     own = {name.lower() for name, _ in request.headers}
+    usual = [(name, value) for name, value in usual if name not in own]
+    own |= {name for name, _ in usual}
     headers = [
         (name, value)
         for name, value in scope["headers"]
         if name.lower() not in _NOT_SENT | own and not name.lower().startswith(_NOT_SENT_PREFIXES)
     ]
-    headers += [(b"accept", b"*/*"), (b"accept-encoding", b"identity"), *request.headers]
+    headers += [(b"accept", b"*/*"), (b"accept-encoding", b"identity"), *usual, *request.headers]
     if request.method == "POST":
         headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(request.body))]
     path = request.path.encode("ascii")

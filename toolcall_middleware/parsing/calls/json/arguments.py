@@ -7,12 +7,18 @@ from ...values.json_reader import JsonReader
 
 
 class CallArguments:
-    """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON."""
+    """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON.
 
-    __slots__ = ("_reader", "_whole", "cut", "done", "repaired", "stuck")
+    first: their first character. ends: markers that end the call. written: gets the text itself, piece by piece.
+    """
 
-    def __init__(self, first: str) -> None:
-        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader()
+    __slots__ = ("_reader", "_whole", "_written", "cut", "done", "repaired", "stuck")
+
+    def __init__(self, first: str, ends: tuple[str, ...] = (), written: list[str] | None = None) -> None:
+        self._written = written
+        if written is not None:
+            written.clear()
+        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
         # What is neither is looked at as a whole: null and [] stand for no arguments.
         self._whole: list[str] | None = None if first in "{\"'" else []
         self.done = False
@@ -25,7 +31,10 @@ class CallArguments:
         """(index behind what was read, what leaves)."""
         out: list[str] = []
         if not self._reader.done:
+            begun = i
             i = self._reader.feed(s, i, out)
+            if self._written is not None:
+                self._written.append(s[begun:i])
         if isinstance(self._reader, JsonReader):
             self.stuck = self._reader.stuck
         self.done = self._reader.done

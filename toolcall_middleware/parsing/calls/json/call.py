@@ -241,7 +241,7 @@ class CallReader:
         syntax = self._syntax
         if not syntax.bare or self._started:
             return True
-        if self._level == 0 and syntax.wrapper == self._key:
+        if self._level == 0 and self._key in syntax.wrappers:
             return True
         return not syntax.wrapper_only and syntax.knows(self._key)
 
@@ -249,7 +249,7 @@ class CallReader:
         """The first character of a value tells how it is read."""
         syntax, key = self._syntax, self._key
         self._hopeless = self._hopeless or _VALUE_BEGINS.match(c) is None
-        if self._level == 0 and syntax.wrapper is not None and key == syntax.wrapper and self._name is None:
+        if self._level == 0 and key in syntax.wrappers and self._name is None:
             if c not in "[{":
                 self.failed = True
                 return i
@@ -285,7 +285,7 @@ class CallReader:
         elif not self._started:
             self._unsettled = []
         self._state = _ARGS
-        self._args = CallArguments(c)
+        self._args = CallArguments(c, self._syntax.close, self._sink.arguments)
 
     def _feed_arguments(self, s: str, i: int, *, last: bool) -> int:
         args = self._args
@@ -385,4 +385,4 @@ class CallReader:
 
 def _entry(syntax: JsonCallSyntax, sink: Sink) -> CallReader:
     """Reads an entry of the list. It needs no further proof that it is a call."""
-    return CallReader(replace(syntax, bare=False, wrapper=None, wrapper_only=False), sink)
+    return CallReader(replace(syntax, bare=False, wrappers=frozenset(), wrapper_only=False), sink)

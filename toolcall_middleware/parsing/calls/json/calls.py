@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ...cursor import WHITE_SPACE
+from ...cursor import COMMENT, WHITE_SPACE, behind_comments
 from ...sink import Sink
 from .call import CallReader
 from .syntax import JsonCallSyntax
@@ -167,6 +167,11 @@ class JsonCalls:
         limit = min(len(s), j + _MAX_GAP)
         while k < limit and s[k] in "}]` \t\r\n" and not s.startswith(close, k):
             k += 1
+        if s[k : k + 1] in COMMENT:
+            behind = behind_comments(s, k, close, last=last)
+            if behind is None:
+                return i
+            k = max(k, behind)
         if not last and len(s) - k < max(map(len, close)) and k < j + _MAX_GAP:
             rest = s[k:]
             if any(len(marker) > len(rest) and marker.startswith(rest) for marker in close):

@@ -16,17 +16,17 @@ class JsonCallSyntax:
     bare: bool = False
     """No marker stands before it, so only known keys keep it a candidate, and the call starts when its arguments are
     plainly JSON."""
-    wrapper: str | None = None
-    """The key under which a list of calls may stand (`tool_calls`)."""
+    wrappers: frozenset[str] = frozenset()
+    """Keys under which a list of calls, or one call, may stand (`tool_calls`)."""
     wrapper_only: bool = False
     """Nothing but that list is a call."""
     separators: str = ",;"
     """What may stand between two calls outside of a list."""
     in_list: bool = False
     """The marker has opened the list."""
-    names: frozenset[str] = frozenset({"name", "tool_name", "function", "tool", "recipient_name"})
+    names: frozenset[str] = frozenset({"name", "tool_name", "function", "tool", "recipient_name", "action"})
     arguments: frozenset[str] = frozenset(
-        {"arguments", "parameters", "args", "input", "params", "tool_input", "kwargs"}
+        {"arguments", "parameters", "args", "input", "params", "tool_input", "kwargs", "action_input"}
     )
     ids: frozenset[str] = frozenset({"id", "tool_call_id", "call_id"})
 

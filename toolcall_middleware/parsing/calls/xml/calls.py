@@ -77,7 +77,7 @@ class TaggedCalls(PartReader):
             return
         if self._args is not None:
             self._sink.args(self._args.close())
-        self._repaired = self._repaired or self._state != _EMPTY
+        self._repaired = self._repaired or (self._state != _EMPTY and not self._syntax.open_end)
         self._end_call()
 
     # -- the parts ---------------------------------------------------------------------------------------------------
@@ -118,10 +118,11 @@ class TaggedCalls(PartReader):
         j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
         if j == len(s):
             return j if j > i else -1
-        if s.startswith(syntax.call_close, j):
-            self._end_call()
-            self.done = syntax.call_close == syntax.close
-            return j + len(syntax.call_close)
+        for close in (syntax.call_close, *syntax.call_ends):
+            if s.startswith(close, j):
+                self._end_call()
+                self.done = close == syntax.close
+                return j + len(close)
         m = None if self._whole else syntax.parameter.match(s, j)
         if m is not None:
             self._open_value(m)
@@ -140,7 +141,7 @@ class TaggedCalls(PartReader):
             if not last and _FENCE_PART.match(s, j):
                 return -1
         if s[j] == "{" and self._first and not self._whole and not self._repaired:
-            self._args = CallArguments("{")
+            self._args = CallArguments("{", self._ends.closing, self._sink.arguments)
             self._whole = True
             self._first = False
             self._state = _JSON

@@ -30,6 +30,10 @@ class TaggedSyntax:
     call_close: str
     close: str = ""
     """Closing tags of a value, a call and all calls; `close` may be missing."""
+    call_ends: tuple[str, ...] = ()
+    """What else closes a call."""
+    open_end: bool = False
+    """What closes a call is a token that engines leave out of the text: behind a value, the text's end closes it."""
     noise: tuple[str, ...] = ()
     """Markers that may stand between, and say nothing."""
     reopen: tuple[str, ...] = ()

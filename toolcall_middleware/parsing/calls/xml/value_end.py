@@ -18,18 +18,32 @@ _LOOK = 64
 class TagEnds:
     """What a reader looks for behind values and calls, of one syntax.
 
-    behind_call, behind_value: literals that can follow. end: a `<` that may end a value. tag: the first character of
-    what may follow a value. The other patterns match the beginning of a tag, up to the end of the text: `half` of one
-    behind a value, `half_behind` of one behind a call, `half_tail` of a token that ends the turn.
+    behind_call, behind_value: literals that can follow. closing: those that close a value, a call or all calls.
+    end: a `<` that may end a value. tag: the first character of what may follow a value. The other patterns match the
+    beginning of a tag, up to the end of the text: `half` of one behind a value, `half_behind` of one behind a call,
+    `half_tail` of a token that ends the turn.
     """
 
-    __slots__ = ("_syntax", "behind_call", "behind_value", "end", "half", "half_behind", "half_tail", "over", "tag")
+    __slots__ = (
+        "_syntax",
+        "behind_call",
+        "behind_value",
+        "closing",
+        "end",
+        "half",
+        "half_behind",
+        "half_tail",
+        "over",
+        "tag",
+    )
 
     def __init__(self, syntax: TaggedSyntax) -> None:
         self._syntax = syntax
         self.behind_call = syntax.behind_call
-        self.behind_value = (*syntax.parameter_heads, syntax.call_close, *syntax.noise, *self.behind_call)
+        own = (syntax.call_close, *syntax.call_ends)
+        self.behind_value = (*syntax.parameter_heads, *own, *syntax.noise, *self.behind_call)
         self.over = (*self.behind_call, *syntax.noise)
+        self.closing = tuple(dict.fromkeys(filter(None, (syntax.value_close, syntax.call_close, syntax.close))))
         self.tag = re.compile(chars_of({tag[0] for tag in (*self.behind_value, "<")}))
         ends = {syntax.value_close, syntax.call_close, syntax.close, *syntax.tails, *syntax.parameter_heads}
         if syntax.xml:

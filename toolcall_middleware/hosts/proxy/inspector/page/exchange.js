@@ -16,6 +16,7 @@ function parse(text) {
 export function said(row) {
   if (row.kind === "error") return [["error", `${row.code}: ${row.message}`]];
   const data = row.data;
+  if (row.kind === "face") return data.split(/\r?\n\r?\n/).filter((event) => event.trim()).map((event) => ["face", event.trim().replace(/^event: ?(\S+)\r?\ndata: ?/, "$1 ")]);
   const events = data.trimStart().startsWith("{") ? [data] : data.split(/\r?\n\r?\n/).map((event) => event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n")).filter(Boolean);
   const found = [];
   for (const event of events) {
@@ -101,9 +102,16 @@ export class Exchange {
     return parse(this.data.rows.find((row) => row.kind === "request")?.data ?? "");
   }
 
+  // The request in the client's own API, where that is not chat completions.
+  own() {
+    return this.data.rows.find((row) => row.kind === "face_request");
+  }
+
   asked() {
     const request = this.request();
     const parts = [];
+    const own = this.own();
+    if (own) parts.push(el("details", { id: "own" }, el("summary", {}, visible(`as it came: ${own.api}`)), el("pre", { dir: "ltr" }, parse(own.data) ? pretty(parse(own.data)) : visible(own.data))));
     if (!request) parts.push(el("p", { class: "note" }, this.data.summary.mode === "pass" ? "It passed unread: no tools were offered." : "The request was not recorded."));
     for (const message of request?.messages ?? []) parts.push(message_(message));
     const tools = request?.tools ?? request?.functions ?? [];
@@ -143,7 +151,7 @@ export class Exchange {
   got() {
     const shown = [];
     this.data.rows.forEach((row, at) => {
-      if (row.kind !== "client" && row.kind !== "error") return;
+      if (!["client", "error", "face"].includes(row.kind)) return;
       for (const [what, words] of said(row)) shown.push({ at, time: row.at, of: row.of, what, words: visible(words).replaceAll("\n", "⏎") });
     });
     this.deltas.show(shown);
@@ -237,7 +245,7 @@ export class Exchange {
 
   curl() {
     const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-    const data = this.data.rows.find((row) => row.kind === "request")?.data ?? "";
+    const data = (this.own() ?? this.data.rows.find((row) => row.kind === "request"))?.data ?? "";
     return `curl ${quoted(`${location.origin}${this.data.summary.path || "/v1/chat/completions"}`)} -H 'content-type: application/json' --data-raw ${quoted(data)}`;
   }
 }

@@ -1,0 +1,101 @@
+"""Prompt tokens that a backend need not compute again: `python -m tests.bench.reused [--turns 10]`.
+
+A conversation as Claude Code has it (a billing line that changes with each request, tools, a tool search on the way) is
+asked turn by turn, through the face of Messages and the exchange, of a real llama.cpp with a small model that keeps its
+prompts. Three ways: as it is; without the rule for known lines; with loaded tools in the front of the prompt.
+Needs the extra `local`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import httpx
+
+from toolcall_middleware.apis.messages.client import system
+from toolcall_middleware.apis.messages.client.face import MessagesFace
+from toolcall_middleware.cli.demo import local
+from toolcall_middleware.exchange import Ask, Exchange, Request
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.upstream.backend_memory import BackendMemory
+
+_SYSTEM = "You are an agent that works in a terminal. " + "Be careful with files that are not yours. " * 20
+_SEARCH_TURN = 4
+
+
+def _tool(name: str, **more: Any) -> dict[str, Any]:
+    properties = {"path": {"type": "string", "description": f"The path that {name} works on."}}
+    schema = {"type": "object", "properties": properties, "required": ["path"]}
+    return {"name": name, "description": f"{name} works on one file of the project.", "input_schema": schema, **more}
+
+
+_TOOLS = [*map(_tool, ("Read", "Write", "Edit", "Grep", "Glob", "ToolSearch")), _tool("Notebook", defer_loading=True)]
+
+
+def conversation(turns: int) -> list[dict[str, Any]]:
+    """The request of each turn; each holds the ones before."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Look at the project, file by file."}]
+    requests: list[dict[str, Any]] = []
+    for turn in range(turns):
+        billing = f"x-anthropic-billing-header: cc_version=2.1.330.{turn:03x}; cc_entrypoint=cli;"
+        requests.append(
+            {
+                "model": local.MODEL,
+                "max_tokens": 4,
+                "system": [{"type": "text", "text": billing}, {"type": "text", "text": _SYSTEM}],
+                "messages": list(messages),
+                "tools": _TOOLS,
+            }
+        )
+        search = turn == _SEARCH_TURN
+        name, given = ("ToolSearch", {"path": "Notebook"}) if search else ("Read", {"path": f"src/part{turn}.py"})
+        call = {"type": "tool_use", "id": f"toolu_{turn}", "name": name, "input": given}
+        text = f"def part{turn}(): return {turn}\n" * 3
+        content: Any = [{"type": "tool_reference", "tool_name": "Notebook"}] if search else text
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{turn}", "content": content}
+        messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return requests
+
+
+def measure(url: str, turns: int, *, inline: bool) -> tuple[int, int]:
+    """(tokens of all prompts, those of them that the backend had already)."""
+    prompts = reused = 0
+    for request in conversation(turns):
+        chat = MessagesFace(inline_tools=inline).request(json.dumps(request).encode(), {})
+        action = Exchange(Settings(format="hermes"), BackendMemory(), always=True).receive(Request(chat.body))[0]
+        assert isinstance(action, Ask), action
+        answer = httpx.post(f"{url}/chat/completions", content=action.body, timeout=300).json()
+        prompts += answer["usage"]["prompt_tokens"]
+        reused += answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return prompts, reused
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.reused", description="Prompt tokens used again.")
+    parser.add_argument("--turns", type=int, default=10)
+    turns = parser.parse_args(arguments).turns
+    weights = local.weights()
+    if (absent := local.missing()) is not None or weights is None:
+        print(absent)
+        return 2
+    known = system._KNOWN_LINES
+    for name, lines, inline in (
+        ("as it is", known, True),
+        ("loaded tools in front", known, False),
+        ("without the rule for known lines", (), True),
+    ):
+        # A server each: it keeps what it has computed.
+        system._KNOWN_LINES = lines
+        with local.llama_server(weights, cache_prompt=True) as url:
+            prompts, reused = measure(url, turns, inline=inline)
+        print(
+            f"{name}: {reused:,} of {prompts:,} prompt tokens were there already ({reused / prompts:.0%})", flush=True
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""A slow backend is told as slow; what was cut is told as cut; what was not tried is no verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.cli import main
+from toolcall_middleware.cli.check import table
+from toolcall_middleware.cli.check.findings import Verdict
+from toolcall_middleware.cli.check.run import CheckError
+
+from ...fakes import serve
+from .engines import Engine, RefusalError, Said, Vllm, VllmHermes, VllmWithoutItsParser
+from .test_check import check, details
+
+NO, UNKNOWN = Verdict.NO, Verdict.UNKNOWN
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcall_middleware.cli.check.asking.QUESTION_SECONDS", 0.05)
+
+
+class SlowWhere(VllmHermes):
+    """Takes its time with the requests that `is_slow` picks."""
+
+    def is_slow(self, body: dict[str, Any]) -> bool:
+        raise NotImplementedError
+
+    async def _chat(self, send: Any, body: dict[str, Any]) -> None:
+        if self.is_slow(body):
+            await asyncio.sleep(0.3)
+        await super()._chat(send, body)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_question_without_an_answer_in_time_is_no_verdict() -> None:
+    class Slow(SlowWhere):
+        def is_slow(self, body: dict[str, Any]) -> bool:
+            return body.get("stop") is not None or body.get("response_format", {}).get("type") == "json_schema"
+
+    report = await check(Slow({"hermes"}))
+    assert report.verdict("constrain.response_format") is UNKNOWN
+    assert details(report)["constrain.response_format"] == "slow: no answer within 0.05 s"
+    assert "refused" not in details(report)["stop.whole"]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_slow_backend_is_told_as_slow_and_not_as_one_that_has_nothing() -> None:
+    class Slow(SlowWhere):
+        def is_slow(self, body: dict[str, Any]) -> bool:
+            return len(self.requests) > 2
+
+    report = await check(Slow({"hermes"}))
+    said = table.text(report)
+    assert "slow: no answer within 0.05 s" in said
+    assert not any(one.verdict is NO and one.key != "gone" for one in report.findings)
+    assert not report.calls_were_tried
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_prompts_that_got_no_answer_in_time_do_not_count_as_wrong() -> None:
+    class Slow(SlowWhere):
+        def is_slow(self, body: dict[str, Any]) -> bool:
+            return not body.get("tools") and "get_weather" in json.dumps(body["messages"][:1])
+
+        def refuse(self, body: dict[str, Any]) -> None:
+            if body.get("tools"):
+                raise RefusalError(400, "no tools here")
+
+    report = await check(Slow({"json"}))
+    late = [tally for tally in report.tallies if tally.late]
+    assert late
+    assert all(tally.asked + tally.late for tally in late)
+    assert not any("no answer within" in fault for tally in report.tallies for fault in tally.faults)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_first_question_without_an_answer_says_slow() -> None:
+    class Slow(SlowWhere):
+        def is_slow(self, body: dict[str, Any]) -> bool:
+            return True
+
+    with pytest.raises(CheckError, match="slow: no answer within"):
+        await check(Slow())
+
+
+def test_nothing_tried_for_lack_of_time_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    class Slow(Vllm):
+        async def _chat(self, send: Any, body: dict[str, Any]) -> None:
+            await asyncio.sleep(1)
+            await super()._chat(send, body)
+
+    with serve(Slow()) as url:
+        assert main(["check", "--upstream", url, "--seconds", "5"]) == 2
+    said, told = capsys.readouterr()
+    assert said, told
+    assert "not everything was asked" in said
+    assert "none: nothing was tried" in said
+
+
+async def test_an_answer_that_was_cut_says_nothing_of_a_parser() -> None:
+    class Cut(VllmWithoutItsParser):
+        def native(self, body: dict[str, Any]) -> Said | None:
+            return Said('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Pa', finish_reason="length")
+
+    report = await check(Cut())
+    assert report.verdict("native.whole") is UNKNOWN
+    assert "parser" not in details(report)["native.whole"]
+    assert "cut" in details(report)["native.whole"]
+
+
+async def test_a_backends_own_call_that_was_cut_is_told_as_cut() -> None:
+    class Cut(VllmHermes):
+        def native(self, body: dict[str, Any]) -> Said | None:
+            call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "P'}}
+            return Said(None, [call], "length")
+
+    report = await check(Cut())
+    assert report.verdict("native.whole") is UNKNOWN
+    assert "cut" in details(report)["native.whole"]
+
+
+@pytest.mark.parametrize("ending", ["/v1/chat/completions", "/v1/chat/completions/", "/v1/Chat/Completions"])
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_an_address_with_the_whole_path_is_told_what_to_leave_out(
+    ending: str, way: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"http://user:hunter2@127.0.0.1:9{ending}"
+    arguments = ["check"]
+    if way == "option":
+        arguments += ["--upstream", address]
+    else:
+        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", address)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "leave out /chat/completions" in said
+    assert said.rstrip().endswith("127.0.0.1:9/v1")
+    assert "hunter2" not in said
+
+
+def test_a_slow_engine_is_still_an_engine() -> None:
+    assert issubclass(SlowWhere, Engine)

@@ -1,0 +1,169 @@
+"""What commands know of Messages and Responses: good answers have no fault, each deviation is one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.apis.face import Face
+from toolcall_middleware.apis.messages.client.face import MessagesFace
+from toolcall_middleware.apis.responses import ResponsesFace
+from toolcall_middleware.cli import main
+from toolcall_middleware.cli.faces.answers import FaceAnswer, api_of, read_answer
+from toolcall_middleware.cli.faces.questions import request_body
+
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "f", "description": "F.", "parameters": {"type": "object", "properties": {"x": {}}}},
+}
+HISTORY: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "One moment.", "tool_calls": [
+        {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+    ]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "2"},
+]  # fmt: skip
+FACES = {"messages": MessagesFace, "responses": ResponsesFace}
+APIS = sorted(FACES)
+
+
+def chunk(delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return b"data: " + json.dumps({**head, "choices": [choice], **more}).encode() + b"\n\n"
+
+
+def call(index: int, arguments: str) -> list[dict[str, Any]]:
+    begin = {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": "f", "arguments": ""}}
+    pieces = [arguments[at : at + 3] for at in range(0, len(arguments), 3)]
+    return [{"tool_calls": [begin]}] + [
+        {"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces
+    ]
+
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+DELTAS = [{"reasoning": "Hm. "}, {"content": "Ok. "}, {"content": "Now."}, *call(0, '{"x": 1}'), *call(1, "{}")]
+CHAT = b"".join([*map(chunk, DELTAS), chunk({}, "tool_calls"), chunk({}, usage=USAGE), b"data: [DONE]\n\n"])
+
+
+def asked(api: str, **fields: Any) -> Face:
+    face: Face = FACES[api]()
+    body = request_body(api, {"model": "m", "messages": HISTORY, "tools": [TOOL], **fields})
+    if api == "messages":
+        body["thinking"] = {"type": "adaptive"}
+    face.request(json.dumps(body).encode(), {})
+    return face
+
+
+def streamed(api: str) -> bytes:
+    face = asked(api, stream=True)
+    return face.feed(CHAT) + face.finish(cut=False)
+
+
+def whole(api: str) -> bytes:
+    calls = [
+        {"id": f"call_{at}", "type": "function", "function": {"name": "f", "arguments": text}}
+        for at, text in enumerate(('{"x": 1}', "{}"))
+    ]
+    message = {"role": "assistant", "content": "Ok. Now.", "reasoning": "Hm. ", "tool_calls": calls}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return asked(api).whole(200, {}, json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()).body
+
+
+def same(answer: FaceAnswer) -> tuple[Any, ...]:
+    calls = [(one.name, one.arguments.replace(" ", "")) for one in answer.calls]
+    return answer.text, answer.reasoning, calls, answer.finish_reason, answer.usage, answer.error
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_good_answer_is_read_without_a_fault(api: str) -> None:
+    for data in (streamed(api), whole(api)):
+        assert api_of(data) == api
+        answer = read_answer(api, data)
+        assert answer.faults == []
+        assert same(answer) == ("Ok. Now.", "Hm. ", [("f", '{"x":1}'), ("f", "{}")], "tool_calls", USAGE, None)
+
+
+EMPTY = (b'"signature_delta"', b'"partial_json":""', b'"partial_json":"{}"')
+"""What says nothing: the arguments of a call are empty without it, too."""
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_event_that_is_missing_or_comes_twice_is_a_fault(api: str) -> None:
+    events = streamed(api).split(b"\n\n")[:-1]
+    for place, event in enumerate(events):
+        kind = event.partition(b"\n")[0].removeprefix(b"event: ").decode()
+        without = b"\n\n".join([*events[:place], *events[place + 1 :], b""])
+        twice = b"\n\n".join([*events[: place + 1], *events[place:], b""])
+        # The API may tell the usage more than once.
+        for data in (without, without if kind == "message_delta" else twice):
+            read = read_answer(api, data)
+            # What says nothing may come as often as it likes.
+            empty = kind == "ping" or any(mark in event for mark in EMPTY)
+            assert empty or read.faults or same(read) != same(read_answer(api, streamed(api))), event
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_line_that_does_not_name_the_event_is_a_fault(api: str) -> None:
+    assert read_answer(api, b"\n".join(line for line in streamed(api).split(b"\n") if b"event:" not in line)).faults
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"text", b"{}", CHAT, b'{"choices": []}', b'{"error": {"message": "no"}}', b"\xff"]
+)
+def test_what_is_of_neither_api_is_told_so(data: bytes) -> None:
+    assert api_of(data) is None
+    for api in APIS:
+        read = read_answer(api, data)
+        assert read.faults or read.error
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_replay_reads_recorded_answers(
+    api: str, tmp_path: Any, capsys: pytest.CaptureFixture[str], *, stream: bool
+) -> None:
+    file, request = tmp_path / "answer", tmp_path / "request.json"
+    file.write_bytes(streamed(api) if stream else whole(api))
+    request.write_text(json.dumps(request_body(api, {"model": "m", "messages": HISTORY, "tools": [TOOL]})))
+    assert main(["replay", str(file), "--tools", str(request), "--json"]) == 0
+    (choice,) = json.loads(capsys.readouterr().out)
+    assert [(one["name"], json.loads(one["arguments"])) for one in choice["tool_calls"]] == [("f", {"x": 1}), ("f", {})]
+    assert (choice["content"], choice["reasoning"], choice["finish_reason"]) == ("Ok. Now.", "Hm. ", "tool_calls")
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_replay_says_what_error_came(api: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    face = asked(api, stream=True)
+    file = tmp_path / "answer"
+    file.write_bytes(face.feed(b'data: {"error": {"message": "it is broken", "code": 500}}\n\n'))
+    assert main(["replay", str(file), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["error"] == "it is broken"
+
+
+@pytest.mark.parametrize(
+    ("choice", "messages", "responses"),
+    [
+        ("required", {"type": "any"}, "required"),
+        ("none", {"type": "none"}, "none"),
+        (
+            {"type": "function", "function": {"name": "f"}},
+            {"type": "tool", "name": "f"},
+            {"type": "function", "name": "f"},
+        ),
+    ],
+)
+def test_questions_ask_the_same_in_each_api(choice: Any, messages: Any, responses: Any) -> None:
+    chat = {"model": "m", "messages": HISTORY, "tools": [TOOL], "tool_choice": choice, "max_tokens": 9}
+    assert request_body("messages", chat)["tool_choice"] == messages
+    assert request_body("responses", chat)["tool_choice"] == responses
+    assert request_body("chat", chat) == chat
+    for api in APIS:
+        made = json.loads(FACES[api]().request(json.dumps(request_body(api, chat)).encode(), {}).body)
+        assert made["tool_choice"] == choice
+        assert made["messages"][0] == HISTORY[0]
+        assert made["messages"][-1]["content"] == "2"

@@ -1,0 +1,403 @@
+"""An upstream that speaks Messages behind the Messages face: bytes stay as they were, and guards hold all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import anthropic
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.fakes import serve
+from toolcall_middleware import create_proxy
+
+READ: dict[str, Any] = {
+    "name": "Read",
+    "description": "Reads a file.",
+    "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+    "cache_control": {"type": "ephemeral", "ttl": "1h"},
+}
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+THOUGHT = {"type": "thinking", "thinking": "Read it.", "signature": "EqQBCgIYAhIM+sig/=="}
+CALL = {"type": "tool_use", "id": "toolu_01", "name": "Read", "input": {"path": "/a"}}
+VERSION = {"anthropic-version": "2026-10-21", "anthropic-beta": "context-management-2025-06-27", "x-api-key": "k"}
+
+
+def message(*blocks: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A whole answer, with a field that nobody here knows."""
+    calls = any(block["type"] == "tool_use" for block in blocks)
+    return {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": list(blocks),
+        "stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None, "container": None,
+        "usage": {"input_tokens": 3, "cache_creation_input_tokens": 5, "output_tokens": 7, "new_field": [1.50]},
+        **fields,
+    }  # fmt: skip
+
+
+def spelled(value: Any) -> bytes:
+    """JSON in a spelling that no encoder of this package has."""
+    return json.dumps(value, indent=1).encode()
+
+
+def events(*blocks: dict[str, Any], pieces: int = 3) -> list[bytes]:
+    """The stream of an answer, an item for each event."""
+    whole = message(*blocks)
+    out: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+        {"type": "ping"},
+    ]
+    for index, block in enumerate(blocks):
+        deltas: list[dict[str, Any]] = []
+        match block["type"]:
+            case "text":
+                start: dict[str, Any] = {"type": "text", "text": ""}
+                deltas = [{"type": "text_delta", "text": block["text"]}]
+            case "thinking":
+                start = {"type": "thinking", "thinking": "", "signature": ""}
+                deltas = [
+                    {"type": "thinking_delta", "thinking": block["thinking"]},
+                    {"type": "signature_delta", "signature": block["signature"]},
+                ]
+            case "tool_use":
+                start = {**block, "input": {}}
+                text = block.get("raw") or json.dumps(block["input"])
+                start.pop("raw", None)
+                size = len(text) // pieces + 1
+                cuts = [text[at : at + size] for at in range(0, len(text), size)]
+                deltas = [{"type": "input_json_delta", "partial_json": cut} for cut in ["", *cuts]]
+            case _:
+                start = block
+        out.append({"type": "content_block_start", "index": index, "content_block": start})
+        out += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        out.append({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None, "container": None}
+    out += [{"type": "message_delta", "delta": delta, "usage": whole["usage"]}, {"type": "message_stop"}]
+    return [b"event: %b\ndata: %b\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in out]
+
+
+@dataclass
+class Upstream:
+    """Anthropic's API, which answers with bytes. bodies, headers, targets: what it was asked."""
+
+    whole: bytes = b""
+    stream: list[bytes] = field(default_factory=list)
+    status: int = 200
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+
+    @property
+    def app(self) -> Starlette:
+        routes = [Route("/v1/messages", self._answer, methods=["POST"]),
+                  Route("/v1/messages/count_tokens", self._count, methods=["POST"])]  # fmt: skip
+        return Starlette(routes=routes)
+
+    async def _note(self, request: Request) -> bytes:
+        body = await request.body()
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        self.targets.append(request.url.path + ("?" + request.url.query if request.url.query else ""))
+        return body
+
+    async def _count(self, request: Request) -> Response:
+        await self._note(request)
+        return Response(b'{ "input_tokens": 1234 }', media_type="application/json")
+
+    async def _answer(self, request: Request) -> Response:
+        body = await self._note(request)
+        headers = {"request-id": "req_upstream", "anthropic-ratelimit-requests-remaining": "9"}
+        if self.status == 200 and json.loads(body).get("stream"):
+            return StreamingResponse(self._pieces(), media_type="text/event-stream", headers=headers)
+        return Response(self.whole, self.status, media_type="application/json", headers=headers)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        for piece in self.stream:
+            yield piece
+
+
+Start = Callable[..., tuple[Upstream, str]]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """(upstream, address) of a proxy with these settings before it."""
+    with contextlib.ExitStack() as stack:
+
+        def start_one(upstream: Upstream, **settings: str) -> tuple[Upstream, str]:
+            url = stack.enter_context(serve(upstream.app))
+            given = {"upstream_url": url, "upstream_api": "anthropic", "upstream_key": "real", "access_log": "off"}
+            for name, value in {**given, **settings}.items():
+                monkeypatch.setenv(f"TOOLCALL_{name.upper()}", value)
+            return upstream, stack.enter_context(serve(create_proxy()))
+
+        yield start_one
+
+
+def body(**fields: Any) -> bytes:
+    said = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "tools": [READ]}
+    return spelled({**said, **fields})
+
+
+def ask(url: str, data: bytes, path: str = "/v1/messages?beta=true", **headers: str) -> httpx.Response:
+    return httpx.post(url + path, content=data, headers={**VERSION, "content-type": "application/json", **headers})
+
+
+HISTORY: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "Read /a", "cache_control": {"type": "ephemeral"}}]},
+    {"role": "assistant", "content": [THOUGHT, {"type": "redacted_thinking", "data": "x=="}, CALL]},
+    {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "toolu_01", "content": [{"type": "text", "text": "1"}]},
+        {"type": "document", "source": {"type": "file", "file_id": "file_1"}, "citations": {"enabled": True}},
+        {"type": "block_of_next_year", "x": 1},
+    ]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"messages": HISTORY, "thinking": {"type": "enabled", "budget_tokens": 1024}, "stream": False},
+        {"system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+        {"tools": [READ, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
+        {"tools": [{**READ, "defer_loading": True}, {"type": "tool_search_tool_bm25_20251119", "name": "search"}]},
+        {"tools": [], "mcp_servers": [{"type": "url", "url": "https://mcp.example/", "name": "files"}]},
+        {"tools": [], "context_management": {"edits": []}, "container": {"skills": []}, "top_k": 3},
+    ],
+)
+def test_requests_and_answers_keep_their_bytes(start: Start, fields: dict[str, Any]) -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
+    calls = [CALL] if fields.get("tools") != [] else []
+    said = spelled(message(THOUGHT, search, {"type": "text", "text": "é", "citations": []}, *calls))
+    upstream, url = start(Upstream(said))
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.content) == (200, said)
+    assert upstream.bodies == [body(**fields)]
+    assert upstream.targets == ["/v1/messages?beta=true"]
+    for name in ("anthropic-version", "anthropic-beta"):
+        assert upstream.headers[0][name] == VERSION[name]
+    assert upstream.headers[0]["x-api-key"] == "real"
+    assert answer.headers["request-id"] == "req_upstream"
+    assert answer.headers["anthropic-ratelimit-requests-remaining"] == "9"
+    assert answer.headers["x-toolcall"].startswith("api=messages; mode=native")
+    assert "dropped_tools" not in answer.headers["x-toolcall"]
+
+
+@pytest.mark.parametrize("pieces", ["events", "bytes", "one"])
+def test_streams_keep_their_bytes(start: Start, pieces: str) -> None:
+    told = events(THOUGHT, {"type": "text", "text": "Ok"}, CALL, {**CALL, "id": "toolu_02", "input": {"path": "/b"}})
+    whole = b"".join(told)
+    cut = {"events": told, "one": [whole], "bytes": [whole[at : at + 1] for at in range(len(whole))]}[pieces]
+    upstream, url = start(Upstream(stream=cut))
+    answer = ask(url, body(stream=True))
+    assert answer.content == whole
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert upstream.bodies == [body(stream=True)]
+
+
+def test_the_sdk_reads_a_passed_stream(start: Start) -> None:
+    _, url = start(Upstream(stream=events(THOUGHT, {"type": "text", "text": "Ok"}, CALL)))
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:  # noqa: SIM117 - two kinds
+        with client.messages.stream(
+            model="claude",
+            max_tokens=9,
+            messages=[{"role": "user", "content": "hi"}],
+            tools=[READ],  # type: ignore[list-item]
+        ) as stream:
+            got = stream.get_final_message()
+    assert [block.type for block in got.content] == ["thinking", "text", "tool_use"]
+    assert got.content[0].signature == THOUGHT["signature"]  # type: ignore[union-attr]
+    assert got.content[2].input == CALL["input"]  # type: ignore[union-attr]
+
+
+def test_errors_keep_their_bytes(start: Start) -> None:
+    said = spelled({"type": "error", "error": {"type": "rate_limit_error", "message": "slow", "x": 1}})
+    _, url = start(Upstream(said, status=429))
+    answer = ask(url, body())
+    assert (answer.status_code, answer.content) == (429, said)
+
+
+def test_an_error_within_a_stream_keeps_its_bytes(start: Start) -> None:
+    fault = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}\n\n'
+    told = [*events({"type": "text", "text": "Ok"})[:4], fault]
+    _, url = start(Upstream(stream=told))
+    assert ask(url, body(stream=True)).content == b"".join(told)
+
+
+def test_tokens_are_counted_by_the_upstream(start: Start) -> None:
+    upstream, url = start(Upstream())
+    asked = spelled({"model": "claude", "messages": [{"role": "user", "content": "hi"}], "tools": [READ, SEARCH]})
+    answer = ask(url, asked, "/v1/messages/count_tokens?beta=true")
+    assert answer.content == b'{ "input_tokens": 1234 }'
+    assert upstream.bodies == [asked]
+    assert upstream.targets == ["/v1/messages/count_tokens?beta=true"]
+
+
+# -- guards --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "status"),
+    [
+        ({"allowlist": "Write", "allowlist_mode": "enforce"}, {}, 403),
+        ({"allowlist": "Read", "allowlist_mode": "enforce"}, {"tools": [READ, SEARCH]}, 403),
+        ({"allowlist": "Read", "allowlist_mode": "enforce"},
+         {"tools": [], "mcp_servers": [{"type": "url", "url": "https://x/", "name": "files"}]}, 403),
+        ({"max_tools": "1"}, {"tools": [READ, SEARCH]}, 400),
+        ({"max_request_bytes": "100"}, {}, 413),
+        ({"profile": "strict"}, {}, 400),
+        ({"api_keys": "alice=secret"}, {}, 401),
+        ({}, {"tools": [{**READ, "input_schema": {"type": "string"}}]}, 400),
+    ],
+)  # fmt: skip
+def test_guards_on_requests_hold(start: Start, settings: dict[str, str], fields: dict[str, Any], status: int) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))), **settings)
+    answer = ask(url, body(**fields))
+    assert answer.status_code == status
+    assert answer.json()["type"] == "error"
+    assert upstream.bodies == []
+
+
+def test_what_is_allowed_passes_in_the_words_that_were_checked(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))), allowlist="Read", allowlist_mode="enforce")
+    twice = body().replace(b'"name": "Read"', b'"name": "Bash", "Name": "Bash", "name": "Read"')
+    assert ask(url, twice).status_code == 200
+    assert b"Bash" not in upstream.bodies[0]
+    assert json.loads(upstream.bodies[0]) == json.loads(body())
+
+
+def test_calls_are_counted_for_the_rate(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL, {**CALL, "id": "toolu_02"}))), rate_limit="2/minute")
+    first = ask(url, body())
+    assert (first.status_code, first.headers["x-ratelimit-remaining"]) == (200, "0")
+    assert ask(url, body()).status_code == 429
+    assert len(upstream.bodies) == 1
+
+
+def test_a_call_that_is_too_long_ends_the_stream(start: Start) -> None:
+    told = events({"type": "text", "text": "Ok"}, {**CALL, "input": {"path": "x" * 4000}}, pieces=40)
+    _, url = start(Upstream(stream=told), max_arguments_bytes="500")
+    got = ask(url, body(stream=True)).content
+    assert got.startswith(b"".join(told[:5]))
+    assert got.count(b"x") < 700
+    assert b"event: error\n" in got
+    assert b"message_stop" not in got
+
+
+def test_a_call_that_is_refused_does_not_leave(start: Start) -> None:
+    wrong = {**CALL, "input": {"path": 7}}
+    upstream, url = start(
+        Upstream(spelled(message(wrong)), events({"type": "text", "text": "Ok"}, wrong)),
+        validate_arguments="error",
+        coerce_arguments="false",
+    )
+    answer = ask(url, body())
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "api_error")
+    assert answer.headers["x-toolcall-error"] == "invalid_tool_arguments"
+    got = ask(url, body(stream=True)).content
+    assert b"tool_use" not in got
+    assert got.startswith(b"".join(upstream.stream[:5]))
+    assert b"event: error\n" in got
+
+
+def test_a_call_that_is_held_leaves_as_it_came(start: Start) -> None:
+    upstream, url = start(Upstream(stream=events(THOUGHT, CALL, {**CALL, "id": "b"})), validate_arguments="error")
+    assert ask(url, body(stream=True)).content == b"".join(upstream.stream)
+
+
+def test_a_call_that_is_repaired_leaves_so(start: Start) -> None:
+    wrong = {**CALL, "name": "read"}
+    told = events(THOUGHT, wrong)
+    _, url = start(Upstream(spelled(message(THOUGHT, wrong)), told), stream_arguments="false")
+    content = ask(url, body()).json()["content"]
+    assert content[0] == THOUGHT
+    assert (content[1]["name"], content[1]["input"]) == ("Read", CALL["input"])
+    got = ask(url, body(stream=True)).content
+    assert got.startswith(b"".join(told[:6]))
+    assert b'"name":"Read"' in got
+    assert got.endswith(b"".join(told[-6:]))
+
+
+def test_a_call_of_a_name_that_is_not_offered_is_no_call(start: Start) -> None:
+    wrong = {**CALL, "name": "Bash"}
+    _, url = start(Upstream(spelled(message(wrong)), events({"type": "text", "text": "Ok"}, wrong)))
+    assert ask(url, body()).json()["stop_reason"] == "end_turn"
+    got = ask(url, body(stream=True)).content.decode()
+    assert "tool_use" not in got.replace('"stop_reason": "tool_use"', "tool_use")
+    assert '"stop_reason":"end_turn"' in got
+
+
+def test_only_so_many_calls_leave(start: Start) -> None:
+    told = events(CALL, {**CALL, "id": "toolu_02"}, {**CALL, "id": "toolu_03"})
+    _, url = start(Upstream(stream=told), max_tool_calls="2")
+    got = ask(url, body(stream=True)).content
+    assert b"toolu_03" not in got
+    assert got.count(b"event: content_block_start\n") <= 2
+
+
+def test_a_request_that_is_changed_is_translated(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))), drop_params="top_k")
+    answer = ask(url, body(top_k=3, tools=[READ, SEARCH]))
+    assert answer.json()["content"] == [{**CALL, "id": answer.json()["content"][0]["id"]}]
+    sent = json.loads(upstream.bodies[0])
+    assert "top_k" not in sent
+    assert [tool["name"] for tool in sent["tools"]] == ["Read"]
+
+
+def test_a_request_that_cannot_be_translated_and_must_be_is_refused(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))), drop_params="top_k")
+    answer = ask(url, body(top_k=3, messages=HISTORY))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert upstream.bodies == []
+
+
+def test_options_of_a_request_do_not_reach_the_upstream(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))))
+    assert ask(url, body(toolcall={"max_tools": 5})).status_code == 200
+    assert json.loads(upstream.bodies[0]) == json.loads(body())
+
+
+def test_thoughts_that_another_model_had_stay_here(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))))
+    own = {"type": "thinking", "thinking": "Hm", "signature": "toolcall-v1.SG0="}
+    talk = [HISTORY[0], {"role": "assistant", "content": [own, {"type": "text", "text": "a"}]}, HISTORY[0]]
+    assert ask(url, body(messages=talk)).status_code == 200
+    talk[1] = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+    assert json.loads(upstream.bodies[0])["messages"] == talk
+
+
+def test_an_alias_is_the_clients_name_again(start: Start) -> None:
+    told = events(CALL)
+    upstream, url = start(Upstream(spelled(message(CALL)), told), model_aliases="mine=claude")
+    assert ask(url, body(model="mine")).json()["model"] == "mine"
+    assert json.loads(upstream.bodies[0])["model"] == "claude"
+    got = ask(url, body(model="mine", stream=True)).content
+    assert got.endswith(b"".join(told[1:]))
+    assert b'"model":"mine"' in got
+
+
+def test_a_refused_call_in_one_piece_does_not_leave(start: Start) -> None:
+    told = events({"type": "text", "text": "Ok"}, {**CALL, "input": {"path": "x" * 4000}}, pieces=40)
+    _, url = start(Upstream(stream=[b"".join(told)]), max_arguments_bytes="500")
+    got = ask(url, body(stream=True)).content
+    assert got.startswith(b"".join(told[:5]))
+    assert b"xx" not in got
+    assert b"event: error\n" in got
+
+
+def test_arguments_that_are_coerced_leave_so(start: Start) -> None:
+    tool = {**READ, "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    told = events({**CALL, "input": {"n": "7"}})
+    _, url = start(Upstream(spelled(message({**CALL, "input": {"n": "7"}})), told), stream_arguments="false")
+    assert ask(url, body(tools=[tool])).json()["content"][0]["input"] == {"n": 7}
+    got = ask(url, body(tools=[tool], stream=True)).content
+    parts = [json.loads(line[6:])["delta"] for line in got.splitlines() if b'"partial_json"' in line]
+    assert json.loads("".join(part["partial_json"] for part in parts)) == {"n": 7}

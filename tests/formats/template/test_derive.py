@@ -1,0 +1,203 @@
+"""A family derived from a chat template reads and writes what the template renders."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolcall_middleware.errors import FormatError
+from toolcall_middleware.formats import markup
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.prompt import escaping
+from toolcall_middleware.formats.template import derive, render
+from toolcall_middleware.formats.template.derive import Derived
+from toolcall_middleware.formats.template.render import ChatTemplate
+from toolcall_middleware.model import Tool, ToolCall, ToolSet
+from toolcall_middleware.parsing.events import CallArgs
+
+from ...parsing.streams import calls_in, read, text_in, thought_in
+from . import templates
+
+TOOLS = ToolSet.of(
+    [
+        Tool(
+            "look_up", "", {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+        ),
+        Tool("clock", "", {"type": "object", "properties": {}}),
+    ]
+)
+CALLS = (ToolCall("look_up", '{"city": "Paris <b>", "days": 3}'), ToolCall("clock", '{"zone": "UTC"}'))
+
+
+def derived(source: str) -> Derived:
+    return derive.derive(ChatTemplate(source, {"eos_token": "<|im_end|>"}))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Derived]:
+    return {name: derived(source) for name, source in templates.READ.items()}
+
+
+@pytest.mark.parametrize("name", templates.READ)
+def test_calls_of_a_form_that_no_family_has_are_read_and_written(name: str, found: dict[str, Derived]) -> None:
+    one = found[name]
+    assert one.family is not None, one.why
+    assert one.like is None
+    wanted = CALLS[: 1 if name == "one_call" else 2]
+    text = "Well.\n" + one.family.render_calls(wanted)
+    for pieces in ([text], list(text)):
+        events = read(one.family.parser(TOOLS, ParserOptions()), pieces)
+        assert [(call.name, json.loads(call.arguments)) for call in calls_in(events)] == [
+            (call.name, json.loads(call.arguments)) for call in wanted
+        ]
+        assert all(call.complete and not call.repaired for call in calls_in(events))
+        assert text_in(events).strip() == "Well."
+
+
+@pytest.mark.parametrize("name", templates.READ)
+def test_everything_that_is_rendered_is_read_back(name: str, found: dict[str, Derived]) -> None:
+    assert found[name].confidence in {"certain", "likely"}
+    assert (found[name].read_back, found[name].lost) == (found[name].tried, ())
+
+
+def test_a_call_that_is_cut_stays_open(found: dict[str, Derived]) -> None:
+    family = found["json"].family
+    assert family is not None
+    text = family.render_calls(CALLS[:1])
+    events = read(family.parser(TOOLS, ParserOptions()), [text[: text.index("Par") + 3]], cut=True)
+    assert [(call.complete, call.arguments) for call in calls_in(events)] == [(False, '{"city": "Par')]
+
+
+def test_arguments_stream_as_they_are_written(found: dict[str, Derived]) -> None:
+    for name in ("json", "named", "tags", "python"):
+        family = found[name].family
+        assert family is not None
+        text = family.render_calls(CALLS[:1])
+        parser = family.parser(TOOLS, ParserOptions())
+        before = [event for char in text[: text.index("ris")] for event in parser.feed(char)]
+        written = "".join(event.text for event in before if isinstance(event, CallArgs))
+        assert written.replace(" ", "").startswith('{"city":"P'), name
+
+
+def test_the_markers_of_turns_and_thoughts_are_told(found: dict[str, Derived]) -> None:
+    family = found["json"].family
+    assert family is not None
+    assert family.markup.reasoning == (("<ponder>", "</ponder>"),)
+    assert family.markup.ends == ("<|im_end|>",)
+    assert found["json"].facts["results"] == "<output> … </output>"
+
+
+def test_the_prompt_is_in_the_templates_own_words(found: dict[str, Derived]) -> None:
+    family = found["json"].family
+    assert family is not None
+    prompt = family.render_tools([Tool("f", "Does it.", {"type": "object", "properties": {}})], parallel=True)
+    assert prompt.startswith("# Tools\n\n<tools>\n")
+    assert '{"type": "function", "function": {"name": "f", "description": "Does it."' in prompt
+    assert "Call a tool like this." in prompt
+    assert '<acme_call>{"tool": "f", "input": {}}</acme_call>' in prompt  # it does not show a call: we do
+
+
+def test_no_result_can_hold_the_templates_markers(found: dict[str, Derived]) -> None:
+    family = found["tags"].family
+    assert family is not None
+    markup.add(family.markup)
+    assert "<acme_call name=" not in escaping.neutralise('<acme_call name="f">')
+    assert "</acme_call>" not in escaping.neutralise("</acme_call>")
+
+
+def test_a_template_that_writes_as_a_family_has_its_reader() -> None:
+    one = derived(templates.HERMES)
+    assert (one.like, one.confidence) == ("hermes", "certain")
+    assert one.family is not None
+    assert one.family.trigger == "<tool_call>"
+
+
+def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
+    one = found["one_call"]
+    assert one.family is not None
+    assert any("one a turn" in each for each in one.unknown)
+    assert one.family.write(CALLS) is None  # such a turn is written in JSON
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (templates.NO_CALLS, "does not write calls"),
+        (templates.PROSE, "does not write calls"),
+        ("{{ messages | length }}", "cannot be rendered"),
+        ("{% for x in range(10) %}{% for y in range(10) %}a{% endfor %}{% endfor %}", "cannot be rendered"),
+        (templates.JSON.replace("<acme_call>", "call: "), "no reader gives"),
+    ],
+)
+def test_what_cannot_be_derived_says_why(source: str, why: str) -> None:
+    one = derived(source)
+    assert one.family is None
+    assert why in one.why
+    assert one.confidence == "none"
+
+
+def test_a_renderer_that_loses_arguments_is_told() -> None:
+    one = derived(templates.TAGS.replace("value | tojson", "value"))  # Python's spelling: None, True
+    assert one.family is not None
+    assert one.read_back <= one.tried
+    assert all(json.loads(each) for each in one.lost)
+
+
+HOSTILE = {
+    "time": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "memory": "{{ 'x' * 10 ** 12 }}",
+    "growth": "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
+    "output": "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_template_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "SECONDS", 1)
+    try:
+        rendered = ChatTemplate(HOSTILE[kind]).render([{"messages": []}])
+    except FormatError:
+        rendered = [None]  # its process was ended
+    assert rendered == [None]
+
+
+def test_what_a_template_renders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "MAX_TEXT", 100)
+    assert ChatTemplate("{% for a in range(101) %}x{% endfor %}").render([{}]) == [None]
+    assert ChatTemplate("{% for a in range(100) %}x{% endfor %}").render([{}]) == ["x" * 100]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ messages.append(1) }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+    ],
+)
+def test_a_template_is_in_a_sandbox(source: str) -> None:
+    rendered = ChatTemplate(source).render([{"messages": [1]}])[0]
+    assert rendered is None or rendered == ""
+
+
+def test_what_is_no_jinja_says_so() -> None:
+    with pytest.raises(FormatError, match="cannot be read"):
+        derive.derive(ChatTemplate("{% if %}"))
+    with pytest.raises(FormatError, match="more than"):
+        derive.derive(ChatTemplate("x" * (render.MAX_SOURCE + 1)))
+
+
+def test_without_jinja2_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [])
+    with pytest.raises(FormatError, match=r"toolcall-middleware\[hf\]"):
+        ChatTemplate("x").render([{}])
+
+
+def test_a_thought_is_told_from_text(found: dict[str, Derived]) -> None:
+    family = found["named"].family
+    assert family is not None
+    markup.add(family.markup)
+    events = read(family.parser(TOOLS, ParserOptions()), ["<ponder>\nhm\n</ponder>\nSo."])
+    assert thought_in(events).strip() == "hm"
+    assert text_in(events).strip() == "So."

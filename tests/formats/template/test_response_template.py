@@ -1,0 +1,108 @@
+"""A declared `response_template` is compiled into the readers here: forms as checkpoints declare them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.formats import reading
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.template.response_template import NotCompiled, compile_calls, compile_reasoning
+from toolcall_middleware.model import ToolCall
+
+from ...parsing.streams import calls_in, read, text_in
+
+NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
+JSON_FIELD = {"open": "<a_call>", "close_pattern": r"</a_call>\s*", "repeats": True, "content": "json"}
+FORMS: dict[str, tuple[dict[str, Any], str]] = {
+    "json": (
+        {**JSON_FIELD, "transform": {"type": "function", "function": "{content}"}},
+        '<a_call>{"name": "f", "arguments": {"x": "1 < 2"}}</a_call>',
+    ),
+    "json with its own keys": (
+        {**JSON_FIELD, "transform": {"function": {"name": "{content.fn}", "arguments": "{content.with}"}}},
+        '<a_call>{"fn": "f", "with": {"x": "1 < 2"}}</a_call>',
+    ),
+    "a list": (
+        {
+            "open": "<a_calls>",
+            "close": "</a_calls>",
+            "content": "json",
+            "transform_each": True,
+            "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{arguments}"}},
+        },
+        '<a_calls>[{"name": "f", "arguments": {"x": "1 < 2"}}]</a_calls>',
+    ),
+    "the name captured": (
+        {
+            "open_pattern": r"<\|a_call\|>\s*(?P<name>[^<\s]+)<\|a_args\|>",
+            "close": "<|a_end|>",
+            "content": "json",
+            "transform": NAMED,
+        },
+        '<|a_call|>f<|a_args|>{"x": "1 < 2"}<|a_end|>',
+    ),
+    "tags": (
+        {
+            "open_pattern": r"<a_call>\s*<do=(?P<name>[^\n>]+)>",
+            "close_pattern": r"</do>\s*</a_call>\s*",
+            "content": "xml-inline",
+            "content_args": {"tag_pattern": r"<with=(?P<key>[^>\n]+)>\s*(?P<value>.*?)\s*</with>"},
+            "transform": NAMED,
+        },
+        "<a_call>\n<do=f>\n<with=x>1 < 2</with>\n</do>\n</a_call>",
+    ),
+}
+
+
+def declared(field: dict[str, Any]) -> dict[str, Any]:
+    return {"version": 1, "defaults": {"role": "assistant"}, "start_anchor": "<a>", "fields": {"tool_calls": field}}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None:
+    field, text = FORMS[form]
+    syntax = compile_calls(declared(field))
+    parser = reading.scanner((*syntax.openers, *reading.ANY_JSON), None, ParserOptions())
+    events = read(parser, list(f"So. {text}"))
+    assert [(call.name, json.loads(call.arguments)) for call in calls_in(events)] == [("f", {"x": "1 < 2"})]
+    assert text_in(events) == "So. "
+    again = syntax.write([ToolCall("f", '{"x": "1 < 2"}')])
+    assert again is not None
+    parser = reading.scanner((*syntax.openers, *reading.ANY_JSON), None, ParserOptions())
+    assert [call.name for call in calls_in(read(parser, [again]))] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"content": "kv-lines"}, "kv-lines"),
+        ({"content": "text"}, "text"),
+        ({"content_args": {"unquoted_keys": True}}, "dialect"),
+        ({"transform": {"function": {"name": "f"}}}, "transform"),
+        ({"transform": ["x"]}, "transform"),
+        ({"open": None, "open_pattern": "<(a|b)+>"}, "pattern"),
+        ({"open": None, "open_pattern": "(?=x)"}, "pattern"),
+        ({"open": None}, "no open"),
+        ({"close_pattern": r"\d"}, "pattern"),
+    ],
+)
+def test_what_is_more_than_literals_is_not_compiled_and_said(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(NotCompiled, match=why):
+        compile_calls(declared({**FORMS["json"][0], **change}))
+
+
+def test_a_declaration_of_another_version_or_shape_is_not_compiled() -> None:
+    others: tuple[dict[str, Any], ...] = ({"version": 2}, {}, {"fields": []}, {"fields": {"tool_calls": 1}})
+    for spec in others:
+        with pytest.raises(NotCompiled):
+            compile_calls(spec)
+
+
+def test_the_markers_of_a_thought_are_taken_where_they_are_literals() -> None:
+    field = {"open": "<muse>", "close_pattern": r"</muse>\s*", "content": "text"}
+    assert compile_reasoning({"fields": {"thinking": field}}) == ("<muse>", "</muse>")
+    assert compile_reasoning({"fields": {"thinking": {**field, "close_pattern": "x|y"}}}) is None
+    assert compile_reasoning({}) is None

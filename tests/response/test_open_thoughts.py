@@ -1,0 +1,265 @@
+"""A call in a thought is one where the answer ends in that thought, and none where the thought is closed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.formats.test_families import NAMES
+from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.auto import Auto
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.model import ToolCall
+from toolcall_middleware.parsing.events import Reasoning
+from toolcall_middleware.parsing.text.reasoning import Opened
+from toolcall_middleware.response import reasoning
+from toolcall_middleware.response.reasoning import OpenThought
+
+from ..parsing.streams import calls_in, one_cut, read, text_in, thought_in
+from ..parsing.test_scanner import CALL, fresh
+from ..stream_rules import check_stream, check_whole, same_answer
+from .test_reasoning import CITY, GEMMA, exchange, raw_stream, sent, streamed, tag, whole
+from .test_reasoning import raw_whole as _raw_whole
+
+WRITTEN = ToolCall("weather", CITY, "call_1")
+HM = "Hm, é < b. I look.\n"
+
+
+def raw_whole(message: dict[str, Any], **chosen: Any) -> bytes:
+    return _raw_whole(message, **{"reasoning": "ignore", **chosen})
+
+
+def pieces(text: str, *, name: str = "content", size: int = 1, **chosen: Any) -> Any:
+    deltas = [{name: text[at : at + size]} for at in range(0, len(text), size)]
+    return streamed(*deltas, **{"reasoning": "ignore", **chosen})
+
+
+def agreed(text: str, *, field: str = "content", **chosen: Any) -> Any:
+    """The one choice of an answer, which is the same whole and streamed."""
+    answer = check_whole(raw_whole({field: text}, **chosen))
+    for size in (1, 7, len(text)):
+        same_answer(pieces(text, name=field, size=size, **chosen), answer)
+    return answer.only
+
+
+# -- every family, every kind of thought ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_of_each_family_in_a_thought_that_never_ends_is_a_call(name: str) -> None:
+    written = registry.get(name).render_calls([WRITTEN])
+    for lead in ("", HM):
+        if lead and not calls_in(read(Auto(registry.get(name)).parser(None, ParserOptions()), [lead + written])):
+            continue  # such a call is none behind other text, in a thought or not
+        answer = agreed(f"<think>{lead}{written}", format=name, reasoning_field="reasoning")
+        assert [call.name for call in answer.calls] == ["weather"], lead
+        assert json.loads(answer.calls[0].arguments) == json.loads(CITY)
+        assert answer.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("mode", ["prompt", "native"])
+def test_it_is_one_in_the_backends_reasoning_field_too(field: str, mode: str) -> None:
+    answer = agreed(HM + tag(), field=field, mode=mode)
+    assert answer.named_calls == [("weather", CITY)]
+    assert answer.reasoning == HM + tag()  # it had left
+    assert answer.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gemma4", f"<|channel>thought\nHm {GEMMA}"),
+        ("minimax_m3", f"<mm:think>Hm\n{registry.get('minimax_m3').render_calls([WRITTEN])}"),
+        ("seed_oss", f"<seed:think>Hm\n{registry.get('seed_oss').render_calls([WRITTEN])}"),
+        ("kimi_k3", f"<|open|>think<|sep|>Hm{registry.get('kimi_k3').render_calls([WRITTEN])}"),
+        ("mistral_v11", f"[THINK]Hm {registry.get('mistral_v11').render_calls([WRITTEN])}"),
+    ],
+)
+def test_it_is_one_in_the_familys_own_thought(name: str, text: str) -> None:
+    answer = agreed(text, format=name)
+    assert [call.name for call in answer.calls] == ["weather"]
+    assert answer.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<think>{HM}{tag()}</think>",
+        f"<think>{HM}{tag()}</think>Done.",
+        f"<think>{HM}{tag()}</think>\n\n",
+        f"<think>{HM}{tag()}</think>Done.\n<think>Well",
+        f"<|channel>thought\nHm {tag()}<channel|>",
+        f"<|channel|>analysis<|message|>Hm {tag()}<|end|>",
+        f"<|channel|>analysis<|message|>Hm {tag()}",  # the token that ends a message may have been left out
+    ],
+)
+def test_in_a_closed_thought_it_is_none_and_that_is_told(text: str) -> None:
+    answer = agreed(text, format="auto", reasoning_field="reasoning")
+    assert not answer.calls
+    assert answer.finish_reason == "stop"
+    made = exchange(reasoning="ignore", format="auto")
+    made.on_response_start(200, [(b"content-type", b"application/json")])
+    message = {"role": "assistant", "content": text}
+    reply = made.whole(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode())
+    assert reply is not None
+    assert (reply.headers or {})["x-toolcall"].startswith("mode=prompt; format=json; calls=0; in_reasoning=1")
+
+
+def test_what_follows_the_field_closes_its_thought() -> None:
+    for follows in ({"content": "Done."}, {"content": "\n\n"}):
+        message = {"reasoning": tag(), **follows}
+        expected = check_whole(raw_whole(message))
+        assert not expected.only.calls
+        same_answer(streamed({"reasoning": tag()}, follows, reasoning="ignore"), expected)
+    call = {"index": 0, "id": f"call_{'x' * 24}", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    own = {"tool_calls": [call]}
+    for answer in (
+        streamed({"reasoning": tag()}, own, reasoning="ignore", mode="native").only,
+        whole({"reasoning": tag(), **own}, reasoning="ignore", mode="native"),
+    ):
+        assert answer.named_calls == [("clock", "{}")]
+
+
+# -- what of it is a call ---------------------------------------------------------------------------------------------
+
+
+def test_only_complete_calls_are_calls() -> None:
+    for reason in ("stop", "length"):
+        answer = agreed(f"<think>{HM}{tag()} and {tag('clock')[:-30]}", reason=reason, reasoning_field="reasoning")
+        assert answer.named_calls == [("weather", CITY)]
+        assert answer.finish_reason == ("tool_calls" if reason == "stop" else "length")
+        assert not agreed(f"<think>{HM}{tag()[:-30]}", reason=reason).calls
+
+
+def test_a_name_that_is_not_offered_and_an_example_stay_thoughts() -> None:
+    for text in (tag("nobody"), f"like so:\n```\n{tag()}\n```", f"as in `{tag().replace(chr(10), ' ')}`"):
+        assert not agreed(f"<think>{HM}{text}").calls
+
+
+def test_the_text_stays_where_it_was() -> None:
+    text = f"<think>{HM}{tag()}"
+    assert agreed(text).content == text
+    answer = agreed(text, reasoning_field="reasoning_content")
+    assert (answer.content, answer.reasoning) == (None, HM + tag())
+    # Many thoughts: the last one counts.
+    answer = agreed(f"<think>{tag('clock')}</think>So.\n<think>{tag()}", reasoning_field="reasoning")
+    assert (answer.named_calls, answer.content) == ([("weather", CITY)], "So.\n")
+
+
+def test_the_policies_hold_for_it() -> None:
+    broken = tag(arguments='{"city": "Zürich",}')
+    assert agreed(f"<think>{broken}").named_calls[0][0] == "weather"
+    with pytest.raises(ToolCallError, match="are not JSON"):
+        raw_whole({"content": f"<think>{broken}"}, malformed_arguments="error")
+    assert not agreed(f"<think>{broken}", malformed_arguments="text").calls
+    assert agreed(f"<think>{broken}", malformed_arguments="text").content == f"<think>{broken}"
+    with pytest.raises(ToolCallError, match="do not fit its schema"):
+        raw_whole({"reasoning": tag(arguments='{"city": 3}')}, validate_arguments="error")
+    with pytest.raises(ToolCallError, match="not among the tools"):
+        raw_whole({"reasoning": tag("nobody")}, unknown_tool="error")
+    one = agreed(f"<think>{tag()}{tag('clock')}", ask={"parallel_tool_calls": False})
+    assert one.named_calls == [("weather", CITY)]
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning"])
+def test_a_call_that_must_come_may_come_there(field: str) -> None:
+    text = f"<think>{HM}{tag()}" if field == "content" else HM + tag()
+    assert agreed(text, field=field, ask={"tool_choice": "required"}).named_calls == [("weather", CITY)]
+
+
+def test_its_outcome_is_in_reasoning() -> None:
+    made = exchange(reasoning="ignore")
+    made.on_response_start(200, [(b"content-type", b"application/json")])
+    choice = {"index": 0, "message": {"role": "assistant", "content": f"<think>{tag()}"}, "finish_reason": "stop"}
+    reply = made.whole(json.dumps({"choices": [choice]}).encode())
+    assert reply is not None
+    assert (reply.headers or {})["x-toolcall"].startswith("mode=prompt; format=hermes; calls=1; in_reasoning=1")
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_a_thought_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasoning, "MAX_KEPT", 2000)
+    thought = OpenThought(fresh)
+    for _ in range(100):
+        thought.feed(f"So be it. {CALL}")
+    assert thought.finish(cut=False) == []
+    thought = OpenThought(fresh)
+    thought.feed("x" * 1_000_000)
+    thought.feed(CALL)
+    assert len(calls_in(thought.finish(cut=False))) == 1
+
+
+def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasoning, "MAX_KEPT", 2000)
+    thought = OpenThought(fresh)
+    thought.feed('<tool_call>{"name": "f", "arguments": {"x": "')
+    for _ in range(100):
+        thought.feed("y" * 100)
+    assert not thought._open
+    thought.feed('"}}</tool_call>')
+    assert thought.finish(cut=False) == []
+
+
+# -- thoughts that the prompt opened ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "shown", "calls"),
+    [
+        ("a b</think>c", "a b", "c", 0),
+        ("</think>c", "", "c", 0),
+        (f"a</think>{CALL}", "a", "", 1),
+        (f"a {CALL}</think>c", f"a {CALL}", "c", 0),
+        ("<think>a</think>c", "a", "c", 0),  # the model opens it again
+        ("\n <think>\na</think>c", "\na", "c", 0),
+        ("<thin", "<thin", "", 0),
+        ("  a</think>c", "  a", "c", 0),
+        ("a", "a", "", 0),
+        ("a</think>b\n<think>c</think>d", "ac", "b\nd", 0),
+    ],
+)
+def test_an_answer_that_begins_in_a_thought(text: str, thought: str, shown: str, calls: int) -> None:
+    events = read(fresh(opened=Opened()), [text])
+    for cut in [*one_cut(text), list(text)]:
+        assert read(fresh(opened=Opened()), cut) == events
+    assert (thought_in(events), text_in(events), len(calls_in(events))) == (thought, shown, calls)
+
+
+def test_a_thought_in_a_channel_that_the_prompt_opened() -> None:
+    tags = Opened("<|open|>think<|sep|>", "<|close|>think<|sep|>", channel=True)
+    events = read(fresh(opened=tags), ["a<|close|>think<|sep|>c"])
+    assert [event for event in events if isinstance(event, Reasoning)] == [
+        Reasoning("a", channel=True),
+        Reasoning("", markup=True, channel=True),
+    ]
+    assert text_in(events) == "c"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"{CALL}</think>", ""),
+        (f"{CALL}\n</think>\n\nDone", "\n\n\nDone"),
+        (f"{CALL}</think>{CALL}", ""),
+        (f"{CALL} so </think>b", " so </think>b"),
+        (f"{CALL}`</think>`", "`</think>`"),
+        (f"{CALL}[/THINK]b", "b"),
+    ],
+)
+def test_an_end_directly_behind_a_call_is_markup(text: str, shown: str) -> None:
+    events = read(fresh(), [text])
+    for cut in [*one_cut(text), list(text)]:
+        assert read(fresh(), cut) == events
+    assert text_in(events) == shown
+
+
+def test_streams_whole_and_pieces_of_a_stray_end_agree_on_the_wire() -> None:
+    answer = agreed(f"{tag()}</think>", format="hermes")
+    assert (answer.content, answer.named_calls) == (None, [("weather", CITY)])
+    assert check_stream(raw_stream(sent({"content": f"{tag()}</think>"}), reasoning="ignore")).only.content is None

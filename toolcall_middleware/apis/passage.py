@@ -1,0 +1,105 @@
+"""A client's own request on its way to an upstream that speaks the client's API: it arrives there as it was sent.
+
+The request becomes a chat completion as any other; that is what guards and limits read, and what the exchange asks the
+upstream with. Where the exchange changes nothing of it, the upstream gets the client's own bytes instead. Its answer
+becomes a chat completion as ever, for the same guards; the bytes that it came in are kept here (`tape`, `whole`), and
+the face sends those as far as the exchange lets their calls pass.
+
+A host hands the passage on under `PASSAGE` in the scope of the chat completion.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+from ..wire import openai
+
+PASSAGE = "toolcall.passage"
+_NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options"})
+"""How the exchange wants its chunks, and what is meant for it alone."""
+
+
+class Taped(msgspec.Struct, frozen=True, gc=False):
+    """An event of the upstream's answer. raw: all its bytes. value: its data."""
+
+    raw: bytes
+    value: Mapping[str, Any]
+
+
+class Passage:
+    """One request and the bytes of its answer.
+
+    api: `messages`. body: what the client sent. chat: the chat completion that it became. path: where it goes, from the
+    root of the API. query, headers: the client's own, as far as they are about the API. foreign: names of tools in
+    `chat` that the upstream runs itself. unreadable: why the request cannot be translated, where it cannot.
+    """
+
+    def __init__(
+        self,
+        api: str,
+        path: str,
+        body: bytes,
+        chat: bytes,
+        *,
+        foreign: frozenset[str] = frozenset(),
+        unreadable: ToolCallError | None = None,
+    ) -> None:
+        self.api = api
+        self.path = path
+        self.body = body
+        self.query = b""
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        self.used = False  # the upstream got the client's bytes, in the last request to it
+        self.tape: deque[Taped] = deque()
+        self.whole: tuple[int, bytes] | None = None
+        self._chat = chat
+        self._foreign = foreign
+        self._unreadable = unreadable
+
+    @property
+    def counts(self) -> bool:
+        """Whether the prompt is only to be counted."""
+        return self.path.endswith("/count_tokens")
+
+    def take(self, asked: bytes) -> bool:
+        """Whether the upstream is to get the client's bytes where the exchange asks with `asked`. Begins an answer."""
+        self.tape.clear()
+        self.whole = None
+        self.used = _same(self._chat, asked)
+        return self.used
+
+    def translatable(self, asked: bytes) -> bytes:
+        """`asked` as it can be translated: without the tools that the upstream runs itself.
+
+        Raises ToolCallError for a request that holds what no chat completion can.
+        """
+        if self._unreadable is not None:
+            raise self._unreadable
+        fields = openai.read_object(asked)
+        tools = openai.read_value(fields.get("tools")) if fields is not None else None
+        if fields is None or not self._foreign or not isinstance(tools, list):
+            return asked
+        kept = [tool for tool in tools if tool.get("function", {}).get("name") not in self._foreign]
+        made: dict[str, Any] = {**fields, "tools": kept}
+        if not kept:
+            del made["tools"]
+            made.pop("tool_choice", None)
+        return openai.encode(made)
+
+
+def _same(chat: bytes, asked: bytes) -> bool:
+    """Whether both are the same chat completion."""
+    one, other = openai.read_object(chat), openai.read_object(asked)
+    if one is None or other is None:
+        return False
+    names = (one.keys() | other.keys()) - _NOT_COMPARED
+    return all(name in one and name in other and _equal(one[name], other[name]) for name in names)
+
+
+def _equal(one: msgspec.Raw, other: msgspec.Raw) -> bool:
+    return bytes(one) == bytes(other) or openai.read_value(one) == openai.read_value(other)

@@ -1,0 +1,46 @@
+"""IQuest's Q1: GLM's tags within `<iquest_tool_call>`, and nothing between them.
+
+Sources: SGLang's parser and its tests (function_call/iquest_q1_detector.py). How the template lays out tools and
+results is not established from a source: the words of the prompt and the form of the results are ours.
+"""
+
+from __future__ import annotations
+
+from ..family import Family
+from ..markup import Markup
+from ..prompt.tool_results import RESULTS_FOLLOW
+from ..syntax.openers import opener, xml_calls
+from ..syntax.xml import TagWriter
+from ..syntax.xml_tags import key_value_calls
+
+_CALLS = key_value_calls(lines=False, tag="iquest_tool_call", newlines=False)
+_OPENERS = (opener("<iquest_tool_call>", xml_calls(_CALLS.read)),)
+
+# https://huggingface.co/IQuestLab/IQuest-Q1
+IQUEST_Q1 = Family(
+    name="iquest_q1",
+    about="as `glm47`, within `<iquest_tool_call>`: IQuest Q1",
+    models={"iquest-q1": "[sglang] iquest_q1"},
+    auto_openers=_OPENERS,
+    markup=Markup(ends=("<|iquest_end|>",), tags=("iquest_tool_call",)),
+    prompt="""\
+# Tools
+
+You may call the functions below. Each line is one of them, as JSON.
+
+<tools>
+{tools}
+</tools>
+
+To call functions, answer in this form, without anything between the tags. Strings stand in it as they are, other \
+values as JSON:
+{example}
+
+"""
+    + RESULTS_FOLLOW,
+    write=TagWriter(_CALLS.written, _OPENERS),
+    answer="the call within <iquest_tool_call></iquest_tool_call> tags",
+    special_tokens=True,
+)
+
+FAMILIES = (IQUEST_Q1,)

@@ -1,0 +1,271 @@
+"""Dialects that no model was trained on: what models write that learned to call tools from prompts and examples.
+
+`auto` reads them where the tool is offered and the form is unmistakable: each of them first on its line, outside of
+code, or (JSON) as the whole answer or the last of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...model import ToolCall
+from ...parsing.calls.json.calls import JsonCalls
+from ...parsing.calls.json.syntax import JsonCallSyntax
+from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ...parsing.calls.react_calls import ReactCall
+from ...parsing.calls.xml.tool_tags import ToolTags
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Context, Opener, Where
+from .. import reading
+from ..family import Family
+from ..markup import Escape, Markup
+from ..prompt.escaping import arguments_json, dump
+from ..syntax.json import each, unmarked
+from ..syntax.named import write_each
+from ..syntax.pythonic import PythonicWriter
+from ..syntax.xml import Tags, TagWriter
+
+_WS = r"[ \t]{0,8}"
+_LINE = r"\r?\n[ \t\r\n]{0,8}"
+_JSON = (*reading.ANY_JSON, reading.LAST_LINE)
+_RESULTS = "The results come in the next message, each between <tool_result> and </tool_result>. Never write a result \
+yourself."
+
+
+def _begun(*atoms: str) -> str:
+    """A pattern for every beginning of these patterns, one behind the other."""
+    pattern = ""
+    for atom in reversed(atoms[1:]):
+        pattern = f"(?:{atom}{pattern})?"
+    return atoms[0] + pattern
+
+
+def _named(pattern: re.Pattern[str], make: Callable[[Sink, str], Body]) -> Callable[[Sink, Context], Body]:
+    """The reader of a call whose opening holds its name."""
+
+    def body(sink: Sink, context: Context) -> Body:
+        found = pattern.match(context.opening)
+        return make(sink, found["tool"] if found else "")
+
+    return body
+
+
+# -- ReAct -----------------------------------------------------------------------------------------------------------
+
+_NAME = r"[^\s<>{{}}\[\]\"'`,:]{{{0},128}}"
+_WORD = "Action:"
+_BREAK = (r"\r?", r"\n", r"[ \t\r\n]{0,8}")
+_ACTION = rf"Action:{_WS}(?P<tool>{_NAME.format(1)}){_WS}{_LINE}Action Input:"
+_REACT = Opener(
+    pattern=_ACTION,
+    partial=_begun(*_WORD, _WS, f"(?P<tool>{_NAME.format(1)})", _WS, *_BREAK, *"Action", "[ ]", *"Input"),
+    where=Where.LINE,
+    named=True,
+    body=_named(re.compile(_ACTION), ReactCall),
+)
+
+# https://arxiv.org/abs/2210.03629, as https://reference.langchain.com/python/langchain-classic/agents/react/agent asks
+# for it. An input that is no JSON object stays text.
+REACT = Family(
+    name="react",
+    about="lines of `Action:` and `Action Input:` with JSON: what ReAct prompts ask for",
+    auto_openers=(_REACT,),
+    fallback=_JSON,
+    markup=Markup(escapes=(Escape("Action", rf":{_WS}[^\s:]{{1,128}}{_WS}{_LINE}Action Input:"),)),
+    prompt=f"""\
+# Tools
+
+You can use the tools below. Each line is one of them, as JSON.
+
+{{tools}}
+
+To use a tool, answer with these two lines; the input is a JSON object:
+{{example}}
+
+{_RESULTS}""",
+    trigger="Action: ",
+    write=unmarked(
+        write_each(lambda _, call: f"Action: {call.name}\nAction Input: {arguments_json(call.arguments)}", between="\n")
+    ),
+    answer="the lines Action: and Action Input:",
+    noun="tool",
+)
+
+# -- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _entry(_number: int, call: ToolCall) -> str:
+    return f'{{"action": {dump(call.name)}, "action_input": {arguments_json(call.arguments)}}}'
+
+
+# Behind `Action:`, in a code block, as create_structured_chat_agent asks for it.
+_BLOB = Opener(
+    pattern=rf"Action:{_WS}{_LINE}`{{3}}(?:json)?{_WS}{_LINE}(?=\{{[ \t\r\n]{{0,32}}[\"']action)",
+    partial=_begun(
+        *_WORD,
+        _WS,
+        *_BREAK,
+        *"```",
+        "(?:j(?:s(?:on?)?)?)?",
+        _WS,
+        *_BREAK,
+        r"\{",
+        r"[ \t\r\n]{0,32}",
+        "[\"']",
+        *"action",
+    ),
+    where=Where.LINE,
+    body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True, close=("```",))),
+)
+
+# https://reference.langchain.com/python/langchain-classic (create_json_chat_agent, create_structured_chat_agent)
+ACTION_JSON = Family(
+    name="action_json",
+    about='`{"action": …, "action_input": …}`: what LangChain\'s JSON agents ask for',
+    auto_openers=(_BLOB,),
+    fallback=_JSON,
+    prompt=f"""\
+# Tools
+
+You can use the tools below. Each line is one of them, as JSON.
+
+{{tools}}
+
+To use a tool, answer with nothing but a JSON object in this form:
+{{example}}
+
+{_RESULTS}""",
+    write=unmarked(each("", "", entry=_entry)),
+    answer="the JSON object with action and action_input",
+    noun="tool",
+)
+
+
+def _message(_number: int, call: ToolCall) -> str:
+    return f'{{"function_call": {{"name": {dump(call.name)}, "arguments": {dump(call.arguments)}}}}}'
+
+
+# https://platform.openai.com/docs/api-reference/chat (`function_call`, which `tool_calls` has replaced)
+FUNCTION_CALL = Family(
+    name="function_call",
+    about='`{"function_call": {"name": …, "arguments": …}}`: OpenAI\'s older messages, written as text',
+    fallback=_JSON,
+    prompt=f"""\
+# Functions
+
+You can call the functions below. Each line is one of them, as JSON.
+
+{{tools}}
+
+To call a function, answer with nothing but a JSON object in this form; the arguments are JSON in a string:
+{{example}}
+
+{_RESULTS}""",
+    write=unmarked(each("", "", entry=_message)),
+    answer="the JSON object with function_call",
+)
+
+# -- code ------------------------------------------------------------------------------------------------------------
+
+_API = "default_api."
+_PYTHON = PythonicSyntax(brackets=False, bare=True, wrapper="print", prefix=_API)
+_CODE_NAME = r"[A-Za-z_][\w.\-/:]{0,255}"
+_CODE = Opener(
+    pattern=rf"(?:print\()?(?:{re.escape(_API)})?(?P<tool>{_CODE_NAME}){_WS}\(",
+    partial=rf"(?:print\()?(?:{_CODE_NAME}{_WS})?(?P<tool>)",
+    first="ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_",
+    where=Where.FENCE,
+    consume=False,
+    fences=frozenset({"tool_code"}),
+    named=True,
+    body=lambda sink, _: PythonicCalls(sink, _PYTHON),
+)
+
+# What Gemini's own prompts and many prompts for Gemma 3 ask for: https://www.philschmid.de/gemma-function-calling
+TOOL_CODE = Family(
+    name="tool_code",
+    about="Python calls in a code block of `tool_code`: what Gemma 3 and Gemini's prompts ask for",
+    auto_openers=(_CODE,),
+    fallback=_JSON,
+    markup=Markup(escapes=(Escape("```", r"tool_code\b"),)),
+    prompt=f"""\
+# Functions
+
+You can call the functions below. Each line is one of them, as JSON.
+
+{{tools}}
+
+To call functions, answer with a code block in this form, one call a line:
+{{example}}
+
+{_RESULTS}""",
+    write=PythonicWriter("```tool_code\n", "\n```", (_CODE,), between="\n"),
+    answer="the tool_code block",
+)
+
+# -- tags ------------------------------------------------------------------------------------------------------------
+
+_TAG_NAME = r"[A-Za-z_][\w.\-]{0,63}"
+_TAG = rf"<(?P<tool>{_TAG_NAME})>"
+
+
+def _tool_tag(*, declared: bool) -> Opener:
+    """declared: only with tags of parameters that the tool declares."""
+
+    def make(sink: Sink, name: str) -> Body:
+        return ToolTags(sink, name, declared=declared)
+
+    return Opener(
+        pattern=_TAG,
+        partial=rf"<(?P<tool>(?:{_TAG_NAME})?)",
+        where=Where.LINE,
+        named=True,
+        body=_named(re.compile(_TAG), make),
+    )
+
+
+_TOOL_TAG = _tool_tag(declared=False)
+
+
+class _TagWriter(TagWriter):
+    """Every tag in a value may be one of the call's."""
+
+    suspicious = re.compile("<")
+
+
+# https://docs.roocode.com/basic-usage/how-tools-work, and https://github.com/cline/cline, which Roo Code comes from
+TOOL_TAGS = Family(
+    name="tool_tags",
+    about="a tag with the tool's name, in it one for each parameter: Cline's and Roo Code's own form",
+    auto_openers=(_tool_tag(declared=True),),
+    own_openers=(_TOOL_TAG,),
+    fallback=_JSON,
+    prompt=f"""\
+# Tools
+
+You can use the tools below. Each line is one of them, as JSON.
+
+{{tools}}
+
+To use a tool, answer with its name as a tag on a line of its own, and in it a tag for each parameter, values as they \
+are, lists and objects as JSON:
+{{example}}
+
+{_RESULTS}""",
+    write=_TagWriter(
+        Tags(
+            call="<{name}>\n",
+            call_end="</{name}>",
+            parameter="<{key}>",
+            parameter_end="</{key}>",
+            key=_TAG_NAME,
+            name=_TAG_NAME,
+        ),
+        (_TOOL_TAG,),
+    ),
+    answer="the tool's tag",
+    noun="tool",
+)
+
+FAMILIES = (REACT, ACTION_JSON, FUNCTION_CALL, TOOL_CODE, TOOL_TAGS)

@@ -1,0 +1,304 @@
+"""From a chat template to a family: read its turns, find readers for its calls, and prove them by reading back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...model import ToolCall
+from ...parsing.text.grammar import Opener
+from .. import markup, reading
+from ..family import Family
+from ..markup import Escape, Markup
+from ..prompt import escaping
+from ..prompt.tool_results import between_tags, named
+from . import element_syntax, json_syntax, probes, tools, turns
+from .compare import tokens
+from .json_syntax import Syntax
+from .probes import PLAIN, UNLIKELY, as_call, context, said
+from .render import ChatTemplate
+from .round_trip import Rendered, reads
+from .turns import Turns
+
+NAME = "template"
+_ASKED = said(probes.USER)
+_MAX_END = 64
+_ODD = re.compile(r"[^\w\s]")
+_TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a checkpoint declares of its answers, besides its chat template."""
+
+    calls: Syntax
+    reasoning: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Derived:
+    """What a template tells of its model's calls."""
+
+    family: Family | None
+    """The family; None: `why` says what is missing."""
+    kind: str = ""
+    """How calls are written, in words."""
+    like: str | None = None
+    """The built-in family that writes or reads the same calls, whose reader is used."""
+    read_back: int = 0
+    """Of `tried` renderings of unlikely arguments, how many a reader gives back exactly."""
+    tried: int = 0
+    same_text: bool = False
+    """The family's writer gives the same characters as the template."""
+    sample: str = ""
+    """Two calls as the template renders them, or one where it takes no more."""
+    lost: tuple[str, ...] = ()
+    """Arguments that the template writes so that they cannot be told from others."""
+    unknown: tuple[str, ...] = ()
+    """What could not be told."""
+    facts: dict[str, str] = field(default_factory=dict)
+    why: str = ""
+    proofs: tuple[Rendered, ...] = ()
+    """Turns that the template renders, which the family reads back."""
+
+    @property
+    def confidence(self) -> str:
+        """`certain`, `likely` or `none`."""
+        if self.family is None:
+            return "none"
+        return "certain" if self.same_text and self.read_back == self.tried else "likely"
+
+
+def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | None = None) -> Derived:
+    """The family of a chat template. adopt: a built-in family's reader is used where it is of the same calls.
+
+    declared: what the checkpoint says of its calls, used where it reads them back. Raises FormatError where the
+    template cannot be rendered at all.
+    """
+    found = turns.read(template)
+    if isinstance(found, str):
+        return Derived(family=None, why=found)
+    if declared is not None and found.reasoning is None:
+        found = replace(found, reasoning=declared.reasoning)
+    rendered = _Renderings(template, found)
+    plain, unlikely = rendered.plain, rendered.unlikely
+    if len(plain) < len(PLAIN):
+        return Derived(family=None, why="the template does not render calls with arguments of every type")
+    chosen: tuple[Syntax, str | None] | None = None
+    for syntax, like in _candidates(found, rendered, declared, adopt=adopt):
+        if all(reads((*syntax.openers, *reading.ANY_JSON), turn) for turn in plain):
+            chosen = syntax, like
+            break
+    if chosen is None:
+        return Derived(
+            family=None,
+            sample=plain[0].text,
+            why="no reader gives the rendered calls back, which begin like "
+            + repr(found.layout.opening + found.layout.before)[:80],
+        )
+    syntax, like = chosen
+    openers = (*syntax.openers, *reading.ANY_JSON)
+    lost = tuple(turn.calls[0].arguments for turn in unlikely if not reads(openers, turn))
+    same = all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain)
+    block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
+    family = _family(found, syntax, like, block)
+    unknown: list[str] = []
+    if not all(reads(openers, turn) for turn in rendered.beside):
+        unknown.append("text beside a call: the template does not have it in one turn with the call")
+    if block.own_words:
+        whose = "our words" if like is None else f"the words of {like}"
+        unknown.append(f"how the template presents tools: the prompt says it in {whose}")
+    if found.reasoning is None:
+        unknown.append("the markers around reasoning")
+    if found.result is None:
+        unknown.append("tags around a result: they stand in our own")
+    if found.layout.between is None:
+        unknown.append("what stands between two calls: the template writes one a turn")
+    return Derived(
+        family=family,
+        kind=syntax.kind,
+        like=like,
+        read_back=len(plain) + len(unlikely) - len(lost),
+        tried=len(plain) + len(unlikely),
+        same_text=same,
+        sample=max(plain, key=lambda turn: len(turn.calls)).text,
+        lost=lost,
+        unknown=tuple(unknown),
+        proofs=tuple(plain),
+        facts={
+            "reasoning": " … ".join(found.reasoning or ()),
+            "ends of a turn": " ".join(found.ends),
+            "others' turns": " ".join(found.stops),
+            "results": " … ".join(found.result or ()),
+            "tools": block.place,
+        },
+    )
+
+
+class _Renderings:
+    """Turns with calls as the template renders them, without the turn's own markers."""
+
+    def __init__(self, template: ChatTemplate, found: Turns) -> None:
+        name, other = probes.NAMES
+        dialect, begin, end = found.dialect, found.begin, found.end
+        single = [as_call("look_up", arguments) for arguments in (*PLAIN, *UNLIKELY)]
+        several = [as_call(name, probes.SAMPLE), as_call(other, {"days": 7})]
+        asked: list[tuple[tuple[ToolCall, ...], str]] = [((call,), "") for call in single]
+        asked.append(((single[0],), probes.CONTENT))
+        if found.layout.between is not None:
+            asked.append((tuple(several), ""))
+        contexts = []
+        for calls, content in asked:
+            pairs = [(call.name, _object(call)) for call in calls]
+            more = {"content": content} if content else {}
+            contexts.append(context([_ASKED, dialect.calls(pairs, **more)]))
+        self.plain: list[Rendered] = []
+        self.unlikely: list[Rendered] = []
+        self.beside: list[Rendered] = []  # text and a call; not all templates have both in one turn
+        for number, ((calls, content), text) in enumerate(zip(asked, template.render(contexts), strict=True)):
+            inner = _call_text(text, begin, end, found)
+            if inner is None or calls[0].name not in inner:
+                continue
+            turn = Rendered(inner, calls, content)
+            if content:
+                self.beside.append(turn)
+            else:
+                (self.unlikely if len(PLAIN) <= number < len(single) else self.plain).append(turn)
+
+    def of(self, arguments: dict[str, Any]) -> str | None:
+        """The turn with one call with these arguments."""
+        wanted = probes.written(arguments)
+        turns_found = (turn for turn in (*self.plain, *self.unlikely) if turn.calls[0].arguments == wanted)
+        return next((turn.text for turn in turns_found), None)
+
+
+def _object(call: ToolCall) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(call.arguments)
+    return value
+
+
+def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | None:
+    """What the model writes of a rendered turn."""
+    if text is None or probes.USER not in text:
+        return None
+    inner = text[text.index(probes.USER) + len(probes.USER) :]
+    inner = inner.removeprefix(begin)
+    if end and inner.endswith(end):
+        inner = inner[: -len(end)]
+    inner = inner.strip()
+    marks_known = (*found.ends, *found.stops, *markup.gathered().ends, *tokens(begin))
+    while marks := [mark for mark in marks_known if mark and inner.endswith(mark)]:
+        inner = inner[: -len(max(marks, key=len))].rstrip()
+    return inner
+
+
+def _candidates(
+    found: Turns, rendered: _Renderings, declared: Declared | None, *, adopt: bool
+) -> Iterator[tuple[Syntax, str | None]]:
+    """Ways to read and write the calls, best first."""
+    if declared is not None:
+        yield declared.calls, None
+    own = json_syntax.of_layout(found.layout) if found.layout.json else None
+    if own is None:
+        own = element_syntax.of_layout(found.layout, rendered.of)
+    # A form that no model is known by (the loose dialects) says nothing of a template.
+    known = [family for family in markup.families() if isinstance(family, Family) and _has_models(family)]
+    known = known if adopt else []
+    # Several families write the same: the one that most models are of comes first.
+    families = sorted(known, key=lambda family: -len(family.models) - len(family.alike) - len(family.fine_tunes))
+    for family in families:
+        if all((family.write(turn.calls) or "").strip() == turn.text for turn in rendered.plain):
+            yield _of_family(family, None), family.name
+    readers = [family for family in families if all(reads(_own_openers(family), turn) for turn in rendered.plain)]
+    begin = rendered.plain[0].text
+    for family in readers:
+        if any(_opens(opener, begin) for opener in _own_openers(family)):
+            yield _of_family(family, own), family.name
+    if own is not None:
+        yield own, None
+    for family in readers:
+        yield _of_family(family, own), family.name
+
+
+def _has_models(family: Family) -> bool:
+    return bool(family.models or family.alike or family.fine_tunes)
+
+
+def _own_openers(family: Family) -> tuple[Opener, ...]:
+    return (*family.auto_openers, *family.own_openers)
+
+
+def _opens(opener: Opener, text: str) -> bool:
+    """Whether the text begins with the opener's marker, and that is more than a bracket."""
+    if opener.marker:
+        return len(opener.marker) > 1 and text.startswith(opener.marker)
+    return re.match(opener.pattern, text) is not None
+
+
+def _of_family(family: Family, own: Syntax | None) -> Syntax:
+    write = family.write if own is None else own.write
+    return Syntax(f"as {family.name}: {family.about}", _own_openers(family), write, family.trigger)
+
+
+def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlock) -> Family:
+    model = next((family for family in markup.families() if family.name == like), None)
+    if block.own_words and model is not None:
+        prompt, tool, between = model.prompt, model.tool, model.between
+    else:
+        prompt, tool, between = block.prompt, block.tool, block.between
+    results = named if model is None else model.results
+    if found.result is not None:
+        results = between_tags(*found.result)
+    return Family(
+        name=NAME,
+        about=syntax.kind,
+        auto_openers=syntax.openers,
+        markup=_markup(found),
+        prompt=prompt,
+        tool=tool,
+        between=between,
+        write=syntax.write,
+        results=results,
+        answer="the call in that form" if model is None else model.answer,
+        noun="tool" if model is None else model.noun,
+        special_tokens=_special(found) or (model is not None and model.special_tokens),
+        trigger=syntax.trigger,
+        xml_tag=None if model is None else model.xml_tag,
+        constrain=None if model is None else model.constrain,
+    )
+
+
+def _special(found: Turns) -> bool:
+    """Whether the markers look like special tokens, which a backend leaves out unless told otherwise."""
+    first = tokens(found.layout.opening + found.layout.before)[:1]
+    return bool(first) and json_syntax.is_special(first[0])
+
+
+def _markup(found: Turns) -> Markup:
+    """The template's own markers: read around calls, and kept out of what tools say."""
+    layout = found.layout
+    ends = tuple(end for end in found.ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
+    marks = tokens(layout.opening + layout.before) + tokens(layout.after + layout.closing)
+    marks += [*found.stops, *ends, *(found.reasoning or ())]
+    escapes: list[Escape] = []
+    # Tags with an attribute are no whole marks.
+    whole = "".join((layout.opening, layout.call, layout.region, layout.closing, *marks))
+    names = dict.fromkeys(_TAG_NAME.findall(whole))
+    tags = [f"/?{re.escape(name)}[\\s>=/]" for name in names if not escaping.has_markup(f"<{name}>")]
+    for mark in dict.fromkeys(marks):
+        if escaping.has_markup(mark) or len(mark) < 3 or _TAG_NAME.match(mark):
+            continue
+        if mark.startswith("<"):
+            tags.append("/?" + re.escape(mark.lstrip("</")))
+        else:
+            escapes.append(Escape(re.escape(mark[0]), re.escape(mark[1:])))
+    return Markup(
+        reasoning=(found.reasoning,) if found.reasoning is not None else (),
+        stops=found.stops,
+        ends=ends,
+        tags=tuple(dict.fromkeys(tags)),
+        escapes=tuple(escapes),
+    )

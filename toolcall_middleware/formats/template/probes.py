@@ -1,0 +1,123 @@
+"""The conversations for which a template is rendered, each different from another in one thing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...model import Tool, ToolCall
+
+# Words that no template holds. Each begins with another letter, so that two texts part where they stand.
+SYSTEM = "Wqsystem zone"
+USER = "Vquser asks"
+CONTENT = "Rqcontent said"
+THOUGHT = "Tqthought had"
+RESULTS = ("Kqresult one", "Jqresult two")
+NAMES = ("zqlookup", "xqclock")
+KEYS = ("gqcity", "hqdays")
+VALUES = ("Mqparis", "Nqlate")
+IDS = ("Qa1b2c3d4", "Pz9y8x7w6")  # nine letters and digits, as Mistral's templates demand
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        KEYS[0]: {"type": "string", "description": "Yqfirst part"},
+        KEYS[1]: {"type": "string", "description": "Yqsecond part"},
+    },
+    "required": [KEYS[0]],
+}
+TOOLS = tuple(Tool(name, f"Uq{name} helps", _SCHEMA) for name in NAMES)
+SAMPLE = {KEYS[0]: VALUES[0], KEYS[1]: VALUES[1]}
+OTHER = {KEYS[0]: "Lqother", KEYS[1]: "Dqnever"}
+
+# What must come back, and what may be lost where a template itself writes it so that nobody can tell (Python's `None`,
+# a string's own line breaks). Key, value.
+PLAIN: tuple[dict[str, Any], ...] = (
+    {"city": "Paris"},
+    {"city": "Paris", "unit": "metric"},
+    {"days": 7},
+    {"tags": ["a", "b c"]},
+    {"place": {"lat": 1, "names": ["x", "y"]}},
+)
+UNLIKELY: tuple[dict[str, Any], ...] = (
+    {},
+    {"flag": True, "other": False},
+    {"ratio": -2.5},
+    {"nothing": None},
+    {"text": 'says "hi", it\'s \\ done'},
+    {"text": "one\ntwo\n\nthree"},
+    {"text": "<b>bold</b> & </b> {x} [y] 日本 🙂"},
+    {"text": '{"name": "f"}'},
+    {"text": "12"},
+    {"text": ""},
+    {"text": "  spaced  "},
+    {"deep": {"a": [{"b": None, "c": [True, 1.5]}], "d e": {}}},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a template wants messages. Engines differ, so templates do."""
+
+    as_text: bool = False
+    """A call's arguments are a JSON text, as in OpenAI's API, not an object."""
+    no_content: bool = False
+    """A message with calls has null for its content, not an empty text."""
+
+    def calls(self, calls: Sequence[tuple[str, Mapping[str, Any]]], **more: Any) -> dict[str, Any]:
+        """An assistant's message with calls."""
+        entries = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": self._arguments(arguments)}}
+            for (name, arguments), call_id in zip(calls, itertools.cycle(IDS), strict=False)
+        ]
+        return {"role": "assistant", "content": None if self.no_content else "", "tool_calls": entries, **more}
+
+    def _arguments(self, arguments: Mapping[str, Any]) -> Any:
+        return written(arguments) if self.as_text else dict(arguments)
+
+
+DIALECTS = (Dialect(), Dialect(no_content=True), Dialect(as_text=True), Dialect(as_text=True, no_content=True))
+
+
+def written(arguments: Mapping[str, Any]) -> str:
+    """The arguments as templates write JSON."""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def as_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """The call whose rendering a reader must give back."""
+    return ToolCall(name, written(arguments))
+
+
+def said(content: str, role: str = "user") -> dict[str, Any]:
+    """A message."""
+    return {"role": role, "content": content}
+
+
+def results(count: int) -> list[dict[str, Any]]:
+    """The results of the first calls."""
+    return [
+        {"role": "tool", "tool_call_id": IDS[number], "name": NAMES[number], "content": RESULTS[number]}
+        for number in range(count)
+    ]
+
+
+def context(
+    messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Tool] = TOOLS, answer: bool = False
+) -> dict[str, Any]:
+    """What a template is rendered with. answer: it ends where the assistant begins to write."""
+    return {
+        "messages": list(messages),
+        "tools": [definition(tool) for tool in tools] or None,
+        "documents": None,
+        "add_generation_prompt": answer,
+    }
+
+
+def definition(tool: Tool) -> dict[str, Any]:
+    """A tool as OpenAI's API has it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}

@@ -1,0 +1,157 @@
+"""How a template presents the tools: its own words around them, and how it spells each."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...model import Tool
+from .. import markup
+from ..prompt.escaping import as_data, describe
+from ..prompt.tools_json import function
+from . import probes
+from .compare import common_end, common_start, tokens
+from .probes import TOOLS, context, said
+from .render import ChatTemplate
+from .turns import Turns
+
+MAX_WORDS = 20_000
+"""Characters of a template's words around the tools; a longer prompt is not taken over."""
+
+_OWN_WORDS = """\
+# Tools
+
+You can call these tools:
+{tools}"""
+_LETTERS = re.compile(r"[^\W\d_]{3}")  # a word: brackets alone do not tell what the tools are
+_FORM = """
+
+To call tools, answer in this form, for example:
+{example}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolBlock:
+    """The prompt's part about tools, as `Family` wants it."""
+
+    prompt: str
+    tool: Callable[[Tool], str]
+    between: str
+    own_words: bool = False
+    """It is not the template's: that could not be told."""
+    place: str = ""
+    """Where the template has it, in words."""
+
+
+_OURS = ToolBlock(prompt=_OWN_WORDS + _FORM, tool=function, between="\n", own_words=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """A tool as JSON, in one of the ways that templates have."""
+
+    whole: bool
+    """`{"type": "function", "function": …}`, not what is in it."""
+    indent: int | None = None
+    tight: bool = False
+    pad: bool = False
+    """It stands in an indented list."""
+
+    def __call__(self, tool: Tool) -> str:
+        return as_data(self.of(describe(tool)))
+
+    def of(self, described: dict[str, Any]) -> str:
+        """The text of a tool that is described so."""
+        value = {"type": "function", "function": described} if self.whole else described
+        separators = (",", ":") if self.tight else None
+        text = json.dumps(value, ensure_ascii=False, indent=self.indent, separators=separators)
+        return textwrap.indent(text, " " * (self.indent or 0)) if self.pad else text
+
+
+_SPELLINGS = tuple(
+    _Spelling(whole, indent, tight, pad)
+    for whole in (True, False)
+    for indent, tight, pad in (
+        (None, False, False),
+        (None, True, False),
+        (4, False, True),
+        (2, False, True),
+        (4, False, False),
+        (2, False, False),
+    )
+)
+
+
+def read(template: ChatTemplate, turns: Turns, shown: str) -> ToolBlock:
+    """The tools' part of a template; ours where its words cannot be told. shown: how a call begins."""
+    system, user = said(probes.SYSTEM, "system"), said(probes.USER)
+    texts = template.render(
+        [
+            context([system, user], answer=True),
+            context([system, user], tools=(), answer=True),
+            context([user], answer=True),
+            context([user], tools=(), answer=True),
+        ]
+    )
+    for with_tools, without in ((texts[0], texts[1]), (texts[2], texts[3])):
+        found = None if with_tools is None or without is None else _block(with_tools, without, turns, shown)
+        if found is not None:
+            return found
+    return _OURS
+
+
+def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock | None:
+    begin = common_start(with_tools, without)
+    end = common_end(with_tools[len(begin) :], without[len(begin) :])
+    added = with_tools[len(begin) : len(with_tools) - len(end)]
+    for spelling in _SPELLINGS:
+        one, two = (spelling.of(_described(tool)) for tool in TOOLS)
+        at = added.find(one)
+        then = added.find(two, at + len(one)) if at >= 0 else -1
+        if then < 0:
+            continue
+        before, between, behind = added[:at], added[at + len(one) : then], added[then + len(two) :]
+        before, behind = _within_turn(before, behind, turns)
+        words = before + behind
+        if any(name in words or name in between for name in probes.NAMES) or len(words) > MAX_WORDS:
+            return None
+        prompt = f"{_literal(before.lstrip())}{{tools}}{_literal(behind.rstrip())}"
+        if not _LETTERS.search(words):
+            prompt = _OWN_WORDS.replace("{tools}", prompt)
+        if not shown or shown not in words:
+            prompt += _FORM
+        where = "before" if probes.SYSTEM not in begin and probes.SYSTEM in end else "behind"
+        place = f"{where} the system message's text" if probes.SYSTEM in with_tools else "at the beginning"
+        return ToolBlock(prompt=prompt, tool=spelling, between=between, place=place)
+    return None
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _within_turn(before: str, behind: str, turns: Turns) -> tuple[str, str]:
+    """The words without other messages and without the markers of turns."""
+    for sentinel in (probes.SYSTEM, probes.USER):
+        before = before.rpartition(sentinel)[2]
+        behind = behind.partition(sentinel)[0]
+    known = markup.gathered()
+    marks = {*turns.ends, *turns.stops, *known.ends, *known.stops, *tokens(turns.begin)}
+    # The tags of results are stops too, and words about them stay.
+    marks = {mark for mark in marks if mark.startswith(("<|", "<｜", "[")) or mark in turns.ends}
+    cut = max((before.rfind(mark) + len(mark) for mark in marks if mark in before), default=0)
+    if cut:
+        before = before[cut:]
+        head, newline, rest = before.partition("\n")
+        before = rest if newline and head.strip().isalpha() else before  # the role
+    ends = [behind.find(mark) for mark in marks if mark in behind]
+    return before, behind[: min(ends)] if ends else behind
+
+
+def _literal(text: str) -> str:
+    """The text without what a layout of `Family` takes for a place of its own."""
+    return text.replace("{tools}", "{ tools }").replace("{example}", "{ example }")

@@ -1,0 +1,96 @@
+"""Renders a chat template in a process of its own, which the caller can end: templates are programs, maybe hostile.
+
+Run as a file: a JSON object stands on standard input, a list of outcomes goes to standard output. Nothing of this
+package is imported, so that the process holds little.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+import re
+import sys
+from typing import Any, NoReturn
+
+# A tag of transformers' own, around what the assistant says; it renders to nothing.
+_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
+
+
+def main() -> int:
+    """Reads the order, renders each context, and writes `[{"text": …} or {"error": …}]`. 3: there is no jinja2."""
+    order = json.load(sys.stdin)
+    sys.path[:] = order["path"]
+    _confine(order["cpu_seconds"], order["memory_bytes"])
+    try:
+        import jinja2
+        import jinja2.sandbox
+    except ImportError:
+        return 3
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = _now
+    try:
+        template = environment.from_string(_GENERATION.sub("", order["template"]))
+        found = [_render(template, {**order["special"], **each}, order["characters"]) for each in order["contexts"]]
+    except (jinja2.TemplateError, RecursionError, MemoryError) as error:
+        found = [{"error": _said(error)}]
+    json.dump(found, sys.stdout)
+    return 0
+
+
+def _render(template: Any, context: dict[str, Any], characters: int) -> dict[str, str]:
+    parts: list[str] = []
+    left = characters
+    try:
+        for part in template.generate(context):
+            left -= len(part)
+            if left < 0:
+                return {"error": f"more than {characters} characters"}
+            parts.append(part)
+    except Exception as error:  # noqa: BLE001 - a template raises whatever Python can, and each is one answer
+        return {"error": _said(error)}
+    text = "".join(parts)
+    return {"text": text.encode("utf-8", "replace").decode()}
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def _confine(cpu_seconds: int, memory_bytes: int) -> None:
+    """The system's own limits, where it has them; the caller's clock holds everywhere."""
+    try:
+        import resource
+    except ImportError:
+        return
+    for kind, most in ((resource.RLIMIT_CPU, cpu_seconds), (resource.RLIMIT_AS, memory_bytes)):
+        hard = resource.getrlimit(kind)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, hard))
+
+
+def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
+    """Jinja's own would escape for HTML."""
+    wanted = {name: options[name] for name in ("sort_keys", "separators") if name in options}
+    return json.dumps(value, indent=indent, ensure_ascii=bool(options.get("ensure_ascii")), default=_listed, **wanted)
+
+
+def _listed(value: Any) -> list[Any]:
+    """What a filter such as `map` gives. It may not end."""
+    return list(itertools.islice(value, 100_000))
+
+
+def _raise(message: str) -> NoReturn:
+    raise ValueError(message)
+
+
+def _now(form: str) -> str:
+    return dt.datetime(2026, 1, 1, tzinfo=dt.UTC).strftime(form)  # the same each time: renderings are compared
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

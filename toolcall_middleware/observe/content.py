@@ -1,0 +1,134 @@
+"""What was said in an exchange, as OpenTelemetry's conventions for generative AI write it: messages of parts.
+
+Only for spans, and only where an operator asks for content (`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ (`gen_ai.input.messages` and the like).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..wire.openai import read_value
+from ..wire.sse import EventReader
+from .recorder import Row
+
+Message = dict[str, Any]
+
+
+def content_of(rows: Sequence[Row]) -> dict[str, str]:
+    """The attributes of a span that hold content, as JSON, of an exchange with these rows."""
+    asked = next((read_value(body.encode()) for body in _said(rows, "request")), None)
+    request = asked if isinstance(asked, dict) else {}
+    answer = "".join(_said(rows, "client")).encode()
+    given = {
+        "gen_ai.input.messages": [_input(message) for message in _dicts(request.get("messages"))],
+        "gen_ai.tool.definitions": [_tool(tool) for tool in _dicts(request.get("tools"))],
+        "gen_ai.output.messages": _whole(answer) if answer.lstrip().startswith(b"{") else _streamed(answer),
+    }
+    return {name: msgspec.json.encode(value).decode() for name, value in given.items() if value}
+
+
+def _said(rows: Sequence[Row], kind: str) -> list[str]:
+    return [str(row.get("data", "")) for row in rows if row["kind"] == kind]
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _input(message: Message) -> Message:
+    role, content = str(message.get("role")), message.get("content")
+    if role == "tool":
+        part = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": content}
+        return {"role": role, "parts": [part]}
+    return {"role": role, "parts": [*_texts(content), *_calls(_dicts(message.get("tool_calls")))]}
+
+
+def _texts(content: Any) -> list[Message]:
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}] if content else []
+    # What is no text has the form that it came in.
+    return [
+        {"type": "text", "content": part["text"]} if isinstance(part.get("text"), str) else part
+        for part in _dicts(content)
+    ]
+
+
+def _calls(entries: Sequence[dict[str, Any]]) -> list[Message]:
+    found = []
+    for entry in entries:
+        kind = "custom" if isinstance(entry.get("custom"), dict) else "function"
+        inner = entry.get(kind)
+        inner = inner if isinstance(inner, dict) else {}
+        arguments = inner.get("input" if kind == "custom" else "arguments")
+        if isinstance(arguments, str) and (read := read_value(arguments.encode("utf-8", "replace"))) is not None:
+            arguments = read
+        found.append({"type": "tool_call", "id": entry.get("id"), "name": inner.get("name"), "arguments": arguments})
+    return found
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    inner = tool.get("function")
+    return {"type": tool.get("type", "function"), **(inner if isinstance(inner, dict) else {})}
+
+
+def _output(message: Message, reason: Any) -> Message:
+    reasoning = next((text for name in ("reasoning", "reasoning_content") if (text := message.get(name))), None)
+    parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
+    parts += [*_texts(message.get("content")), *_calls(_dicts(message.get("tool_calls")))]
+    return {"role": "assistant", "parts": parts, "finish_reason": reason or ""}
+
+
+def _whole(answer: bytes) -> list[Message]:
+    top = read_value(answer)
+    found = []
+    for choice in _dicts(top.get("choices") if isinstance(top, dict) else None):
+        message = choice.get("message")
+        found.append(_output(message if isinstance(message, dict) else {}, choice.get("finish_reason")))
+    return found
+
+
+def _streamed(answer: bytes) -> list[Message]:
+    """The same of a stream of ours: a call opens with its name and goes on with pieces of its arguments."""
+    pieces: dict[int, dict[str, list[str]]] = {}
+    calls: dict[int, list[dict[str, Any]]] = {}
+    reasons: dict[int, Any] = {}
+    events = EventReader()
+    for event in [*events.feed(answer), *events.finish()]:
+        top = read_value(event.data)
+        for choice in _dicts(top.get("choices") if isinstance(top, dict) else None):
+            index = choice.get("index")
+            delta = choice.get("delta")
+            if not isinstance(index, int) or not isinstance(delta, dict):
+                continue
+            texts = pieces.setdefault(index, {})
+            for name in ("content", "reasoning", "reasoning_content"):
+                if isinstance(text := delta.get(name), str):
+                    texts.setdefault(name, []).append(text)
+            for entry in _dicts(delta.get("tool_calls")):
+                _grow(calls.setdefault(index, []), entry)
+            reasons[index] = choice.get("finish_reason") or reasons.get(index)
+    found = []
+    for index, texts in sorted(pieces.items()):
+        message: Message = {name: "".join(parts) for name, parts in texts.items()}
+        entries = [
+            {**call, call["kind"]: {"name": call["name"], call["key"]: "".join(call["written"])}}
+            for call in calls.get(index, ())
+        ]
+        found.append(_output({**message, "tool_calls": entries}, reasons.get(index)))
+    return found
+
+
+def _grow(calls: list[dict[str, Any]], entry: dict[str, Any]) -> None:
+    kind = "custom" if isinstance(entry.get("custom"), dict) else "function"
+    inner = entry.get(kind)
+    if not isinstance(inner, dict):
+        return
+    key = "input" if kind == "custom" else "arguments"
+    if "name" in inner:
+        calls.append({"id": entry.get("id"), "kind": kind, "key": key, "name": inner["name"], "written": []})
+    if calls and isinstance(inner.get(key), str):
+        calls[-1]["written"].append(inner[key])

@@ -1,0 +1,100 @@
+"""Calls without a marker behind other text: they count only where nothing stands beside them on their lines, nor
+behind them up to the end of the answer.
+
+Nothing of them is told before the text ends: what stands behind them may show that they are an example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..cursor import Cursor, CursorReader, Steps
+from ..events import CallArgs, CallEnd, CallStart, Event
+from ..sink import Body, Mode, Sink
+
+MAX_HELD = 1 << 16
+"""Characters of a line that is held until the text ends: a longer one is text."""
+
+
+class LastLine(CursorReader):
+    """Reads such calls, by another reader that tells of them to nobody else. See `Body`.
+
+    ends: what may stand behind them besides white space, because it ends the turn.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, sink: Sink, make: Callable[[Sink], Body], ends: tuple[str, ...]) -> None:
+        cursor = Cursor(sink)
+        super().__init__(cursor, _calls(cursor, make, ends))
+
+
+def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) -> Steps[None]:
+    events: list[Event] = []
+    inner = Sink(cursor.sink.offered, cursor.sink.schema, _drop, unknown="text", keep_raw=False)
+    inner.events = events
+    body = make(inner)
+    read = 0
+    while not body.done:
+        before = cursor.i
+        _step(cursor, inner, body)
+        read += cursor.i - before
+        if body.failed or inner.mode is Mode.TEXT or read > MAX_HELD or (cursor.last and not body.done):
+            cursor.failed = True
+            return
+        if not body.done:
+            yield
+    if not (yield from _nothing_behind(cursor, ends)) or not all(map(_is_clean, events)):
+        cursor.failed = True
+        return
+    for event in events:
+        match event:
+            case CallStart(name, call_id):
+                cursor.sink.start(name, call_id)
+                yield
+            case CallArgs(text):
+                cursor.sink.args(text)
+            case CallEnd():
+                cursor.sink.coerced = event.coerced
+                cursor.sink.end(complete=event.complete, repaired=event.repaired)
+                yield
+
+
+def _step(cursor: Cursor, inner: Sink, body: Body) -> None:
+    """Let the reader of the calls go on, as `text.markup.Markup.read` does."""
+    while True:
+        begin = cursor.i
+        cursor.i = body.step(cursor.s, begin, last=cursor.last)
+        changed = inner.changed
+        inner.settle("")
+        inner.held.clear()
+        inner.flow = None
+        if not changed or body.done or body.failed:
+            return
+
+
+def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
+    """Whether the text ends here, white space and `ends` aside."""
+    behind = re.compile("(?:[ \t\r\n]|" + "|".join(map(re.escape, ends)) + ")*")
+    read = 0
+    while True:
+        begin = cursor.i
+        cursor.i = behind.match(cursor.s, begin).end()  # type: ignore[union-attr]
+        read += cursor.i - begin
+        if cursor.i < len(cursor.s) and (cursor.last or not cursor.begins(ends, cursor.i)):
+            return False
+        if cursor.last:
+            return True
+        if read > MAX_HELD:
+            return False
+        yield
+
+
+def _is_clean(event: Event) -> bool:
+    """Whether this is no end of a call that had to be repaired: what is no JSON is data, or code."""
+    return not isinstance(event, CallEnd) or (event.complete and not event.repaired)
+
+
+def _drop(_text: str) -> None:
+    """A call that is refused is text: all of it is, and leaves as such."""

@@ -1,0 +1,87 @@
+"""In which format a request's prompt is written, and what an empty answer teaches about that.
+
+An engine that parses a family's calls by itself takes them out of the text, whatever was asked: vLLM does so for
+gpt-oss. Where it makes calls of them, they are read as calls (response/native_calls.py); where it does not, nothing is
+left of the answer but its count of tokens. Then the prompt asks for `json`, which no engine takes for markup.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..errors import shown
+from ..formats import registry
+from ..formats.base import ToolFormat
+from ..request.parse import ChatRequest, callable_tools
+from ..response.answer_outcome import AnswerOutcome
+from ..settings import Settings
+from .backend_memory import BackendMemory
+from .request_shape import odd_fields, speaks_of_calls
+
+_log = logging.getLogger("toolcall_middleware")
+_LEAST_TOKENS = 8
+"""Of an answer in which nothing is to be seen: fewer are what ends a turn, and no call is as short."""
+_LEAST_BYTES = 3
+"""Of a token of reasoning, so that no text is counted for less than it has: Chinese has three bytes a character."""
+_PLAIN = "json"
+
+
+class PromptFormat:
+    """The format of one request's prompt. `chosen`: it, as it writes and reads. `why`: for people who read a trace."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._memory = memory
+        self.chosen: ToolFormat = registry.for_model(settings.format, chat.model, settings.template)
+        self.why = f"format={settings.format} ({settings.source('format')})"
+        if settings.format == "auto":
+            known = registry.get("auto") is not self.chosen
+            if self.name == registry.TEMPLATE:
+                self.why += f"; the name {chat.model!r} tells no family, template={settings.template} does"
+            else:
+                self.why += f"; the name {chat.model!r} tells {'the' if known else 'no'} family"
+            if self.name != _PLAIN and memory.knows(chat.model, self._fact()):
+                self._write_plainly()
+                self.why += ", whose own calls its engine took out of the text"
+
+    @property
+    def name(self) -> str:
+        """The name of the format that the prompt is written in: `auto` reads them all."""
+        return str(getattr(self.chosen, "prompt_name", self.chosen.name))
+
+    def is_swallowed(self, outcome: AnswerOutcome, completion_tokens: int | None) -> bool:
+        """Whether an answer shows that the engine keeps calls of this format to itself.
+
+        It is remembered then, and the prompt is to be written anew. completion_tokens: by the backend's own count,
+        without those of hidden reasoning.
+        """
+        if not outcome.silent or outcome.cut or self.name == _PLAIN or not callable_tools(self._chat).tools:
+            return False
+        if (completion_tokens or 0) - outcome.thought_bytes / _LEAST_BYTES < _LEAST_TOKENS:
+            return False
+        model, fact, chat = self._chat.model, self._fact(), self._chat
+        if self._settings.format != "auto":
+            if not self._memory.knows(model, fact):
+                self._memory.note(model, fact)
+                _log.warning("%s; format=auto would ask for json then.", self._fault())
+            return False
+        _log.warning("%s: the prompt asks for json for a while.", self._fault())
+        if chat.stop or odd_fields(chat) or speaks_of_calls(chat):
+            self._memory.note_own(model, fact)
+        else:
+            self._memory.note(model, fact)
+        self._write_plainly()
+        return True
+
+    def _fault(self) -> str:
+        model = shown(self._chat.model)
+        return f"An answer of {model} was empty, though tokens were counted: its engine may keep {self.name} calls"
+
+    def _fact(self) -> str:
+        return f"keeps {self.name}"
+
+    def _write_plainly(self) -> None:
+        in_json = getattr(self.chosen, "in_json", None)
+        if in_json is not None:
+            self.chosen = in_json()

@@ -1,0 +1,118 @@
+"""How long prompts were by the backend's own count: for answers that are ended before it has told.
+
+The same prompt has the same length again. One that begins alike (the same tools, the same first message) is as far
+from its estimate as that was; this is kept for each client by itself, whose own words made the difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from .tokenizers.base import Tokenizer
+from .tokenizers.prompt_parts import Count, read_prompt
+
+KEPT_SECONDS = 600.0
+_KEPT = 1024  # lengths and differences
+_MAX_BODY = 1 << 18  # bytes; a longer one costs too much to look at, and is estimated
+_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_BODY = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MESSAGES = msgspec.json.Decoder(list[msgspec.Raw])
+# What changes an answer, and no prompt.
+_NO_PROMPT = frozenset({
+    "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed",
+    "stop", "n", "user", "logprobs", "top_logprobs", "presence_penalty", "frequency_penalty", "logit_bias", "metadata",
+    "store",
+})  # fmt: skip
+
+
+class _Keys(NamedTuple):
+    prompt: bytes
+    """Of all that makes the prompt."""
+    beginning: bytes
+    """... and of what is the same in the next turns of a conversation."""
+
+
+class LearnedPrompts:
+    """Lengths of prompts, which fade. All requests share them; `of` gives the view of one client."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._client = b""
+        self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+        self._lock = threading.Lock()  # counts are made in threads
+
+    def of(self, client: str) -> LearnedPrompts:
+        """The same as one client sees it, who is told apart by `client`."""
+        view = LearnedPrompts(self._clock)
+        view._known, view._lock, view._client = self._known, self._lock, client.encode()
+        return view
+
+    def learn(self, body: bytes, tokens: int, tokenizer: Tokenizer) -> None:
+        """The backend counted `tokens` for the prompt of `body`; `tokenizer` estimates such prompts otherwise."""
+        keys = self._keys(body)
+        if keys is None:
+            return
+        self._put(keys.prompt, tokens)
+        if not tokenizer.exact and len(body) <= tokenizer.chars_at_once and self._get(keys.beginning) is None:
+            self._put(keys.beginning, tokens - tokenizer.count_prompt(read_prompt(body)).tokens)
+
+    def recall(self, body: bytes, tokenizer: Tokenizer) -> Count | None:
+        """How long the prompt of `body` is; None where nothing is known of it."""
+        keys = self._keys(body)
+        if keys is None:
+            return None
+        tokens = self._get(keys.prompt)
+        if tokens is not None:
+            return Count(tokens, exact=True)
+        if tokenizer.exact or len(body) > tokenizer.chars_at_once:
+            return None
+        difference = self._get(keys.beginning)
+        if difference is None:
+            return None
+        return Count(max(1, tokenizer.count_prompt(read_prompt(body)).tokens + difference), exact=False)
+
+    def _keys(self, body: bytes) -> _Keys | None:
+        if len(body) > _MAX_BODY:
+            return None
+        try:
+            fields = _BODY.decode(body)
+            messages = _MESSAGES.decode(fields.pop("messages", b"[]"))
+        except _FAILURES:
+            return None
+        fixed = [
+            part
+            for name in sorted(fields.keys() - _NO_PROMPT)
+            for part in (name.encode("utf-8", "replace"), bytes(fields[name]))
+        ]
+        return _Keys(
+            _digest(b"prompt", *fixed, *map(bytes, messages)),
+            _digest(b"beginning", self._client, *fixed, *map(bytes, messages[:1])),
+        )
+
+    def _get(self, key: bytes) -> int | None:
+        with self._lock:
+            found = self._known.get(key)
+            if found is None or found[0] < self._clock():
+                return None
+            return found[1]
+
+    def _put(self, key: bytes, value: int) -> None:
+        with self._lock:
+            self._known[key] = self._clock() + KEPT_SECONDS, value
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+
+
+def _digest(*parts: bytes) -> bytes:
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return hashed.digest()

@@ -1,0 +1,58 @@
+"""Reading JSON of clients: every way in which it can be broken is one ToolCallError."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ..errors import ToolCallError
+
+DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec raises for bytes that it cannot read: invalid UTF-8 and deep nesting are Python's own errors."""
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# A pair of surrogates, half a pair, any other escape. JavaScript clients that cut a text inside an emoji send halves.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def without_halves(data: bytes) -> bytes:
+    """The JSON `data` with U+FFFD for each escape that is half a surrogate pair; `data` itself where there is none."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
+
+
+def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """The fields of the JSON object `body`, their values as they are spelled; half a surrogate pair becomes U+FFFD.
+
+    Raises ToolCallError `invalid_json` for anything else.
+    """
+    try:
+        str(body, "utf-8")  # msgspec does not look inside the strings of raw values
+        return _FIELDS.decode(body)
+    except DECODE_ERRORS as error:
+        whole = without_halves(body)
+        if whole != body:
+            return read_fields(whole)
+        if isinstance(error, msgspec.ValidationError):
+            raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
+        raise not_json(error) from None
+
+
+def decode(raw: bytes | msgspec.Raw, param: str | None) -> Any:
+    """The JSON value in `raw`. Raises ToolCallError `invalid_json`."""
+    try:
+        return msgspec.json.decode(raw)
+    except DECODE_ERRORS as error:
+        raise not_json(error, param) from None
+
+
+def not_json(error: Exception, param: str | None = None) -> ToolCallError:
+    """The error for bytes that msgspec refused with `error`."""
+    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).removesuffix(".")
+    what = "The request body" if param is None else f"'{param}'"
+    return ToolCallError("invalid_json", f"{what} cannot be read as JSON: {reason}.", param=param)
