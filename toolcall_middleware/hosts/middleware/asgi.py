@@ -334,7 +334,9 @@ async def _first_action(exchange: Exchange, body: bytes) -> Action:
 def _client(scope: Scope, settings: Settings) -> bytes:
     """What tells clients apart, for what is learned from their requests; empty where nothing does."""
     name = settings.tenant_header.encode()
-    return next((value for header, value in scope["headers"] if header.lower() == name), b"")
+    names = (name, b"x-api-key") if name == b"authorization" else (name,)
+    values = [value for wanted in names for header, value in scope["headers"] if header.lower() == wanted]
+    return values[0] if values else b""
 
 
 def _counts_upstream(settings: Settings) -> bool:
