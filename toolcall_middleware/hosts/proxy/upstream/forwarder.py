@@ -23,12 +23,12 @@ from starlette.types import Message, Receive, Scope, Send
 from ....errors import SettingsError, ToolCallError
 from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
+from ...http.leaving import Leaving
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .asking import Client, Question, Reply, ask
 from .client import client_to
 from .connection import Connection, reason
-from .leaving import Leaving
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
