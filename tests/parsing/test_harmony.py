@@ -177,6 +177,8 @@ SHOWN: list[tuple[str, str, str]] = [
     ("the <|channel|> token", "the <|channel|> token", ""),
     ("the <|channel|>", "the <|channel|>", ""),
     ("<|channel|>final\n<|message|>a", "<|channel|>final\n<|message|>a", ""),
+    ('<|channel|>final {"a": 1}<|message|>a', '<|channel|>final {"a": 1}<|message|>a', ""),
+    ("<|start|>assistant t&lt;f<|message|>a", "<|start|>assistant t&lt;f<|message|>a", ""),
     ("<|channel|>" + "x" * 300 + "<|message|>", "<|channel|>" + "x" * 300 + "<|message|>", ""),
 ]
 

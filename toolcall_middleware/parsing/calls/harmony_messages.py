@@ -42,6 +42,8 @@ _HEADER_ALONE = re.compile(
     r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
     r"(?:<\|constrain\|>)?[ ]{0,2}(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
 )
+# What a header without a recipient consists of; a damaged one that holds more would take it along.
+_WORDS = re.compile(r'(?:<\|\w{1,16}\|>|[^<{}\[\]"&;]++)*+')
 _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
 # Whose message begins; behind a space only where that is sure.
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
@@ -147,9 +149,12 @@ class _Message:
         if m is None or m.group() != _MESSAGE:
             cursor.failed = True
             return None
+        recipient = _RECIPIENT.search(header)
+        if recipient is None and not _WORDS.fullmatch(header):
+            cursor.failed = True
+            return None
         self.header = None
         cursor.i = m.end()
-        recipient = _RECIPIENT.search(header)
         channel = _CHANNEL.search(header)
         name = recipient.group(1) if recipient else ""
         if name and name not in _NOBODY:
