@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
-from ..http.bodies import giving
 from ..http.errors import send_json
 from ..http.headers import raw_path
-from ..http.request_record import RECORD, Record
-from ..middleware.tenants import TENANT_KEY
+from ..http.request_record import Record
+from .own_request import ask_for_models
 from .upstream.upstream import Upstream
 
 # Seconds: how long to wait for an upstream, and how long its answer holds.
@@ -67,32 +66,11 @@ class Readiness:
 
 
 async def _answers(upstream: Upstream, scope: Scope) -> bool:
-    status = 0
-
-    async def stay() -> Message:
-        await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        nonlocal status
-        if message["type"] == "http.response.start":
-            status = message["status"]
-
-    own: Scope = {
-        **scope,
-        "method": "GET",
-        "path": "/v1/models",
-        "raw_path": b"/v1/models",
-        "root_path": "",
-        "query_string": b"",
-        # None of the asker's: nobody knows who that is.
-        "headers": [(b"host", b"localhost"), (b"accept-encoding", b"identity")],
-        RECORD: Record(id="readyz", others=True),
-        TENANT_KEY: None,
-    }
+    # Nothing of the asker's goes along: nobody knows who that is.
+    record = Record(id="readyz", others=True)
     try:
         async with asyncio.timeout(_PATIENCE):
-            await upstream(own, giving(b"", stay), send)
+            status, _ = await ask_for_models(upstream, scope, [(b"host", b"localhost")], record, limit=None)
     except (TimeoutError, ToolCallError):
         return False
     return 0 < status < 500

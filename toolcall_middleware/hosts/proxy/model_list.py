@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.types import Message, Scope
+from starlette.types import Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_value
-from ..http.bodies import giving
 from ..http.headers import KEYS, without, without_keys
-from ..http.request_record import RECORD, Record
-from ..middleware.tenants import TENANT_KEY
+from ..http.request_record import Record
+from .own_request import TooLongError, ask_for_models
 from .upstream.config import Rename
 from .upstream.upstream import Upstream
 
@@ -86,36 +85,12 @@ class Listing:
 
 async def _ask(upstream: Upstream, scope: Scope) -> list[dict[str, Any]]:
     """Raises UnlistedError."""
-    parts: list[bytes] = []
-    status = 0
-
-    async def stay() -> Message:
-        await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        nonlocal status
-        if message["type"] == "http.response.start":
-            status = message["status"]
-        elif message["type"] == "http.response.body":
-            parts.append(message.get("body", b""))
-            if sum(map(len, parts)) > _MAX_BYTES:
-                raise UnlistedError
-
-    headers = [*without(scope["headers"], _NOT_ASKED), (b"accept-encoding", b"identity")]
-    own: Scope = {
-        **scope,
-        "method": "GET",
-        "path": "/v1/models",
-        "raw_path": b"/v1/models",
-        "root_path": "",
-        "query_string": b"",
-        "headers": headers,
-        RECORD: Record(others=True),
-        TENANT_KEY: None,
-    }
-    await upstream(own, giving(b"", stay), send)
-    value = read_value(b"".join(parts))
+    headers = without(scope["headers"], _NOT_ASKED)
+    try:
+        status, body = await ask_for_models(upstream, scope, headers, Record(others=True), limit=_MAX_BYTES)
+    except TooLongError:
+        raise UnlistedError from None
+    value = read_value(body)
     listed = value.get("data") if isinstance(value, dict) else None
     if status != 200 or not isinstance(listed, list):
         raise UnlistedError
