@@ -17,7 +17,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-PATIENCE = 5.0
+PATIENCE = 15.0
 TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
