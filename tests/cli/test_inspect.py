@@ -95,6 +95,7 @@ def test_inspect_shows_the_traces_of_files_and_folders(tmp_path: Path) -> None:
         given = {"TOOLCALL_TRACE_DIR": str(tmp_path)}
         with started(*proxied(backend, "--inspect"), environment=given) as (_, address):
             base = address.partition("/inspect/")[0]
+            assert get(address).status_code == 200  # it listens
             for _ in range(2):
                 assert httpx.post(f"{base}/v1/chat/completions", json=BODY, timeout=20).status_code == 200
     files = sorted(tmp_path.glob("*.jsonl"))
