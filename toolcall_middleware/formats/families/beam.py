@@ -29,9 +29,9 @@ _CHANNELED = r"(?:<\|channel\|>[a-z]{1,16}[ ]?)?"
 # The recipient stands before the channel, or behind it.
 _HEADER = rf"{_CHANNELED}to=(?:functions\.)?%s[ ]?{_CHANNELED}(?:<\|constrain\|>[a-z]{{1,16}})?<\|message\|>"
 _NAME = r"[^\s<>]{1,256}"
-# Header so far, up to the first element's tag.
+# Header so far, up to the first element's tag. It has few markers: text in which more stand is not held.
 _BEGUN = (
-    r"(?:[^\n<]|<\|(?:channel|constrain)\|>){0,300}"
+    r"[^\n<]{0,280}(?:<\|(?:channel|constrain)\|>[^\n<]{0,280}){0,3}"
     rf"(?:<[|a-z]{{0,12}}|<\|message\|>{_SPACE}(?:{beginnings(_PARAMETER)})?)?"
 )
 _CALL_BEGUN = rf"{beginnings(_START)}(?:(?<=assistant){_BEGUN})?|{beginnings(_CHANNEL)}(?:(?<=channel\|>){_BEGUN})?"

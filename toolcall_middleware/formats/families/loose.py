@@ -260,7 +260,7 @@ are, lists and objects as JSON:
             parameter="<{key}>",
             parameter_end="</{key}>",
             key=_TAG_NAME,
-            name=_TAG_NAME,
+            name=rf"(?!(?:think|tool_call)\Z){_TAG_NAME}",  # these tags are read as what they are elsewhere
         ),
         (_TOOL_TAG,),
     ),
