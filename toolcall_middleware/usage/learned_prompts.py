@@ -1,7 +1,7 @@
 """How long prompts were by the backend's own count: for answers that are ended before it has told.
 
-The same prompt has the same length again. One that begins alike (the same tools, the same first message) is as far
-from its estimate as that was; this is kept for each client by itself, whose own words made the difference.
+The same prompt has the same length again. One that begins alike (the same tools, the same first message) is as far off
+its estimate as that was; this is kept for each client by itself, whose own words made the difference.
 """
 
 from __future__ import annotations

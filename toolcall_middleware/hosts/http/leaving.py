@@ -49,7 +49,8 @@ class Leaving:
     ) -> bool:
         self._over = True
         ours = self._left and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
-        watcher = self._watcher
+        # A cancelled task keeps where it was, and so us: no circle, whatever ends last.
+        watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()
             # It may be receiving: whoever receives next must not meet it.

@@ -84,7 +84,10 @@ async def close(response: httpx.Response) -> None:
             except asyncio.CancelledError as error:
                 cancelled = error
     if cancelled is not None:
-        raise cancelled
+        try:
+            raise cancelled
+        finally:
+            cancelled = None  # it knows this frame, and would keep request and answer until the collector comes
     closing.result()
 
 
