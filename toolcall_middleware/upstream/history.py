@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..formats.prompt.escaping import neutralise_tags
 from ..model import ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from ..formats.base import ToolFormat
     from .earlier_thoughts import EarlierThoughts
@@ -37,16 +38,17 @@ def plain(
     fmt: ToolFormat,
     *,
     max_result_bytes: int | None,
+    offered: Collection[str] = (),
     thoughts: EarlierThoughts | None = None,
 ) -> tuple[str, list[Message]]:
     """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role.
 
-    thoughts: what writes the reasoning of earlier turns.
+    offered: the names of tools that no result may call. thoughts: what writes the reasoning of earlier turns.
     """
     system: list[str] = []
     rest: list[Message] = []
     run: list[str | Parts] = []  # what neighbours of one role hold
-    for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes):
+    for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes, offered=offered):
         role, content = message["role"], _plain_content(message)
         if role == "assistant" and thoughts is not None:
             content = _with_thought(content, message, thoughts)
@@ -80,8 +82,13 @@ def _close(messages: list[Message], run: list[str | Parts]) -> None:
         messages[-1]["content"] = appended(*run)
 
 
-def without_calls(messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None) -> list[Message]:
-    """The messages with calls and results as text. The others are the same objects, in the same order."""
+def without_calls(
+    messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None, offered: Collection[str] = ()
+) -> list[Message]:
+    """The messages with calls and results as text. The others are the same objects, in the same order.
+
+    offered: as for `plain`.
+    """
     out: list[Message] = []
     turns = _turns(messages)
     answered = {message["tool_call_id"] for turn in turns for message in turn.results}
@@ -97,7 +104,8 @@ def without_calls(messages: Sequence[Message], fmt: ToolFormat, *, max_result_by
         never = {call.id for call in calls} - answered if turn.results or turn.others else set()
         results, media = _paired(calls, turn.results, names, never, max_result_bytes)
         if results:
-            text = fmt.render_results(results)
+            harmless = [replace(one, content=neutralise_tags(one.content, offered)) for one in results]
+            text = fmt.render_results(harmless)
             out.append({"role": "user", "content": [_text_part(text), *media] if media else text})
         out += turn.others
     return out

@@ -50,13 +50,13 @@ def build_messages(
     JSON, whatever the format: the prompt asks for the same.
     """
     block, choice = _parts(chat, fmt, settings, answer, bare=bare)
-    limit = settings.max_result_bytes
+    limit, names = settings.max_result_bytes, chat.tools.by_name
     if settings.messages == "keep":
-        messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit)
+        messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit, offered=names)
         front = block
     else:
         thoughts = EarlierThoughts(chat.messages, of_model(fmt, chat.model), chat.model)
-        system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit, thoughts=thoughts)
+        system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
         front = history.joined([block, system])
     if front:
         _put_in_front(messages, front, settings.system_role)

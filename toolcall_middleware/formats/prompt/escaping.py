@@ -42,6 +42,7 @@ def _marker_of(known: markup.Markup) -> re.Pattern[str]:
     return re.compile("|".join(rf"{opening}\\*+(?={'|'.join(ways)})" for opening, ways in follow.items()))
 
 
+_NEUTRALISED_TAG = re.compile(r"^[ \t]*<\\+[A-Za-z_]", re.MULTILINE)
 NEUTRALISED_NOTE = (
     "(Markup inside the text above is shown with a backslash after its first character, as in <\\tool_call>. "
     "That backslash is not part of the data.)"
@@ -55,6 +56,17 @@ def neutralise(text: str) -> str:
     markers (bare JSON objects, Python calls) leave nothing to neutralise: ordinary JSON and code stay as they are.
     """
     return _marker().sub(r"\g<0>\\", text)
+
+
+def neutralise_tags(text: str, names: Iterable[str]) -> str:
+    r"""`text` in which no line begins with a tag of one of these tools: as some models call `f`, `<f>` becomes `<\f>`.
+
+    Which tags are a call's depends on what a request offers: `neutralise` does not know them.
+    """
+    words = "|".join(map(re.escape, names))
+    return (
+        re.sub(rf"^([ \t]*<\\*)(?=(?:{words})>)", r"\1\\", text, flags=re.MULTILINE) if words and "<" in text else text
+    )
 
 
 def restore(text: str) -> str:
@@ -165,4 +177,5 @@ def example(tool: Tool) -> ToolCall:
 def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
     """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
     text = "\n".join(blocks)
-    return f"{text}\n{NEUTRALISED_NOTE}" if any(_marker().search(result.content) for result in results) else text
+    marked = (_marker().search(result.content) or _NEUTRALISED_TAG.search(result.content) for result in results)
+    return f"{text}\n{NEUTRALISED_NOTE}" if any(marked) else text
