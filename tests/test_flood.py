@@ -23,7 +23,8 @@ def test_an_answer_without_an_end_is_not_held(name: str) -> None:
     assert long.done
     assert short.same
     assert long.same
-    assert long.peak < 1.2 * short.peak + 60_000
+    # An open thought is read for calls in batches, which reach their full size behind the first 200 kB.
+    assert long.peak < 1.2 * short.peak + (160_000 if name == "think" else 60_000)
 
 
 def test_arguments_without_an_end_are_cut_at_their_limit() -> None:
