@@ -248,8 +248,10 @@ def test_local_calls_and_their_outputs_come_back_as_calls() -> None:
         "a b",
         "out\nerr\n(exit code 1)\n(stopped: it took too long)",
         "The patch could not be applied.",
-        "These tools can be called from now on:\n"
-        '{"name":"mcp__codes__lookup_code","parameters":{"type":"object","properties":{}}}',
+        (
+            "These tools can be called from now on:\n"
+            '{"name":"mcp__codes__lookup_code","parameters":{"type":"object","properties":{}}}'
+        ),
     ]
     assert [result.get("is_error") for result in results] == [None, None, True, None]
 
