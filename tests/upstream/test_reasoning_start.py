@@ -62,7 +62,7 @@ class Talk:
 def _copy(memory: BackendMemory) -> BackendMemory:
     """A memory that knows the same, and what is learned by it stays in it."""
     made = BackendMemory(memory._clock)
-    made._known = memory._known.copy()
+    made._known._entries = memory._known._entries.copy()
     made._client = memory._client
     return made
 

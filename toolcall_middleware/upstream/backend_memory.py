@@ -7,12 +7,11 @@ for those alone (a fact's name holds their digest), or for the client (`of`).
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ..fading_memory import FadingMemory, digest
 from ..usage.learned_prompts import LearnedPrompts
 
 REMEMBERED_SECONDS = 600.0
@@ -20,8 +19,6 @@ DOUBTFUL_SECONDS = 120.0
 """For what a model's answer seemed to show: it is asked again sooner."""
 _REMEMBERED = 512  # facts
 _LONGEST_NAME = 512  # characters
-
-_Facts = OrderedDict[tuple[str, str], tuple[float, Any]]
 
 
 class BackendMemory:
@@ -31,7 +28,7 @@ class BackendMemory:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known: _Facts = OrderedDict()
+        self._known = FadingMemory[tuple[str, str], Any](clock, most=_REMEMBERED)
         self.prompts = LearnedPrompts(clock)
         self._clock = clock
         self._client = ""
@@ -56,12 +53,8 @@ class BackendMemory:
 
     def note(self, model: str, fact: str, *, value: Any = True, seconds: float = REMEMBERED_SECONDS) -> None:
         """Remember something of a model. Names that no model has are the client's, and could be of any size."""
-        if len(model) > _LONGEST_NAME:
-            return
-        self._known[(model, fact)] = self._clock() + seconds, value
-        self._known.move_to_end((model, fact))
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        if len(model) <= _LONGEST_NAME:
+            self._known.put((model, fact), value, seconds=seconds)
 
     def note_own(self, model: str, fact: str, *, value: Any = True, seconds: float = DOUBTFUL_SECONDS) -> None:
         """Remember something for this client alone, and not for long: its own words may have caused it."""
@@ -77,22 +70,7 @@ class BackendMemory:
 
     def recall(self, model: str, fact: str) -> Any:
         """What was noted with the fact; None where nothing is remembered."""
-        found = self._known.get((model, fact))
-        if found is None:
-            return None
-        until, value = found
-        if until < self._clock():
-            del self._known[(model, fact)]
-            return None
-        return value
+        return self._known.get((model, fact))
 
     def _own(self, fact: str) -> str:
         return f"{fact} of client {self._client}"
-
-
-def digest(*parts: bytes) -> str:
-    """A short name for what a request holds; nobody can choose another request with the same."""
-    hashed = hashlib.sha256()
-    for part in parts:
-        hashed.update(len(part).to_bytes(8, "big") + part)
-    return hashed.hexdigest()[:32]

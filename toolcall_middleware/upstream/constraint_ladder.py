@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 
 from ..errors import shown
+from ..fading_memory import digest
 from ..formats.base import ToolFormat
 from ..json_schema.loosen import loose_keywords, named_keywords, without
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
-from .backend_memory import BackendMemory, digest
+from .backend_memory import BackendMemory
 from .constraints import ConstraintRequest, answer_schema, constraint_requests
 from .request_shape import has_plain_names, odd_fields
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..fading_memory import digest
 from ..request.parse import ChatRequest
-from .backend_memory import digest
 
 _ORDINARY = frozenset({
     "model", "messages", "tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "stream",

@@ -6,15 +6,13 @@ its estimate as that was; this is kept for each client by itself, whose own word
 
 from __future__ import annotations
 
-import hashlib
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
+from ..fading_memory import FadingMemory, digest
 from .tokenizers.base import Tokenizer
 from .tokenizers.prompt_parts import Count, read_prompt
 
@@ -33,9 +31,9 @@ _NO_PROMPT = frozenset({
 
 
 class _Keys(NamedTuple):
-    prompt: bytes
+    prompt: str
     """Of all that makes the prompt."""
-    beginning: bytes
+    beginning: str
     """... and of what is the same in the next turns of a conversation."""
 
 
@@ -45,13 +43,12 @@ class LearnedPrompts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._client = b""
-        self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
-        self._lock = threading.Lock()  # counts are made in threads
+        self._known = FadingMemory[str, int](clock, most=_KEPT)
 
     def of(self, client: str) -> LearnedPrompts:
         """The same as one client sees it, who is told apart by `client`."""
         view = LearnedPrompts(self._clock)
-        view._known, view._lock, view._client = self._known, self._lock, client.encode()
+        view._known, view._client = self._known, client.encode()
         return view
 
     def learn(self, body: bytes, tokens: int, tokenizer: Tokenizer) -> None:
@@ -59,21 +56,22 @@ class LearnedPrompts:
         keys = self._keys(body)
         if keys is None:
             return
-        self._put(keys.prompt, tokens)
-        if not tokenizer.exact and len(body) <= tokenizer.chars_at_once and self._get(keys.beginning) is None:
-            self._put(keys.beginning, tokens - tokenizer.count_prompt(read_prompt(body)).tokens)
+        self._known.put(keys.prompt, tokens, seconds=KEPT_SECONDS)
+        if not tokenizer.exact and len(body) <= tokenizer.chars_at_once and self._known.get(keys.beginning) is None:
+            difference = tokens - tokenizer.count_prompt(read_prompt(body)).tokens
+            self._known.put(keys.beginning, difference, seconds=KEPT_SECONDS)
 
     def recall(self, body: bytes, tokenizer: Tokenizer) -> Count | None:
         """How long the prompt of `body` is; None where nothing is known of it."""
         keys = self._keys(body)
         if keys is None:
             return None
-        tokens = self._get(keys.prompt)
+        tokens = self._known.get(keys.prompt)
         if tokens is not None:
             return Count(tokens, exact=True)
         if tokenizer.exact or len(body) > tokenizer.chars_at_once:
             return None
-        difference = self._get(keys.beginning)
+        difference = self._known.get(keys.beginning)
         if difference is None:
             return None
         return Count(max(1, tokenizer.count_prompt(read_prompt(body)).tokens + difference), exact=False)
@@ -92,27 +90,6 @@ class LearnedPrompts:
             for part in (name.encode("utf-8", "replace"), bytes(fields[name]))
         ]
         return _Keys(
-            _digest(b"prompt", *fixed, *map(bytes, messages)),
-            _digest(b"beginning", self._client, *fixed, *map(bytes, messages[:1])),
+            digest(b"prompt", *fixed, *map(bytes, messages)),
+            digest(b"beginning", self._client, *fixed, *map(bytes, messages[:1])),
         )
-
-    def _get(self, key: bytes) -> int | None:
-        with self._lock:
-            found = self._known.get(key)
-            if found is None or found[0] < self._clock():
-                return None
-            return found[1]
-
-    def _put(self, key: bytes, value: int) -> None:
-        with self._lock:
-            self._known[key] = self._clock() + KEPT_SECONDS, value
-            self._known.move_to_end(key)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-
-
-def _digest(*parts: bytes) -> bytes:
-    hashed = hashlib.sha256()
-    for part in parts:
-        hashed.update(len(part).to_bytes(8, "big") + part)
-    return hashed.digest()
