@@ -774,3 +774,14 @@ def test_work_is_linear_in_the_length_of_the_answer() -> None:
     large = min(seconds(80_000) for _ in range(2))
     # What no longer fits a processor's cache costs up to twice as much; work that grows with the square, eight times.
     assert large < 8 * 3 * small
+
+
+@pytest.mark.parametrize("after", [says("Hello"), []], ids=["text", "nothing"])
+def test_an_answer_that_begins_with_empty_content_for_ever_is_not_kept(after: list[dict[str, Any]]) -> None:
+    """Its first chunk waits, because beside calls its content would be null; not what comes without an end."""
+    made = rewriter(policy={"may_call": True})
+    first, empty = event(role()), event(chunk({"content": ""}))
+    left = b"".join(map(made.feed, [first, *[empty] * 1000]))
+    assert left == first + empty * 1000
+    behind = b"".join(map(event, after)) + event(chunk({}, "stop")) + DONE
+    check_stream(left + made.feed(behind) + made.finish() + made.end())

@@ -47,7 +47,7 @@ class ChoiceAnswer:
     `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
     `native`: the backend's own calls; some make them though they were given no tools. `reads_reasoning`: calls are read
     in its reasoning field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
-    `has_spoken`: there was text; `thought_bytes`: of reasoning before any (`note`). `thought`: finds the calls in a
+    `has_spoken`: there was text; `thought_bytes`: of reasoning before any (`watch`). `thought`: finds the calls in a
     thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer shows that its
     prompt opens the thought; None where it shows nothing.
     """
@@ -136,13 +136,6 @@ class ChoiceAnswer:
 
     # -- what comes ----------------------------------------------------------------------------------------------
 
-    def note(self, said: Fields, text: str) -> None:
-        """A delta or message holds `text`. Not called for each: once there was some, more of it says nothing new."""
-        if text:
-            self.has_spoken = True
-        elif not self.has_spoken:
-            self.thought_bytes += len(split_reasoning(said)[0].encode("utf-8", "replace"))
-
     def feed(self, text: str) -> list[Op]:
         """The next piece of the model's text."""
         message = self.message
@@ -208,14 +201,21 @@ class ChoiceAnswer:
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 
-    def watch(self, said: Fields) -> bool:
-        """A delta or message, before its text is read: what it says of a thought. Whether its reasoning field says any.
+    def watch(self, said: Fields, text: str) -> bool:
+        """A delta or message that holds `text`, before that is read. Whether a thought is read of its reasoning field.
 
-        Reasoning there belongs to no thought in the text, and the backend's own calls end it.
+        Reasoning there belongs to no thought in the text, and the backend's own calls end it. Not called for each
+        piece of text: once there was some, more of it says nothing new.
         """
-        if self.thought is None and self._unopened is None:
+        self.has_spoken = self.has_spoken or bool(text)
+        reads = self.thought is not None or self._unopened is not None
+        if self.has_spoken and not reads:
             return False
         reasoning, _, _ = split_reasoning(said)
+        if not self.has_spoken:
+            self.thought_bytes += len(reasoning.encode("utf-8", "replace"))
+        if not reads:
+            return False
         if reasoning:
             if self._unopened is not None:  # the engine's parser has taken the thought out of the text
                 self._parser, self._unopened, self._assumed = self._unopened(), None, None

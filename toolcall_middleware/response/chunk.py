@@ -62,8 +62,8 @@ class Choices:
     """The choices of one stream.
 
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
-    `patience`: events that are waited for behind a complete answer, in which the backend ends it itself and tells its
-    usage.
+    `patience`: how often a complete answer is found unended before we end it: an event counts once or twice. The
+    backend tells its usage where it ends the answer itself.
     """
 
     __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index", "patience")
@@ -123,9 +123,9 @@ class Choices:
             return False
         return self.all_begun and all(choice.answer.stopped or choice.finished for choice in choices)
 
-    def are_over(self, received_all: bool) -> bool:  # noqa: FBT001 - asked of each event
-        """Whether the answer is to be ended: nothing more is wanted of it, and the backend does not do so itself in the
-        next events. received_all: it did.
+    def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - told of each event
+        """An event was read: whether the answer is to be ended now, of which nothing more is wanted then. Uses up
+        `patience`. received_all: the backend has ended it.
         """
         if not self.stopped:
             return False
@@ -153,8 +153,7 @@ class Choices:
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
-        answer.note(delta, text)
-        beside = answer.watch(delta) or beside
+        beside = answer.watch(delta, text) or beside
         reasoning: list[Op] = []
         may_repeat = True
         if answer.reads_reasoning:

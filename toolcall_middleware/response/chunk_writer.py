@@ -20,6 +20,7 @@ from .release_gate import Gate
 _encode = msgspec.json.encode
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
+_MOST_HELD = 64  # chunks without a word at the beginning of an answer
 
 
 class DeltaWriter:
@@ -163,7 +164,8 @@ class Opening:
     """The chunk that opens an answer with a role and empty content: held until it shows whether that is text.
 
     An answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
-    `is_held`: it waits for what is said first, and so does all that is behind it.
+    `is_held`: it waits for what is said first, and so does all that is behind it. Not for ever: an answer that goes on
+    to say nothing leaves as it comes.
     """
 
     __slots__ = ("_as_it_is", "_choice", "_gate", "_null", "_writer")
@@ -184,6 +186,9 @@ class Opening:
         """Whether `event`, of which `part` was read, is kept. Only what comes before all else is."""
         choice = part.choice
         if not part.opens or (choice.has_role and not self.is_held):
+            return False
+        if len(self._as_it_is) >= _MOST_HELD:
+            self._gate.said = True
             return False
         if not self.is_held:
             self._writer.put(replace(part, delta={**part.delta, "content": openai.NULL}), self._null)

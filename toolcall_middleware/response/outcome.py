@@ -127,7 +127,7 @@ class CallReport:
         _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what, extra={"toolcall": fields})
 
     def near_miss(self, why: str) -> None:
-        """Text looked like a call and was none."""
+        """Text looked like a call but was not one. why: the reason."""
         _log.debug("no call: model=%s; %s; %s", shown(self.model), self.how, why if why.isprintable() else shown(why))
 
 
@@ -175,7 +175,7 @@ class CallOutcomes:
             self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
 
     def ignore(self, name: str) -> None:
-        """A call stands in a thought that was closed: it is none."""
+        """A call stands in a thought that was closed. It is reported, and does not reach the client."""
         self._ignored += 1
         if self._ignored <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.IN_REASONING))

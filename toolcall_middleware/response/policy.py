@@ -85,7 +85,7 @@ class AnswerPolicy:
     offered: Collection[str] | None = None
     """The names that may be called; None for all."""
     near_misses: Callable[[str], list[str]] | None = None
-    """What finds text that looks like a call and is none, where that is logged."""
+    """Finds text that looks like a call but is not one. None where nothing is logged about it."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
 

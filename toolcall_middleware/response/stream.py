@@ -144,7 +144,7 @@ class StreamRewriter:
             if self._read_all:
                 break
             self._event(event, out)
-        self.ended |= self.choices.are_over(self._read_all)
+        self.ended |= self.choices.end_after_event(self._read_all)
         left = self._let(out, all_there=self.choices.all_begun)
         self._expect()
         return left
@@ -310,7 +310,7 @@ class StreamRewriter:
                     return filled
             elif not ops and text and template.silent and not news:
                 return b""
-        self.ended |= self.choices.are_over(self._read_all)
+        self.ended |= self.choices.end_after_event(self._read_all)
         if is_plain(ops, text):
             return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
         part, writer = template.part, self._writer
@@ -351,6 +351,6 @@ class StreamRewriter:
         else:
             out = self._writer.rewritten(choice, index, data, text, ops)
         if answer.stopped:
-            self.ended |= self.choices.are_over(self._read_all)
+            self.ended |= self.choices.end_after_event(self._read_all)
             self._blame(choice)
         return out

@@ -169,6 +169,6 @@ class Templates:
         self.last = None
 
 
-def _of_answer(top: Fields) -> list[tuple[str, msgspec.Raw]]:
-    """The fields of a chunk that are not its choices'."""
-    return [item for item in top.items() if item[0] != "choices"]
+def _of_answer(top: Fields) -> list[tuple[str, msgspec.Raw | None]]:
+    """The fields of a chunk, but for what its choices are."""
+    return [(name, None if name == "choices" else value) for name, value in top.items()]

@@ -89,8 +89,7 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
-        answer.note(message, text)
-        answer.watch(message)
+        answer.watch(message, text)
         reasoning_ops: list[Op] = []
         if answer.reads_reasoning:
             reasoning_ops, rest, _ = answer.take_reasoning(message, text)
