@@ -21,7 +21,7 @@ from ...model import Tool, ToolCall, ToolResult
 from .. import markup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 
 def _marker() -> re.Pattern[str]:
@@ -42,6 +42,7 @@ def _marker_of(known: markup.Markup) -> re.Pattern[str]:
     return re.compile("|".join(rf"{opening}\\*+(?={'|'.join(ways)})" for opening, ways in follow.items()))
 
 
+_LINE_TAG = re.compile(r"(?P<before>^[ \t]*+<\\*+)(?=(?P<name>[A-Za-z_][\w.\-]{0,63})>)", re.MULTILINE)
 _NEUTRALISED_TAG = re.compile(r"^[ \t]*<\\+[A-Za-z_]", re.MULTILINE)
 NEUTRALISED_NOTE = (
     "(Markup inside the text above is shown with a backslash after its first character, as in <\\tool_call>. "
@@ -58,15 +59,12 @@ def neutralise(text: str) -> str:
     return _marker().sub(r"\g<0>\\", text)
 
 
-def neutralise_tags(text: str, names: Iterable[str]) -> str:
+def neutralise_tags(text: str, names: Container[str]) -> str:
     r"""`text` in which no line begins with a tag of one of these tools: as some models call `f`, `<f>` becomes `<\f>`.
 
     Which tags are a call's depends on what a request offers: `neutralise` does not know them.
     """
-    words = "|".join(map(re.escape, names))
-    return (
-        re.sub(rf"^([ \t]*<\\*)(?=(?:{words})>)", r"\1\\", text, flags=re.MULTILINE) if words and "<" in text else text
-    )
+    return _LINE_TAG.sub(lambda m: f"{m['before']}\\" if m["name"] in names else m["before"], text)
 
 
 def restore(text: str) -> str:
