@@ -47,7 +47,7 @@ from .upstream.actions import (
     State,
     StopUpstream,
     Undecodable,
-)  # fmt: skip
+)
 from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
 from .upstream.tool_answer import ToolAnswer

@@ -44,7 +44,7 @@ class ParserOptions:
     keep_arguments: bool = False
     """Whether `CallEnd.written` is filled."""
     tell_unknown: bool = False
-    """Whether there is an `UnknownCall` for each call that leaves as text, or is left out, for its name."""
+    """Whether the parser reports calls of tools not offered (`UnknownCall`): these leave as text, or not at all."""
     opened: Opened | None = None
     """The reasoning that the prompt has opened, in which the answer begins."""
 

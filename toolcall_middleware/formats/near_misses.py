@@ -1,4 +1,4 @@
-"""Text that looks like a call and is none, and why: for the log, and for whoever reads a recorded exchange."""
+"""Finds text that looks like a tool call but is not one, and says why: for the log, `replay` and the inspector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FENCE = re.compile(r"^[ \t]{0,3}(?:```|~~~)", re.MULTILINE)
 
 
 def unknown_name(name: str, offered: Collection[str]) -> str:
-    """Why a call of this name is none."""
+    """The reason for a call whose tool is not offered."""
     near = difflib.get_close_matches(name[:_MAX_SHOWN], offered, n=1)
     meant = f", did you mean `{near[0]}`?" if near else ""
     return f"looked like a call: unknown name `{name[:_MAX_SHOWN]}`{meant}"

@@ -38,7 +38,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """What an answer that is none says of what was asked for."""
+        """Whether the feature that the failed request tried is missing: unknown where no answer came in time."""
         return Verdict.UNKNOWN if self.late else Verdict.NO
 
     @property
@@ -53,7 +53,7 @@ class Answer:
 
     @property
     def refusal(self) -> str:
-        """Why it is none, in one line."""
+        """Why the request failed, in one line."""
         said = " ".join((self.error or "").split())[:_MAX_SHOWN]
         return f"status {self.status}: {said}" if self.status else said
 

@@ -52,7 +52,7 @@ _CALLS = xml_calls(
     )
 )
 
-# What tells that it is none of gpt-oss's messages: the first element, or the constraint.
+# What distinguishes such a call from a message of gpt-oss: the first element, or the constraint `xml`.
 _CALL = rf"{_HEADER % _NAME}(?:(?<=xml<\|message\|>)|{_SPACE}(?={_PARAMETER}))"
 _OPENERS = (
     Opener(

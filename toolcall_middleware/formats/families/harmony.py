@@ -75,8 +75,8 @@ HARMONY = Family(
     own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=(reading.WRAPPED_JSON,),
     markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
-    # The analysis of turns behind the last final message. Behind its channel stands a space: the template refuses
-    # content in which there is none.
+    # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
+    # raises an error for content with `<|channel|>analysis<|message|>` in it.
     thoughts=Thoughts(
         returned=Returned.TURN,
         source="[llama.cpp] openai-gpt-oss-120b",

@@ -51,9 +51,8 @@ class Router:
     """An ASGI app over the upstreams that `read` gives, now and at each `reload`.
 
     A body is read whole, at most `max_request_bytes`. What names no model goes to the first upstream, what may name one
-    and cannot be read is refused. A client's model is another one to all of them
-    by the rules of `model_aliases`, which their settings share. `forward_authorization`: see Forwarder. Raises what
-    `read` raises.
+    and cannot be read is refused. The rules of `model_aliases`, which the upstreams' settings share, rename a client's
+    model for all of them. `forward_authorization`: see Forwarder. Raises what `read` raises.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class Toolbox:
         self._offered[tool.name] = not tool.deferred
 
     def leave_out(self, name: str, path: str) -> None:
-        """A tool that nobody here can run; an upstream of this API can."""
+        """A tool that only Anthropic's servers can run: kept where they are the upstream, else left out."""
         if not self.native:
             self.dropped.append(name)
         elif name not in self.foreign:

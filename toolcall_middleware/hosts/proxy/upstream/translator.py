@@ -37,8 +37,8 @@ class Translator:
     """An ASGI app: OpenAI's `chat/completions` and `models` over `app`, which is the provider itself.
 
     `make` gives a translation for each request. `headers` are sent with each, unless its translation has its own of
-    the name. The limits are those of the settings; a longer request is a 413, a
-    longer answer that is not streamed a 502. Other paths are a 404 in OpenAI's form.
+    the name. The limits are those of the settings; a longer request is a 413, a longer answer that is not streamed a
+    502. Other paths are a 404 in OpenAI's form.
     """
 
     def __init__(
