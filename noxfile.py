@@ -38,6 +38,15 @@ def test(session: nox.Session) -> None:
 
 
 @nox.session
+def thorough(session: nox.Session) -> None:
+    """Each golden cut at every place, each ordinary text read by every format: half an hour, before a release."""
+    session.install("-e", ".[test]")
+    session.run(
+        "pytest", "-n", "auto", "--dist", "worksteal", "tests/formats", *session.posargs, env={"TEST_THOROUGH": "1"}
+    )
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, format and types."""
     session.install("-e", ".[test,lint]")
