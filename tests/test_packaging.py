@@ -169,7 +169,7 @@ def test_the_workflows_run_what_ci_runs_on_each_python_that_is_named() -> None:
 
 
 def test_what_is_not_used_is_not_imported() -> None:
-    """`--version`, `--help` and completion in a shell wait for none of what a server needs, nor an app for the proxy."""
+    """`--version`, `--help` and completion wait for none of what a server needs, nor an app for the proxy."""
     printed = "import sys; print(*sorted({'asyncio', 'httpx', 'starlette', 'jsonschema'} & sys.modules.keys()))"
     for code, loaded in (
         ("import toolcall_middleware", ""),
