@@ -172,7 +172,7 @@ class ToolRequest:
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
-        self._negotiation.by_prompt(self._format.chosen)
+        self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)
         self._write_prompt()
         return self._body()
 
@@ -269,6 +269,8 @@ class ToolRequest:
 
     def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether the engine kept the call to itself, and it is asked for in another format."""
+        if not self.native and outcome.calls:
+            self._format.prove()
         if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
             return False
         self.usage.next_attempt()

@@ -106,7 +106,12 @@ class _Call:
             return
         self._open = False
         whole = not (cut or self._in_value or self._first)
-        self._cursor.end("}" if whole else "{" if self._first else "", complete=whole, repaired=True)
+        self._cursor.end(
+            "}" if whole else "{" if self._first else "",
+            complete=whole,
+            repaired=True,
+            closing=None if whole else (self._close,),
+        )
 
     def _next(self) -> Steps[str]:
         """The tag that stands here; none where something else does."""
