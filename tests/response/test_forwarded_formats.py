@@ -33,7 +33,8 @@ FIRST = re.compile(
 )
 MARK = "]<]minimax[>["
 CLOSING = re.compile(
-    r"(?<=Paris)\n?(?:</[^>]*>|</｜DSML｜[ ]?parameter>|<\|close\|>argument<\|sep\|>|<\|tool_arg:end\|>|\]<\]minimax\[>\[</x>)"
+    r"(?<=Paris)\n?(?:</[^>]*>|</｜DSML｜[ ]?parameter>|<\|close\|>argument<\|sep\|>|<\|tool_arg:end\|>"
+    r"|\]<\]minimax\[>\[</x>)"
 )
 
 
@@ -55,7 +56,7 @@ def in_string(name: str, text: str) -> str:
         return text
     at = first(name, text) - 1
     assert text[at] == '"'
-    inner = text[at + 1 :].split('}"')[0] + "}" if text.endswith("}}") else text[at + 1 :]
+    inner = text[at + 1 :].split('}"', maxsplit=1)[0] + "}" if text.endswith("}}") else text[at + 1 :]
     return text[: at + 1] + inner.replace('"', '\\"') + text[at + 1 + len(inner) :]
 
 

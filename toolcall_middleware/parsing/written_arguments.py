@@ -2,7 +2,7 @@
 
 Where a syntax has JSON for them, they are that text: its reader tells of it. In any other syntax they are all that
 stands between the call's opening and its closing marker: brackets and what is between them (`(x=1, y=)` of Python,
-`{x:1` of Gemma), elements (`<parameter=x>\\n1`), or a message's text. No reader gathers that: the sink sees it pass.
+`{x:1` of Gemma), elements (`<parameter=x>1`), or a message's text. No reader gathers that: the sink sees it pass.
 """
 
 from __future__ import annotations

@@ -110,7 +110,8 @@ class _Call:
             "}" if whole else "{" if self._first else "",
             complete=whole,
             repaired=True,
-            closing=None if whole else (self._close,),
+        closing = None if whole else (self._close,)
+        self._cursor.end("}" if whole else "{" if self._first else "", complete=whole, repaired=True, closing=closing)
         )
 
     def _next(self) -> Steps[str]:
