@@ -1,5 +1,6 @@
-"""What a structural tag holds a model to is what the family's reader reads: the verdicts of xgrammar on texts in each of
-its styles, recorded, and what the readers make of the same texts.
+"""What a structural tag holds a model to is what the family's reader reads.
+
+Recorded are xgrammar's verdicts on texts in each of its styles; the readers are asked about the same texts.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def test_what_the_tag_refuses_is_no_valid_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_family_writes_is_what_the_tag_accepts(name: str) -> None:
-    """The recorded texts are the family's own, all of which xgrammar takes, and say the same values as they are read."""
+    """The recorded texts are the family's own; xgrammar takes all of them."""
     tag = tag_of(name)
     for text in RECORDED["written"][name]:
         (call,) = found_in(name, text)
