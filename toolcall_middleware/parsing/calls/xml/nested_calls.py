@@ -265,10 +265,10 @@ class NestedCalls(PartReader):
                 self._give_up()
                 return False
         elif self._ends(m):
-            closing = (self._mark + m.group(),) if self._stack else None
+            ended = (self._mark + m.group(),) if self._stack else None
             while self._stack:
                 self._shut()
-            self._end_call(repaired=name != "invoke" or closing is not None, closing=closing)
+            self._end_call(repaired=name != "invoke" or ended is not None, closing=ended)
             self.done = name != "invoke"
         elif closing:
             if self._stack and self._plain and name != self._stack[-1].name:
