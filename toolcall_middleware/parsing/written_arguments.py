@@ -9,12 +9,12 @@ from __future__ import annotations
 
 
 class WrittenArguments:
-    """The text of the open call's arguments. `json`: what the reader of a JSON value has read of it."""
+    """The text of the open call's arguments. `value`: what the reader of one value, such as JSON, has read of it."""
 
-    __slots__ = ("_behind_name", "json")
+    __slots__ = ("_behind_name", "value")
 
     def __init__(self) -> None:
-        self.json: list[str] = []
+        self.value: list[str] = []
         self._behind_name: list[str] = []
 
     def begin(self) -> None:
@@ -31,12 +31,12 @@ class WrittenArguments:
         closing: the markers of which one may stand at its end; None where what stands behind its name is not known to
         be its arguments, or needs no repair.
         """
-        text = "".join(self.json)
+        text = "".join(self.value)
         if not text and closing is not None:
             text = "".join(self._behind_name).lstrip()
             marker = next((marker for marker in closing if marker and text.endswith(marker)), "")
             if marker:
                 text = text[: -len(marker)].rstrip()  # the line break before it is layout
-        self.json.clear()
+        self.value.clear()
         self._behind_name.clear()
         return text

@@ -129,11 +129,8 @@ class ToolRequest:
         """Those of the attempt at hand: a call that must come and could not be held to its schema is checked when it is
         written. Under `auto` only strict tools are held to theirs, and these are checked anyway.
         """
-        if (
-            self._negotiation.is_loose
-            and self.chat.choice.must_call
-            and self._settings.validate_arguments in {"off", "warn"}
-        ):
+        is_loose = self._negotiation.is_loose and self.chat.choice.must_call
+        if is_loose and self._settings.validate_arguments in {"off", "warn"}:
             return self._settings.layer({"validate_arguments": "retry"}, "a weaker constraint")
         return self._settings
 

@@ -16,7 +16,7 @@ class CallArguments:
     __slots__ = ("_reader", "_whole", "_written", "cut", "done", "repaired", "stuck")
 
     def __init__(self, first: str, ends: tuple[str, ...] = (), written: WrittenArguments | None = None) -> None:
-        self._written = None if written is None else written.json
+        self._written = None if written is None else written.value
         if self._written is not None:
             self._written.clear()
         self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
