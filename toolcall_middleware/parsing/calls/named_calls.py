@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..cursor import COMMENT, MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
+from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
@@ -240,17 +241,20 @@ def _is_text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
 
 
 def _text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
-    """Arguments that are no JSON leave as they stand. Whether a marker ends them."""
+    """Arguments that are no JSON leave as a string, which is JSON and no object. Whether a marker ends them."""
     markers = (*syntax.closing, *syntax.around, *syntax.reopen, "\n```", "```")
     longest = max(map(len, markers))
-    written = cursor.sink.arguments
+    written, lead = cursor.sink.arguments, '"'
     cursor.i = cursor.behind_space(MAX_GAP)
     while True:
         s, i, k = cursor.s, cursor.i, cursor.nearest(markers)
         cursor.i = k if k >= 0 else len(s) if cursor.last else max(i, len(s) - longest)
-        cursor.sink.args(s[i : cursor.i])
+        cursor.sink.args(lead + quoted(s[i : cursor.i]))
+        lead = ""
         if written is not None:
             written.value.append(s[i : cursor.i])
+        if k >= 0:
+            cursor.sink.args('"')
         if k >= 0 or cursor.last:
             return k >= 0
         yield
