@@ -162,6 +162,10 @@ def of_settings(settings: Settings) -> ToolFormat | None:
     """
     if settings.template == "props" and settings.upstream_url is not None:
         return None
+    if settings.send != "chat":
+        from .template import at_hand
+
+        at_hand.check_send(settings)
     try:
         if settings.format == TEMPLATE:
             return _derived(settings.template)
