@@ -66,8 +66,10 @@ def check_send(settings: Settings) -> None:
         raise SettingsError(f"{where}: completions is asked beside {CHAT}, and paths holds {odd}.")
     if settings.template not in {sources.CACHE, sources.PROPS}:
         try:
-            found = _prompts(settings.template)
-            if not found.manner.tools:
+            manner = _prompts(settings.template).manner
+            if not (manner.plain or manner.tools):
+                raise SettingsError(f"{where}: the chat template of {settings.template} renders no conversation.")
+            if not manner.tools:
                 _log.warning("template: %s presents no tools: the prompt says them in text.", settings.template)
         except FormatError as error:
             raise SettingsError(f"{where}: {error}") from None

@@ -42,6 +42,8 @@ Message = dict[str, Any]
 class Manner:
     """What a template understands."""
 
+    plain: bool
+    """It renders a conversation without tools."""
     tools: bool
     """It presents tools."""
     system: bool
@@ -103,54 +105,75 @@ class TemplatePrompts:
         manner = self.manner
         speaks = any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
         own = (manner.tools or not tools) and (manner.dialect is not None or not speaks)
-        text = None
+        text = refusal = None
         if own:
-            try:
-                text = self._render(_as_wanted(messages, manner), tools, more)
-            except TemplateRefusalError as refusal:
-                own = False
-                _log.info("The chat template refuses these messages (%s): calls and results go as text.", refusal)
+            wanted = _as_wanted(messages, manner)
+            text, refusal = self._first_of([(wanted, tools or None), (wanted, _filled(tools))], more)
         if text is None:
-            text = self._render(_as_wanted(plain, manner), (), more)
+            if refusal is not None:
+                _log.info("The chat template refuses these messages (%s): calls and results go as text.", refusal)
+            own, wanted = False, _as_wanted(plain, manner)
+            text, refusal = self._first_of([(wanted, None), (wanted, [])], more)
+            if text is None:
+                raise TemplateRefusalError(str(refusal))
         bos = self._checkpoint.template.special.get("bos_token", "")
         if self._checkpoint.engine_begins and bos:
             text = text.removeprefix(bos)
         return Written(text, own, _opened(text, manner), manner.ends)
 
-    def _render(self, messages: Sequence[Message], tools: Sequence[Any], more: Mapping[str, Any]) -> str:
-        usual = {"messages": list(messages), "tools": list(tools) or None, "documents": None}
-        return self._live.render({"add_generation_prompt": True, **more, **usual})
+    def _first_of(
+        self, ways: Sequence[tuple[Sequence[Message], Sequence[Any] | None]], more: Mapping[str, Any]
+    ) -> tuple[str | None, TemplateRefusalError | None]:
+        """The first that the template renders, of messages and tools; where it renders none, the first refusal."""
+        first: TemplateRefusalError | None = None
+        for messages, tools in ways:
+            usual = {"messages": list(messages), "tools": tools, "documents": None}
+            try:
+                return self._live.render({"add_generation_prompt": True, **more, **usual}), None
+            except TemplateRefusalError as refusal:
+                first = first or refusal
+        return None, first
 
 
 def _manner_of(checkpoint: Checkpoint) -> Manner:
     template = checkpoint.template
     user, system = said(probes.USER), said(probes.SYSTEM, "system")
     thought = {"reasoning_content": probes.THOUGHT, "reasoning": probes.THOUGHT, "thinking": probes.THOUGHT}
-    shown, with_system, thinking = template.render(
+    shown, with_system, and_tools, bare, thinking = template.render(
         [
             context([user], answer=True),
             context([system, user], tools=(), answer=True),
+            context([system, user], answer=True),
+            context([user], tools=(), answer=True),
             context([user, {**said(probes.CONTENT, "assistant"), **thought}, user, said(probes.CONTENT, "assistant")]),
         ]
     )
     found = turns.read(template)
     tools = shown is not None and all(name in shown for name in probes.NAMES)
-    knows_system = with_system is not None and probes.SYSTEM in with_system
+    knows_system = any(text is not None and probes.SYSTEM in text for text in (with_system, and_tools))
     if isinstance(found, str):
         named = _dialect_of_ids(checkpoint)
-        return Manner(tools=tools, system=knows_system, dialect=named, named_ids=named is not None)
-    # One that also stands within a turn, as harmony's between thought and call, would end it too early.
+        return Manner(
+            plain=bare is not None, tools=tools, system=knows_system, dialect=named, named_ids=named is not None
+        )
+    # One that ends texts only, or also stands within a turn as harmony's between thought and call, would end too early.
     layout = found.layout
     turn = (thinking or "").split(probes.CONTENT)[0].partition(probes.USER)[2]
     within = layout.opening + layout.call + (layout.between or "") + turn[len(common_start(turn, found.begin)) :]
     return Manner(
+        plain=bare is not None,
         tools=tools,
         system=knows_system,
         dialect=found.dialect,
-        ends=tuple(end for end in found.ends if len(end) >= _LEAST_END and _ODD.search(end) and end not in within),
+        ends=tuple(end for end in found.ends if _is_end(end) and end in found.end and end not in within),
         reasoning=found.reasoning,
         result_end="" if found.result is None else found.result[1],
     )
+
+
+def _is_end(marker: str) -> bool:
+    """Whether it is a marker, and nothing that a text may hold."""
+    return len(marker) >= _LEAST_END and _ODD.search(marker) is not None
 
 
 def _dialect_of_ids(checkpoint: Checkpoint) -> Dialect | None:
@@ -167,6 +190,22 @@ def _dialect_of_ids(checkpoint: Checkpoint) -> Dialect | None:
         if text is not None and all(part in text for part in wanted):
             return dialect
     return None
+
+
+def _filled(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The tools with what some templates take for granted: a type and a description of every parameter."""
+    made = []
+    for tool in tools:
+        function = tool["function"]
+        schema = function.get("parameters") or {}
+        properties = schema.get("properties")
+        known = {
+            name: {"type": "string", "description": "", **(value if isinstance(value, dict) else {})}
+            for name, value in (properties if isinstance(properties, dict) else {}).items()
+        }
+        parameters = {"type": "object", "required": [], **schema, "properties": known}
+        made.append({**tool, "function": {"description": "", **function, "parameters": parameters}})
+    return made
 
 
 def _opened(text: str, manner: Manner) -> tuple[str, str] | None:

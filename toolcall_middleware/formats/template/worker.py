@@ -29,7 +29,8 @@ def main() -> int:
         import jinja2.sandbox
     except ImportError:
         return 3
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    # Templates that llama.cpp renders append to lists of theirs; what is changed here is this process's alone.
+    environment = jinja2.sandbox.SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
     )
     environment.filters["tojson"] = _to_json
