@@ -1,4 +1,4 @@
-"""A backend that takes raw prompts: `/v1/completions` as engines answer it, scripted, and no more of chat than a path."""
+"""A backend that takes raw prompts: `/v1/completions` as engines answer it, scripted; of chat no more than a path."""
 
 from __future__ import annotations
 

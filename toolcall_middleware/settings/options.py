@@ -86,8 +86,8 @@ _ROWS = (
            "A checkpoint's chat template, from which `format=template` derives how calls are written; `auto` uses it "
            "where a model's name tells no family."),
     Option("send", "chat", choice("chat", "completions"), "prompt", OPERATOR,
-           "`completions`: the model's own chat template writes the prompt, tools and history included, and the backend "
-           "is asked at `/v1/completions`. It needs `template`."),
+           "`completions`: the model's own chat template (`template`) writes the prompt, tools and history included, "
+           "and the backend is asked for a text completion."),
     Option("profile", "compat", choice("compat", "gateway", "strict"), "prompt", OPERATOR,
            "A preset of other settings."),
     Option("paths", ("/chat/completions",), readers.PATHS,

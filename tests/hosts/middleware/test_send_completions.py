@@ -63,8 +63,7 @@ async def ask(backend: CompletionsBackend, template: str, body: dict[str, Any], 
 
 
 def deltas(text: str) -> list[dict[str, Any]]:
-    events = [json.loads(line[6:]) for line in text.split("\n\n") if line.startswith("data: {")]
-    return events
+    return [json.loads(line[6:]) for line in text.split("\n\n") if line.startswith("data: {")]
 
 
 async def test_a_call_of_a_text_completion_becomes_a_tool_call(template: str) -> None:
@@ -148,7 +147,7 @@ async def test_logprobs_have_the_form_of_a_chat(template: str, *, stream: bool) 
     backend = CompletionsBackend("Hello.", step=100)
     answer = await ask(backend, template, asked(logprobs=True, top_logprobs=2, stream=stream))
     assert backend.asked[0]["logprobs"] == 2
-    value = [e for e in deltas(answer.text) if e["choices"][0].get("logprobs")][0] if stream else answer.json()
+    value = next(e for e in deltas(answer.text) if e["choices"][0].get("logprobs")) if stream else answer.json()
     entry = value["choices"][0]["logprobs"]["content"][0]
     assert (entry["token"], entry["logprob"], bytes(entry["bytes"])) == ("Hello.", -0.1, b"Hello.")
     assert [near["token"] for near in entry["top_logprobs"]] == ["Hello.", "other"]
@@ -294,7 +293,8 @@ async def test_the_other_faces_are_answered_too(template: str) -> None:
         body = {"model": "m", "max_tokens": 50, "messages": messages, "tools": [tool]}
         one = await client.post("/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
         other = await client.post(
-            "/v1/responses", json={"model": "m", "input": "Paris?", "tools": [{"type": "function", **TOOL["function"]}]}  # type: ignore[dict-item]
+            "/v1/responses",
+            json={"model": "m", "input": "Paris?", "tools": [{"type": "function", **TOOL["function"]}]},  # type: ignore[dict-item]
         )
     assert one.json()["content"][0]["input"] == {"city": "Paris"}
     assert other.json()["output"][0]["type"] == "function_call"

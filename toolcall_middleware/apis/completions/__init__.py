@@ -1,1 +1,1 @@
-"""OpenAI's text completions, as a backend speaks them: a chat completion whose prompt is written goes in and out. No I/O."""
+"""OpenAI's text completions, as a backend speaks them: a chat completion with a written prompt, in and out. No I/O."""

@@ -1,6 +1,6 @@
 """A text completion's answer as a chat completion's, whole or streamed.
 
-What is the same in both stays as it came, to the byte: usage, finish reasons, errors, and fields that nobody here knows.
+What is the same in both stays as it came, to the byte: usage, finish reasons, errors, fields that nobody here knows.
 """
 
 from __future__ import annotations

@@ -12,10 +12,13 @@ import msgspec
 from ...wire import openai
 
 _ONLY_CHAT = frozenset(
-    "messages tools tool_choice parallel_tool_calls functions function_call chat_template chat_template_kwargs "
-    "add_generation_prompt continue_final_message documents reasoning reasoning_effort include_reasoning "
-    "separate_reasoning stream_reasoning thinking verbosity modalities audio prediction web_search_options "
-    "mm_processor_kwargs media_io_kwargs max_completion_tokens max_tokens logprobs top_logprobs add_special_tokens".split()
+    {
+        *("messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
+        *("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "documents"),
+        *("reasoning", "reasoning_effort", "include_reasoning", "separate_reasoning", "stream_reasoning", "thinking"),
+        *("modalities", "audio", "prediction", "verbosity", "web_search_options", "mm_processor_kwargs"),
+        *("max_completion_tokens", "max_tokens", "logprobs", "top_logprobs", "add_special_tokens"),
+    }
 )
 _LEAST_LOGPROBS = 1
 """llama.cpp takes 0 for none at all."""

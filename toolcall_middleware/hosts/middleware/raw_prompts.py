@@ -96,7 +96,9 @@ class _Answer:
     def _on_start(self, message: Message) -> Message:
         status, headers = message["status"], list(message.get("headers", ()))
         if status in _NOT_THERE:
-            _log.warning("send=completions: the backend answers %d, it may have no /completions at this address.", status)
+            _log.warning(
+                "send=completions: the backend answers %d, it may have no /completions at this address.", status
+            )
         if not 200 <= status < 300:
             return {**message, "headers": headers}
         self._reads = True
