@@ -29,7 +29,10 @@ from toolcall_middleware.upstream.raw_prompt import PendingPrompt
 
 
 class Driven:
-    """One exchange. `prompt`: what is to be written before the backend is asked. `stopped`: the backend is told to end. `started`: the headers that replace the backend's."""
+    """One exchange. `prompt`: what is to be written before the backend is asked.
+
+    `stopped`: the backend is told to end. `started`: the headers that replace the backend's.
+    """
 
     def __init__(self, settings: Settings, memory: BackendMemory | None = None) -> None:
         self.exchange = Exchange(settings, memory or BackendMemory())
