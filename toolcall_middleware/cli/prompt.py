@@ -13,7 +13,7 @@ from ..settings import Settings
 from .command import Command, UsageError, add_settings, add_style, given_settings
 
 if TYPE_CHECKING:
-    from ..upstream.raw_prompt import PendingPrompt
+    from ..upstream.completions.pending import PendingPrompt
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

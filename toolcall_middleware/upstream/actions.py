@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import ToolCallError
 from ..usage.pending_count import PendingCount
-from .raw_prompt import PendingPrompt
+from .completions.pending import PendingPrompt
 
 Headers = list[tuple[bytes, bytes]]
 

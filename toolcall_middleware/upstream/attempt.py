@@ -23,10 +23,11 @@ from ..usage.pending_count import meter_for
 from ..wire import openai
 from . import prompt
 from .backend_memory import BackendMemory
+from .completions.pending import PendingPrompt
+from .completions.raw_prompt import raw_prompt
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
-from .raw_prompt import PendingPrompt, raw_prompt
 from .reasoning_start import ReasoningStart
 from .tool_results import for_backend
 

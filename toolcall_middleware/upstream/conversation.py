@@ -11,7 +11,7 @@ from ..response.stream import StreamRewriter
 from ..response.whole import Reply
 from ..usage.pending_count import PendingCount
 from .actions import State
-from .raw_prompt import PendingPrompt
+from .completions.pending import PendingPrompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

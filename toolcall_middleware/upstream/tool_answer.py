@@ -22,8 +22,8 @@ from ..wire.sse import DONE
 from .actions import State
 from .attempt import ToolRequest
 from .backend_memory import BackendMemory
+from .completions.pending import PendingPrompt
 from .conversation import Facts
-from .raw_prompt import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...apis.completions.answer import CompletionAnswer
 from ...apis.completions.request import wanted_logprobs
-from ...upstream.raw_prompt import PendingPrompt
+from ...upstream.completions.pending import PendingPrompt
 from ..http.bodies import Inflate
 from ..http.headers import ENTITY_HEADERS, without
 from ..http.messages import App

@@ -11,23 +11,20 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..apis.completions.request import completion_body
-from ..errors import FormatError, ToolCallError, shown
-from ..formats.base import ToolFormat
-from ..formats.prompt import escaping
-from ..formats.template import at_hand
-from ..formats.template.live import TemplateRefusalError
-from ..formats.template.prompts import TemplatePrompts, Written
-from ..formats.thoughts import of_model
-from ..model import ToolResult
-from ..parsing.text.reasoning import Opened
-from ..request.parse import ChatRequest, callable_tools
-from ..settings import Settings
-from ..wire import openai
-from . import prompt
-from .earlier_thoughts import reasoning_of
-from .history import joined, plain_content
-from .tool_results import for_backend
+from ...errors import ToolCallError, shown
+from ...formats.base import ToolFormat
+from ...formats.prompt import escaping
+from ...formats.template import at_hand
+from ...formats.template.prompts import TemplatePrompts
+from ...model import ToolResult
+from ...request.parse import ChatRequest, callable_tools
+from ...settings import Settings
+from ...wire import openai
+from .. import prompt
+from ..earlier_thoughts import reasoning_of
+from ..history import joined, plain_content
+from ..tool_results import for_backend
+from .pending import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 _NOT_WITH_A_PROMPT = {
@@ -70,55 +67,6 @@ class RawPrompt:
         """The prompt that is to be written. plain: the messages for a template that does not understand tools."""
         parts = self.messages, self.tools, plain, self._more
         return PendingPrompt(self._prompts, parts, self._format, self._model, self._limit)
-
-
-class PendingPrompt:
-    """A prompt that is to be written before the backend is asked: a host runs `write` in a thread, then asks for
-    `body`. written: None before. limit: bytes of the whole answer that is to come.
-    """
-
-    def __init__(
-        self,
-        prompts: TemplatePrompts,
-        parts: tuple[Any, Any, Any, Any],
-        fmt: ToolFormat,
-        model: str,
-        limit: int | None,
-    ) -> None:
-        self._prompts = prompts
-        self._parts = parts
-        self._format = fmt
-        self._model = model
-        self.limit = limit
-        self.written: Written | None = None
-
-    def write(self) -> None:
-        """Takes milliseconds. Raises ToolCallError."""
-        try:
-            self.written = self._prompts.write(*self._parts)
-        except TemplateRefusalError as refusal:
-            message = f"The model's chat template refuses these messages: {refusal}"
-            raise ToolCallError("invalid_request", message, param="messages") from None
-        except FormatError as error:
-            raise ToolCallError("upstream_error", f"The prompt cannot be written: {error}") from None
-
-    @property
-    def text(self) -> str:
-        """The prompt."""
-        return "" if self.written is None else self.written.text
-
-    def body(self, body: bytes) -> bytes:
-        """The text completion's body for the chat completion's."""
-        return completion_body(body, self.text, stop=() if self.written is None else self.written.ends)
-
-    @property
-    def opened(self) -> Opened | None:
-        """The thought that the prompt's end opens."""
-        if self.written is None or self.written.opened is None:
-            return None
-        opening, closing = self.written.opened
-        known = of_model(self._format, self._model).tags
-        return known if known.opening.strip() == opening.strip() else Opened(opening, closing)
 
 
 def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
