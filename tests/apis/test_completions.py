@@ -135,3 +135,22 @@ def test_the_request_keeps_what_both_apis_have_to_the_byte() -> None:
 def test_stops_are_added_to_the_clients_own() -> None:
     assert json.loads(completion_body(b'{"messages":[],"stop":"a"}', "", stop=["b", "a"]))["stop"] == ["a", "b"]
     assert "stop" not in json.loads(completion_body(b'{"messages":[]}', ""))
+
+
+def test_chunks_like_earlier_ones_are_rewritten_the_same_without_parsing() -> None:
+    texts = ["a", 'q"\\', "\n\n", "", '"text":"x"', "\u2028é🙂", "a", "data: {", "content", "end"]
+    events = [event(choices=[choice(text, index)], usage=None) for text in texts for index in (0, 1)]
+    events += [event(choices=[choice(text, logprobs={"text": text})]) for text in texts]
+    events += [event(choices=[choice("x", finish="stop")]), event(choices=[choice("y")], usage=None)]
+    at_once, one_by_one = CompletionAnswer(), CompletionAnswer()
+    wanted = read(at_once.feed(b"".join(events)))
+    assert read(b"".join(map(one_by_one.feed, events))) == wanted
+    said = ["".join(e["choices"][0]["delta"]["content"] for e in wanted[: 2 * len(texts)][i::2]) for i in (0, 1)]
+    assert said == ["".join(texts)] * 2
+
+
+def test_two_events_in_one_read_are_two() -> None:
+    answer = CompletionAnswer()
+    events = [event(choices=[choice(text)]) for text in "abcdef"]
+    out = b"".join(map(answer.feed, events[:3])) + answer.feed(b"".join(events[3:5])) + answer.feed(events[5])
+    assert [value["choices"][0]["delta"]["content"] for value in read(out)] == list("abcdef")
