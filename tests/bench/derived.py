@@ -35,10 +35,10 @@ def run(*, smoke: bool) -> Table:
             config = {"chat_template": templates.READ[form], "eos_token": "<|im_end|>"}
             Path(folder, "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
             derived = at_hand.required(folder)
-            cells = []
+            cells: list[str] = []
             for given, mark in zip(arguments, each.MARKS, strict=True):
                 own = each.ratio(derived, given, mark, repeats, format="template", template=folder)
                 like = each.ratio(registry.get(name), given, mark, repeats, format=name)
                 cells.append(f"{own:.2f} ({like:.2f})")
-        table.add(f"{form}, beside {name}", *cells, "<= 5")
+        table.add(f"{form}, beside {name}", cells[0], cells[1], "<= 5")
     return table

@@ -49,7 +49,7 @@ def case(fmt: ToolFormat, arguments: str, mark: str) -> Case:
 def ratio(fmt: ToolFormat, arguments: str, mark: str, repeats: int, **settings: str) -> float:
     """What the middleware with these settings adds to a chunk of that case, by the factor over one typed decode."""
     one = case(fmt, arguments, mark)
-    app = ToolCallMiddleware(one.stream, settings=Settings(**settings))  # type: ignore[arg-type]
+    app = ToolCallMiddleware(one.stream, settings=Settings(**settings))
     _, got = read(measure.answer(app, _OFFERING))
     if not _arrived(arguments)(_as_far_as_it_goes(got)):
         raise AssertionError(f"{fmt.name}: arguments did not arrive: {got[:200]!r}")
