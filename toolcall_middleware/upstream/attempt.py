@@ -24,7 +24,7 @@ from ..wire import openai
 from . import prompt
 from .backend_memory import BackendMemory
 from .completions.pending import PendingPrompt
-from .completions.raw_prompt import raw_prompt
+from .completions.raw_prompt import RawPrompt, raw_prompt
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
@@ -95,7 +95,7 @@ class ToolRequest:
         self._negotiation = Negotiation(chat, settings, memory)
         self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
-        self._raw = raw_prompt(chat, settings, self._format.chosen)
+        self._raw: RawPrompt | None = None
         self.prompt: PendingPrompt | None = None
         """What is to be written for the attempt at hand."""
         self._tries = 1
@@ -187,6 +187,7 @@ class ToolRequest:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self._negotiation.by_prompt(self._format.chosen)
+        self._raw = raw_prompt(self.chat, self._settings, self._format.chosen)
         self._write_prompt()
         return self._body()
 

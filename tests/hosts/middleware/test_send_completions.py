@@ -289,9 +289,12 @@ async def test_the_other_faces_are_answered_too(template: str) -> None:
     app = ToolCallMiddleware(backend.app, template=template, send="completions", faces="messages,responses")
     tool = {"name": "look_up", "input_schema": TOOL["function"]["parameters"]}  # type: ignore[index]
     messages = [{"role": "user", "content": "Paris?"}]
+    headers = {"anthropic-version": "2023-06-01"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
         body = {"model": "m", "max_tokens": 50, "messages": messages, "tools": [tool]}
-        one = await client.post("/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
+        one = await client.post("/v1/messages", json=body, headers=headers)
+        del body["tools"]
+        plain = await client.post("/v1/messages", json=body, headers=headers)
         other = await client.post(
             "/v1/responses",
             json={"model": "m", "input": "Paris?", "tools": [{"type": "function", **TOOL["function"]}]},  # type: ignore[dict-item]
@@ -299,6 +302,27 @@ async def test_the_other_faces_are_answered_too(template: str) -> None:
     assert one.json()["content"][0]["input"] == {"city": "Paris"}
     assert other.json()["output"][0]["type"] == "function_call"
     assert [each["max_tokens"] for each in backend.asked] == [50, None]
+    assert plain.json()["content"][0]["text"] == "a chat"  # nothing of tools: as a chat completion passes
+
+
+async def test_a_backend_that_takes_tools_gets_them_and_images_too(template: str) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aa"}}
+    backend = CompletionsBackend()
+    body = asked(messages=[{"role": "user", "content": [image]}])
+    answer = await ask(backend, template, body, mode="auto", format="auto")
+    assert answer.headers["x-toolcall"].startswith("mode=native")
+    assert backend.chats[0]["tools"] == [TOOL]
+    assert not backend.asked
+
+
+async def test_a_model_without_a_template_in_the_cache_is_asked_by_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    backend = CompletionsBackend()
+    answer = await ask(backend, "cache", asked(), format="auto")
+    assert answer.headers["x-toolcall"].startswith("mode=prompt; format=json; calls=0")
+    assert "look_up" in backend.chats[0]["messages"][0]["content"]
 
 
 def test_the_proxy_asks_the_sibling_path_over_loopback(template: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from ...formats.prompt import escaping
 from ...formats.template import at_hand
 from ...formats.template.prompts import TemplatePrompts
 from ...model import ToolResult
+from ...request.messages import calls_of
 from ...request.parse import ChatRequest, callable_tools
 from ...settings import Settings
 from ...wire import openai
@@ -70,8 +71,13 @@ class RawPrompt:
 
 
 def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
-    """None where the setting does not ask for it, or no template of the model is at hand. Raises ToolCallError."""
+    """None where the setting does not ask for it, there is nothing of tools, or no template of the model is at hand.
+
+    Raises ToolCallError.
+    """
     if settings.send != "completions" or settings.template is None:
+        return None
+    if not chat.tools.tools and not any(calls_of(each) or each["role"] == "tool" for each in chat.messages):
         return None
     prompts = at_hand.prompts_for(settings.template, chat.model)
     if prompts is None:
