@@ -154,3 +154,11 @@ def test_two_events_in_one_read_are_two() -> None:
     events = [event(choices=[choice(text)]) for text in "abcdef"]
     out = b"".join(map(answer.feed, events[:3])) + answer.feed(b"".join(events[3:5])) + answer.feed(events[5])
     assert [value["choices"][0]["delta"]["content"] for value in read(out)] == list("abcdef")
+
+
+def test_another_field_named_text_is_none_of_the_answers() -> None:
+    answer = CompletionAnswer()
+    odd = [{"extra": {"text": text}, **choice("same")} for text in ("same", "same", "same", "else")]
+    values = read(b"".join(answer.feed(event(choices=[each])) for each in odd))
+    assert [value["choices"][0]["delta"]["content"] for value in values] == ["same"] * 4
+    assert values[3]["choices"][0]["extra"] == {"text": "else"}

@@ -228,6 +228,18 @@ async def test_a_required_call_is_asked_for_in_words_and_by_a_constraint(templat
     assert "response_format" in backend.asked[0]
 
 
+async def test_the_tools_stay_in_front_whatever_tool_choice_says(template: str) -> None:
+    other = {"type": "function", "function": {"name": "other", "parameters": {"type": "object", "properties": {}}}}
+    backend = CompletionsBackend(CALL)
+    named = {"type": "function", "function": {"name": "look_up"}}
+    for choice in ("auto", named, "none"):
+        await ask(backend, template, asked(tools=[TOOL, other], tool_choice=choice), constrain="off")
+    auto, of_name, none = (each["prompt"].partition("Paris?")[0] for each in backend.asked)
+    assert auto == of_name
+    assert '"name": "other"' in of_name
+    assert "look_up" not in none
+
+
 async def test_llama_cpps_constraint_is_called_json_schema_there(template: str) -> None:
     backend = CompletionsBackend('{"tool_calls": [{"name": "look_up", "arguments": {"city": "Paris"}}]}')
     value = (await ask(backend, template, asked(tool_choice="required"), constrain="llama_cpp")).json()

@@ -49,7 +49,8 @@ class RawPrompt:
         self._model = chat.model
         self._limit = settings.max_response_bytes
         self._more = _for_template(chat)
-        offered = callable_tools(chat).tools
+        # All of them, also where one is named: the prompt's beginning stays the same from turn to turn.
+        offered = chat.tools.tools if callable_tools(chat).tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
         self._begin = _messages(chat, settings)
         self.messages = self._begin
