@@ -1,8 +1,7 @@
 """How well families are derived from real templates: `python -m tests.formats.template.evidence FOLDER [--write]`.
 
-FOLDER holds chat templates (`*.jinja`), got by hand: under the names that llama.cpp's `models/templates` gives them, and
-as `trl-NAME` those of the package trl. Nothing is downloaded here, and no template is in this repository. Each row of the
-table is one template: what is
+FOLDER holds chat templates (`*.jinja`), got by hand: named as in llama.cpp's `models/templates`, or `trl-NAME` if
+of the package trl. Nothing is downloaded here; no template is in this repository. Each row is one template: what is
 derived from it, and how many golden cases of the family that its model is of the derived family reads exactly,
 `alone` (built from the renderings, with no built-in family's reader) and as `format=template` uses it.
 `--write` puts the table into docs/reference/templates.md. The exit code is 1 where a template is read wrong.
