@@ -25,16 +25,21 @@ from toolcall_middleware.exchange import (
 from toolcall_middleware.response.whole import Reply
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
+from toolcall_middleware.upstream.completions.pending import PendingPrompt
 
 
 class Driven:
-    """One exchange. `stopped`: the backend is told to end. `started`: the headers that replace the backend's."""
+    """One exchange. `prompt`: what is to be written before the backend is asked.
+
+    `stopped`: the backend is told to end. `started`: the headers that replace the backend's.
+    """
 
     def __init__(self, settings: Settings, memory: BackendMemory | None = None) -> None:
         self.exchange = Exchange(settings, memory or BackendMemory())
         self.stopped = False
         self.started: Start | None = None
         self._next: bytes | None = None
+        self.prompt: PendingPrompt | None = None
         self._out = b""
         self._told: bytes | None = None  # the content type
 
@@ -58,8 +63,8 @@ class Driven:
                     self.started = action
                 case StopUpstream(early):
                     self.stopped = early
-                case Ask(body):
-                    self._next = body
+                case Ask(body, prompt):
+                    self._next, self.prompt = body, prompt
                 case Fail(error):
                     raise error
                 case Pass():

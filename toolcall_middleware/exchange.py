@@ -152,7 +152,7 @@ class Exchange:
         talk = self._talk = self._usage_only(event.body) if isinstance(chat, UsageOnly) else self._with_tools(chat)
         body = talk.first()
         self.state = State.WAITING
-        return [Ask(body)]
+        return [Ask(body, talk.prompt)]
 
     def _usage_only(self, body: bytes) -> Conversation:
         return UsageOnlyAnswer(without_overrides(body), self._settings, self._memory, defer=self._defer)
@@ -252,7 +252,7 @@ class Exchange:
         if body is None:
             return None
         self.state = State.WAITING
-        return [StopUpstream(early), Ask(body)]
+        return [StopUpstream(early), Ask(body, self._conversation.prompt)]
 
     def _close(self, *, early: bool) -> Sequence[Action]:
         self.state = State.ENDED

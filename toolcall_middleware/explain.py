@@ -168,18 +168,19 @@ def _fault(start: int, end: int, why: str) -> dict[str, Any]:
     return {"start": max(start, 0), "end": max(end, 0), "why": why}
 
 
-def explain(rows: Sequence[Row], summary: dict[str, Any]) -> dict[str, Any]:
+def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
     """What the inspector and `replay` show of an exchange, as JSON.
 
     text: the model's. spans: they cover it in order; `kind` is text, reasoning, markup, call or dropped, `row` the row
     of the backend's piece with which it was decided, `client` the row of the delta that it left by. calls, faults:
     offsets are characters of the text. prompt: messages in parts, each `{"text", "injected"}`.
+    template: whose chat template the format `template` means, which no trace tells; without it `auto` reads.
     """
     body = next((str(row.get("data", "")) for row in rows if row["kind"] == "request"), "")
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
     answer = answer_of(rows)
     tools = tools_of(body.encode())
-    reading = _read(answer, tools, _format_of(summary))
+    reading = _read(answer, tools, _format_of(summary, template), template)
     _link(reading.spans, rows)
     return {
         "text": reading.text,
@@ -196,10 +197,10 @@ def explain(rows: Sequence[Row], summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(answer: Answer, tools: ToolSet | None, name: str) -> _Reading:
+def _read(answer: Answer, tools: ToolSet | None, name: str, template: str | None) -> _Reading:
     reading = _Reading(answer.text, () if tools is None else list(tools.by_name))
     options = ParserOptions(keep_raw=True, unknown_tool="error", parse_reasoning=True)
-    parser = registry.get(name).parser(tools, options)
+    parser = registry.of_template(name, template).parser(tools, options)
     for piece in answer.pieces:
         reading.take(parser.feed(piece.text), piece.row)
     last = answer.pieces[-1].row if answer.pieces else -1
@@ -210,8 +211,10 @@ def _read(answer: Answer, tools: ToolSet | None, name: str) -> _Reading:
     return reading
 
 
-def _format_of(summary: dict[str, Any]) -> str:
+def _format_of(summary: dict[str, Any], template: str | None) -> str:
     name = summary.get("format")
+    if name == registry.TEMPLATE and template is not None:
+        return registry.TEMPLATE
     if isinstance(name, str) and not registry.is_place(name):
         try:
             registry.get(name)
@@ -276,12 +279,13 @@ def _content(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def case_of(rows: Sequence[Row], summary: dict[str, Any]) -> dict[str, Any]:
+def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
     """The exchange as a golden case: the model's text, the tools, and what is read from it today."""
     body = next((str(row.get("data", "")) for row in rows if row["kind"] == "request"), "")
     value = openai.read_value(body.encode()) if body else None
     answer = answer_of(rows)
-    reading = _read(answer, tools_of(body.encode()), _format_of(summary))
+    name = _format_of(summary, template)
+    reading = _read(answer, tools_of(body.encode()), name, template)
     content = "".join(reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "text")
     thought = "".join(
         reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "reasoning"
@@ -289,7 +293,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": f"trace-{summary.get('id') or 'unknown'}",
         "source": f"a trace of {summary.get('model') or 'unknown'}",
-        "format": _format_of(summary),
+        "format": name,
         "text": answer.text,
         "tools": value.get("tools") if isinstance(value, dict) else None,
         "expected_tool_calls": [_golden(call) for call in reading.calls],

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from . import (
     calls,
     chunks,
+    derived,
     each,
     growth,
     held,
@@ -27,6 +28,7 @@ from .report import Table
 BENCHMARKS: dict[str, Callable[..., Table]] = {
     "chunks": chunks.run,
     "formats": each.run,
+    "derived": derived.run,
     "parsers": parsers.run,
     "calls": calls.run,
     "growth": growth.run,

@@ -11,7 +11,9 @@ from typing import Any
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.base import ToolFormat
 from toolcall_middleware.model import ToolCall
+from toolcall_middleware.settings import Settings
 
 from . import material, measure
 from .chunks import Case, read
@@ -19,7 +21,7 @@ from .report import Table
 
 _OFFERING = material.request([material.write_file_tool()])
 # What begins the part that is timed: written alike in all formats. And what is left of a call when it ends.
-_STRING, _SHORT = "Reads the", "station 0"
+MARKS = "Reads the", "station 0"
 _LEFT = 140
 
 
@@ -30,26 +32,27 @@ def run(*, smoke: bool) -> Table:
     arguments = material.file_arguments(size), material.field_arguments(size)
     for name in registry.names():
         string, short = (
-            _ratio(name, given, mark, _arrived(given), repeats)
-            for given, mark in zip(arguments, (_STRING, _SHORT), strict=True)
+            ratio(registry.get(name), given, mark, repeats, format=name)
+            for given, mark in zip(arguments, MARKS, strict=True)
         )
         table.add(name, f"{string:.2f}", f"{short:.2f}", "<= 5")
     return table
 
 
-def case(name: str, arguments: str, mark: str) -> Case:
-    """A call of `arguments` as the format `name` writes it; what follows `mark` is timed, and the call stays open."""
-    written = registry.get(name).render_calls([ToolCall(material.TOOL, arguments)])
+def case(fmt: ToolFormat, arguments: str, mark: str) -> Case:
+    """A call of `arguments` as a format writes it; what follows `mark` is timed, and the call stays open."""
+    written = fmt.render_calls([ToolCall(material.TOOL, arguments)])
     begin = written.index(mark)
     return Case(material.cut(written[:begin]), written[begin:-_LEFT])
 
 
-def _ratio(name: str, arguments: str, mark: str, arrived: Callable[[dict[str, Any]], bool], repeats: int) -> float:
-    one = case(name, arguments, mark)
-    app = ToolCallMiddleware(one.stream, format=name)
+def ratio(fmt: ToolFormat, arguments: str, mark: str, repeats: int, **settings: str) -> float:
+    """What the middleware with these settings adds to a chunk of that case, by the factor over one typed decode."""
+    one = case(fmt, arguments, mark)
+    app = ToolCallMiddleware(one.stream, settings=Settings(**settings))
     _, got = read(measure.answer(app, _OFFERING))
-    if not arrived(_as_far_as_it_goes(got)):
-        raise AssertionError(f"{name}: arguments did not arrive: {got[:200]!r}")
+    if not _arrived(arguments)(_as_far_as_it_goes(got)):
+        raise AssertionError(f"{fmt.name}: arguments did not arrive: {got[:200]!r}")
     runs = [one.run(measure.NoOp(one.stream), _OFFERING), one.run(app, _OFFERING), one.decode()]
     rounds = measure.rounds(runs, repeats)
     return statistics.median((with_it - without) / decode for without, with_it, decode in rounds)

@@ -19,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "mode": "prompt",
     "format": "auto",
     "template": None,
+    "send": "chat",
     "profile": "compat",
     "paths": ("/chat/completions",),
     "faces": ("auto",),

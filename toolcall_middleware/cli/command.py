@@ -80,9 +80,31 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="any setting; repeatable")
 
 
+def add_template(parser: argparse.ArgumentParser) -> None:
+    """Whose chat template `--format template` means."""
+    parser.add_argument(
+        "--template", metavar="PATH", help="a checkpoint whose chat template tells how calls are written"
+    )
+
+
+def template_of(place: str | None) -> str | None:
+    """The setting `template` for an argument that may also be a llama.cpp server's address, which is asked now.
+
+    Raises SettingsError.
+    """
+    if place is None or not place.startswith(("http://", "https://")):
+        return place
+    from ..formats.template import sources
+    from ..hosts.proxy.props import ask
+
+    sources.remember(place, ask(place, None))
+    return place
+
+
 def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
     """How calls are asked for. `mode`: the command's default."""
     parser.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
+    add_template(parser)
     parser.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: {mode})")
 
 
@@ -97,6 +119,7 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
         "upstreams_file": "upstreams",
         "format": "format",
         "mode": "mode",
+        "template": "template",
     }
     given = {name: getattr(args, option, None) for name, option in options.items()}
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

@@ -6,10 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..errors import ToolCallError
 from ..settings import Settings
 from .command import Command, UsageError, add_settings, add_style, given_settings
+
+if TYPE_CHECKING:
+    from ..upstream.completions.pending import PendingPrompt
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +43,9 @@ def _run(args: argparse.Namespace) -> int:
         case Pass():
             print("The request offers no tools: it goes on as it is.", file=sys.stderr)
             asked = body
-        case Ask(asked):
-            pass
+        case Ask(asked, prompt):
+            if prompt is not None:
+                return _raw(asked, prompt, as_json=args.json)
         case action:
             raise AssertionError(action)
     if args.json:
@@ -53,6 +58,23 @@ def _run(args: argparse.Namespace) -> int:
         print(safe(f"# {what}: {value} ({why})"))
     for line in _shown(openai.read_value(asked)):
         print(safe(line))
+    return 0
+
+
+def _raw(asked: bytes, prompt: PendingPrompt, *, as_json: bool) -> int:
+    """A prompt that the model's own template writes."""
+    from .replay.trace import safe
+
+    try:
+        prompt.write()
+    except ToolCallError as error:
+        raise UsageError(error.message) from None
+    body = json.loads(prompt.body(asked))
+    if as_json:
+        print(json.dumps(body, indent=2, ensure_ascii=False))
+        return 0
+    print(safe(body.pop("prompt")))
+    print(safe("\n".join(["", "--- other fields", json.dumps(body, indent=2, ensure_ascii=False)])))
     return 0
 
 
@@ -85,6 +107,7 @@ COMMAND = Command(
     examples=(
         "toolcall-middleware prompt body.json",
         "toolcall-middleware prompt body.json --format hermes",
+        "toolcall-middleware prompt body.json --template /models/acme-9b --set send=completions   # as it renders",
         "toolcall-middleware prompt body.json --model Qwen/Qwen3-8B --set messages=plain",
     ),
     order=65,

@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ..model import Tool, ToolCall
-from .command import WIDTH, Command
+from .command import WIDTH, Command, template_of
 
 if TYPE_CHECKING:
     from ..formats.template.derive import Derived
@@ -36,13 +36,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ..formats.template import at_hand, sources
+    from ..formats.template import at_hand
 
-    if args.source.startswith(("http://", "https://")):
-        from ..hosts.proxy.props import ask
-
-        sources.remember(args.source, ask(args.source, None))
-    derived = at_hand.of_source(args.source)
+    derived = at_hand.of_source(template_of(args.source) or "")
     if args.json:
         print(json.dumps(_as_json(args.source, derived), indent=2, ensure_ascii=False))
     else:

@@ -162,6 +162,10 @@ def of_settings(settings: Settings) -> ToolFormat | None:
     """
     if settings.template == "props" and settings.upstream_url is not None:
         return None
+    if settings.send != "chat":
+        from .template import at_hand
+
+        at_hand.check_send(settings)
     try:
         if settings.format == TEMPLATE:
             return _derived(settings.template)
@@ -194,6 +198,13 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
         return fmt
     chosen: ToolFormat = choose(model)
     return chosen
+
+
+def of_template(name: str, template: str | None) -> ToolFormat:
+    """The format of this name for text whose model nobody knows: with a template (the setting) `auto` reads what that
+    says too. Raises FormatError and SettingsError.
+    """
+    return get(name) if template is None else for_model(name, "", template)
 
 
 def _derived(template: str | None) -> ToolFormat:

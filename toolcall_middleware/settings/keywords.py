@@ -12,6 +12,7 @@ class Keywords(TypedDict, total=False):
     mode: str
     format: str
     template: str | None
+    send: str
     profile: str
     paths: str | Iterable[str] | None
     faces: str | Iterable[str] | None
@@ -100,6 +101,7 @@ class Values:
     mode: str
     format: str
     template: str | None
+    send: str
     profile: str
     paths: tuple[str, ...]
     faces: tuple[str, ...]

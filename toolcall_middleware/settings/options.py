@@ -85,6 +85,9 @@ _ROWS = (
     Option("template", None, readers.TEMPLATE, "prompt", OPERATOR,
            "A checkpoint's chat template, from which `format=template` derives how calls are written; `auto` uses it "
            "where a model's name tells no family."),
+    Option("send", "chat", choice("chat", "completions"), "prompt", OPERATOR,
+           "`completions`: the model's own chat template (`template`) writes the prompt, tools and history included, "
+           "and the backend is asked for a text completion."),
     Option("profile", "compat", choice("compat", "gateway", "strict"), "prompt", OPERATOR,
            "A preset of other settings."),
     Option("paths", ("/chat/completions",), readers.PATHS,

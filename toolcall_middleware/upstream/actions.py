@@ -12,6 +12,7 @@ import msgspec
 
 from ..errors import ToolCallError
 from ..usage.pending_count import PendingCount
+from .completions.pending import PendingPrompt
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -86,9 +87,13 @@ class Pass(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """Ask the backend with this body, once the answer at hand is over."""
+    """Ask the backend with this body, once the answer at hand is over.
+
+    prompt: it is to be written first, and the backend asked for a text completion.
+    """
 
     body: bytes
+    prompt: PendingPrompt | None = None
 
 
 class Decode(msgspec.Struct, frozen=True, gc=False):

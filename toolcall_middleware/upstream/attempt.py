@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import ToolCallError, shown
+from ..parsing.text.reasoning import Opened
 from ..request.parse import ChatRequest, callable_tools
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
@@ -22,6 +23,8 @@ from ..usage.pending_count import meter_for
 from ..wire import openai
 from . import prompt
 from .backend_memory import BackendMemory
+from .completions.pending import PendingPrompt
+from .completions.raw_prompt import RawPrompt, raw_prompt
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
@@ -92,6 +95,9 @@ class ToolRequest:
         self._negotiation = Negotiation(chat, settings, memory)
         self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
+        self._raw: RawPrompt | None = None
+        self.prompt: PendingPrompt | None = None
+        """What is to be written for the attempt at hand."""
         self._tries = 1
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
         self.why = "first"
@@ -139,7 +145,8 @@ class ToolRequest:
         """How it is asked, for the response's header."""
         if self.native:
             return "mode=native; format=auto"
-        return f"mode=prompt; format={self.prompt_format}"
+        raw = "" if self._raw is None else "; send=completions"
+        return f"mode=prompt; format={self.prompt_format}{raw}"
 
     @property
     def make_choice(self) -> Callable[[], ChoiceAnswer]:
@@ -158,8 +165,15 @@ class ToolRequest:
             extension=self._extension,
             report=self.report,
             retried=self._retried,
-            opened=self._reasoning_start.opened(constrained=self._negotiation.is_bare),
+            opened=self._opened(),
         )
+
+    def _opened(self) -> Opened | None:
+        """The thought that the answer begins in."""
+        prompt = self.prompt
+        if prompt is None or self.settings.reasoning_start != "auto":
+            return self._reasoning_start.opened(constrained=self._negotiation.is_bare)
+        return None if self._negotiation.is_bare else prompt.opened
 
     # -- bodies --------------------------------------------------------------------------------------------------
 
@@ -176,6 +190,7 @@ class ToolRequest:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)
+        self._raw = raw_prompt(self.chat, self._settings, self._format.chosen)
         self._write_prompt()
         return self._body()
 
@@ -184,25 +199,36 @@ class ToolRequest:
         self._messages = prompt.build_messages(
             self.chat, self._format.chosen, self._settings, answer=self._answer_schema(), bare=self._bare
         )
+        if self._raw is not None:
+            words = prompt.last_words(self.chat, self._format.chosen, self._answer_schema(), bare=self._bare)
+            self._raw.begin(words)
 
     def _body(self) -> bytes:
         chat, settings, extra = self.chat, self._settings, self._negotiation.extra
+        self.prompt = None
         if self.native:
             body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
         else:
-            body = prompt.build_body(chat, self._format.chosen, settings, messages=self._messages, extra=extra)
+            raw = self._raw
+            messages = self._messages if raw is None else raw.messages
+            body = prompt.build_body(chat, self._format.chosen, settings, messages=messages, extra=extra)
+            if raw is not None:
+                self.prompt = raw.pending(self._messages)
+                body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
         self._sent = body
         self.usage.sent(body, self._injected())
         mode = "native" if self.native else "prompt"
         self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
         if not self.native:
+            sent = "chat" if self._raw is None else "completions"
+            self.decisions.append(Decision("send", sent, f"send={settings.send}"))
             why = f"constrain={settings.constrain}"
             self.decisions.append(Decision("constraint", self.constraint or "none", why))
         return body
 
     def _injected(self) -> str:
         """What we add to the prompt, where that is reported."""
-        if self.native or self._settings.extension_field is None:
+        if self.native or self._settings.extension_field is None or self._raw is not None:
             return ""
         return prompt.injected_text(
             self.chat, self._format.chosen, self._settings, answer=self._answer_schema(), bare=self._bare
@@ -263,7 +289,8 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
-        self._reasoning_start.learn(outcome.opened)
+        if self.prompt is None:
+            self._reasoning_start.learn(outcome.opened)
         self.usage.learn()
         self._negotiation.after_numbers(self.usage.times_told)
         if self._is_swallowed(outcome, left=left):
@@ -337,11 +364,10 @@ class ToolRequest:
         before = self._messages or self.chat.messages
         # Half an emoji cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))
-        self._messages = [
-            *before,
-            {"role": "assistant", "content": text or "(empty)"},
-            {"role": "user", "content": note},
-        ]
+        more = [{"role": "assistant", "content": text or "(empty)"}, {"role": "user", "content": note}]
+        self._messages = [*before, *more]
+        if self._raw is not None:
+            self._raw.again(more)
         self.next_body = self._body()
 
 

@@ -11,6 +11,7 @@ from ..response.stream import StreamRewriter
 from ..response.whole import Reply
 from ..usage.pending_count import PendingCount
 from .actions import State
+from .completions.pending import PendingPrompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Conversation(Protocol):
 
     native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
     report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING. facts: what
-    observers are told.
+    observers are told. prompt: what is to be written for the body that `first` or `take_next` gave.
     """
 
     @property
@@ -52,6 +53,8 @@ class Conversation(Protocol):
     def report(self) -> Sequence[FinishedCall]: ...
     @property
     def stream(self) -> StreamRewriter | None: ...
+    @property
+    def prompt(self) -> PendingPrompt | None: ...
 
     @property
     def facts(self) -> Facts: ...

@@ -42,7 +42,7 @@ class EarlierThoughts:
     def with_thought(self, message: Message, content: str) -> str:
         """The text of the next assistant message, `content`, behind its reasoning, which it may hold already."""
         turn, self._turn = self._turn, self._turn + 1
-        thought = _reasoning_of(message)
+        thought = reasoning_of(message)
         if not thought or content.lstrip().startswith(self._thoughts.tags.opening):
             return content
         if turn < self._from:
@@ -56,7 +56,7 @@ class EarlierThoughts:
             _log.debug("The reasoning of %d earlier turns is left out, as the model wants it.", self._left_out)
 
 
-def _reasoning_of(message: Message) -> str:
+def reasoning_of(message: Message) -> str:
     """What a message says of its reasoning, in whatever form."""
     for name in _FIELDS:
         if isinstance(said := message.get(name), str) and said.strip():

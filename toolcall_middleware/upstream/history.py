@@ -49,7 +49,7 @@ def plain(
     rest: list[Message] = []
     run: list[str | Parts] = []  # what neighbours of one role hold
     for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes, offered=offered):
-        role, content = message["role"], _plain_content(message)
+        role, content = message["role"], plain_content(message)
         if role == "assistant" and thoughts is not None:
             content = _with_thought(content, message, thoughts)
         if role in _SYSTEM_ROLES:
@@ -236,7 +236,8 @@ def cut_result(text: str, limit: int | None) -> str:
     return f"{head}{notice}" if not head or head.endswith("\n") else f"{head}\n{notice}"
 
 
-def _plain_content(message: Message) -> str | Parts:
+def plain_content(message: Message) -> str | Parts:
+    """A message's content as text; its parts where some hold more than that."""
     content = message.get("content")
     if message["role"] == "assistant":
         if not content and isinstance(refusal := message.get("refusal"), str):

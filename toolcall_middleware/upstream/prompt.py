@@ -61,7 +61,7 @@ def build_messages(
     if front:
         _put_in_front(messages, front, settings.system_role)
     if choice:
-        _put_last(messages, choice)
+        put_last(messages, choice)
     return messages
 
 
@@ -90,11 +90,16 @@ def _parts(
     chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None, *, bare: bool
 ) -> tuple[str, str]:
     """What goes in front, and what goes last."""
+    return _tool_block(chat, fmt, settings), last_words(chat, fmt, answer, bare=bare)
+
+
+def last_words(chat: ChatRequest, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> str:
+    """What stands at the very end: what `tool_choice` asks for, and how an answer in text is to look (`answer`)."""
     choice = wish(chat, fmt, bare=bare)
     if answer is not None:
         text = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
         choice = history.joined([choice, text])
-    return _tool_block(chat, fmt, settings), choice
+    return choice
 
 
 def build_body(
@@ -203,7 +208,8 @@ def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None
     messages.insert(0, {"role": role, "content": front})
 
 
-def _put_last(messages: list[dict[str, Any]], text: str) -> None:
+def put_last(messages: list[dict[str, Any]], text: str) -> None:
+    """Says it at the end: in the user's message there, or in one of its own."""
     if messages and messages[-1].get("role") == "user":
         last = messages[-1]
         messages[-1] = {**last, "content": history.appended(last.get("content") or "", text)}

@@ -22,6 +22,7 @@ from ..wire.sse import DONE
 from .actions import State
 from .attempt import ToolRequest
 from .backend_memory import BackendMemory
+from .completions.pending import PendingPrompt
 from .conversation import Facts
 
 _log = logging.getLogger("toolcall_middleware")
@@ -73,6 +74,11 @@ class ToolAnswer:
         request = self._request
         body, request.next_body = request.next_body, None
         return body
+
+    @property
+    def prompt(self) -> PendingPrompt | None:
+        """What is to be written for the body at hand."""
+        return self._request.prompt
 
     @property
     def native(self) -> bool:

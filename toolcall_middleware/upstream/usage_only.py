@@ -29,6 +29,7 @@ class UsageOnlyAnswer:
     native = False
     calls = 0
     stream = None
+    prompt = None
     report: Sequence[FinishedCall] = ()
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:

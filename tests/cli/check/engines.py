@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 HELLO = "Hello there, my good friend."
 USAGE = {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17}
 _MEANT = {"weather": "get_weather", "warm": "get_weather", "time": "get_time", "Add": "add"}
-_ARGUMENTS: dict[str, dict[str, Any]] = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_weather": {"city": "Paris"},
     "get_time": {"city": "Tokyo"},
     "add": {"a": 17, "b": 25},
@@ -110,7 +110,7 @@ class Engine:
         prompt = " ".join(str(message.get("content")) for message in body["messages"])
         name = meant(body)
         if name is not None and "get_weather" in prompt:
-            call = json.dumps({"name": name, "arguments": _ARGUMENTS[name]})
+            call = json.dumps({"name": name, "arguments": ARGUMENTS[name]})
             if "hermes" in self.obeys and "<tool_call>" in prompt:
                 return f"<tool_call>\n{call}\n</tool_call>"
             if "json" in self.obeys and '"tool_calls"' in prompt:
@@ -250,7 +250,7 @@ class VllmHermes(Vllm):
         name = choice["function"]["name"] if isinstance(choice, dict) else meant(body)
         if choice == "none" or name is None:
             return None
-        function = {"name": name, "arguments": json.dumps(_ARGUMENTS[name])}
+        function = {"name": name, "arguments": json.dumps(ARGUMENTS[name])}
         # Named calls end with stop there.
         finish_reason = "stop" if isinstance(choice, dict) else "tool_calls"
         return Said(None, [{"id": "chatcmpl-tool-1", "type": "function", "function": function}], finish_reason)
@@ -260,7 +260,7 @@ class VllmWithoutItsParser(VllmHermes):
     """Tools are shown to the model, and its calls stay in the text."""
 
     def native(self, body: dict[str, Any]) -> Said | None:
-        call = {"name": meant(body), "arguments": _ARGUMENTS[meant(body) or "add"]}
+        call = {"name": meant(body), "arguments": ARGUMENTS[meant(body) or "add"]}
         return Said(f"<tool_call>\n{json.dumps(call)}\n</tool_call>")
 
 
@@ -299,7 +299,7 @@ class LlamaCppPython(LlamaServer):
         if not isinstance(choice, dict):
             return None
         name = choice["function"]["name"]
-        function = {"name": name, "arguments": json.dumps(_ARGUMENTS[name])}
+        function = {"name": name, "arguments": json.dumps(ARGUMENTS[name])}
         return Said(None, [{"id": "call__0", "type": "function", "function": function}], "tool_calls")
 
 

@@ -1,7 +1,7 @@
 """How well families are derived from real templates: `python -m tests.formats.template.evidence FOLDER [--write]`.
 
-FOLDER holds chat templates (`*.jinja`) under the names that llama.cpp's `models/templates` gives them, got by hand:
-nothing is downloaded here, and no template is in this repository. Each row of the table is one template: what is
+FOLDER holds chat templates (`*.jinja`), got by hand: named as in llama.cpp's `models/templates`, or `trl-NAME` if
+of the package trl. Nothing is downloaded here; no template is in this repository. Each row is one template: what is
 derived from it, and how many golden cases of the family that its model is of the derived family reads exactly,
 `alone` (built from the renderings, with no built-in family's reader) and as `format=template` uses it.
 `--write` puts the table into docs/reference/templates.md. The exit code is 1 where a template is read wrong.
@@ -68,6 +68,18 @@ FAMILIES = {
     "poolside-Laguna-S": "glm47",
     "poolside-Laguna-XS": "glm45",
     "tencent-Hy3": "hy_v3",
+    "trl-cohere2": "cohere_command3",
+    "trl-deepseekv3": "deepseek_v3",
+    "trl-glm4moe": "glm45",
+    "trl-gptoss": "harmony",
+    "trl-lfm2": "lfm2",
+    "trl-llama3_1": "llama3_json",
+    "trl-llama3_2": "llama3_json",
+    "trl-nemotron_3": "qwen3_coder",
+    "trl-qwen2_5": "hermes",
+    "trl-qwen3": "hermes",
+    "trl-qwen3_5": "qwen3_coder",
+    "trl-qwen3_6": "qwen3_coder",
     "unsloth-MiniMax-M2": "minimax_m2",
     "unsloth-mistral-Devstral": "mistral_v11",
     "upstage-Solar-Open": "solar_open",

@@ -172,13 +172,20 @@ def test_what_a_template_renders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     "source",
     [
         "{{ ''.__class__.__mro__ }}",
-        "{{ messages.append(1) }}",
+        "{{ ().__class__.__base__.__subclasses__() }}",
         "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
     ],
 )
 def test_a_template_is_in_a_sandbox(source: str) -> None:
     rendered = ChatTemplate(source).render([{"messages": [1]}])[0]
     assert rendered is None or rendered == ""
+
+
+def test_what_a_template_changes_is_its_own_rendering_alone() -> None:
+    context = {"messages": [1]}
+    template = ChatTemplate("{% set _ = messages.append(2) %}{{ messages }}")
+    assert template.render([context, context]) == ["[1, 2]", "[1, 2]"]
+    assert context == {"messages": [1]}
 
 
 def test_what_is_no_jinja_says_so() -> None:

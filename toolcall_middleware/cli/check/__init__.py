@@ -10,7 +10,15 @@ from __future__ import annotations
 import argparse
 
 from ...settings import Settings
-from ..command import Command, add_settings, add_upstream, given_settings, number, refuse_whole_path
+from ..command import (
+    Command,
+    add_settings,
+    add_template,
+    add_upstream,
+    given_settings,
+    number,
+    refuse_whole_path,
+)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +32,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         dest="formats",
         help="try this one; repeatable",
     )
+    add_template(parser)
     parser.add_argument(
         "--seconds",
         metavar="N",
@@ -69,6 +78,7 @@ COMMAND = Command(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format hermes --format json --json",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --api messages   # what Claude Code would get",
+        "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format template --template /models/acme-9b",
         "toolcall-middleware check --upstream https://host/v1 --key-env MY_KEY --model NAME --tokens 5000",
     ),
     exit_codes={0: "calls come out right in some way", 1: "in none", 2: "none was tried, or a mistake"},

@@ -12,17 +12,18 @@ _KINDS = ("response_format", "llama_cpp", "structured_outputs", "structural_tag"
 _ASKED_BY_AUTO = 2
 
 
-def working_constraint(findings: list[Finding], model: str, fmt: str) -> str | None:
+def working_constraint(report: Report, fmt: str) -> str | None:
     """The value of `constrain` that really constrains answers in this format, None where there is none."""
-    works = {finding.key.removeprefix("constrain.") for finding in findings if finding.verdict is Verdict.YES}
-    if _has_tags(model, fmt) and "structural_tag.hermes" in works:
+    works = {finding.key.removeprefix("constrain.") for finding in report.findings if finding.verdict is Verdict.YES}
+    tags = _has_tags(report, fmt)
+    if tags and "structural_tag.hermes" in works:
         return "structural_tag"
     # Plain JSON: every format reads it.
-    return next((kind for kind in _KINDS if kind in works and not (kind == _KINDS[3] and _has_tags(model, fmt))), None)
+    return next((kind for kind in _KINDS if kind in works and not (kind == _KINDS[3] and tags)), None)
 
 
-def _has_tags(model: str, fmt: str) -> bool:
-    found = registry.for_model(fmt, model).constraint([Tool("f")], ToolChoice())
+def _has_tags(report: Report, fmt: str) -> bool:
+    found = registry.for_model(fmt, report.model, report.template).constraint([Tool("f")], ToolChoice())
     return found is not None and bool(found.tags)
 
 
@@ -50,11 +51,14 @@ def advise(report: Report) -> None:
     else:
         slow = any(one.key.startswith("native.") and one.verdict is Verdict.UNKNOWN for one in report.findings)
         why["TOOLCALL_MODE"] = "native calls could not be tried" if slow else "no native calls"
-    usual = written_by(report.model, "auto")
+    usual = written_by(report.model, "auto", report.template)
     if fmt not in {"auto", usual}:
         set_["TOOLCALL_FORMAT"] = fmt
         tried = any(tally.format in {"auto", usual} for tally in report.tallies)
         why["TOOLCALL_FORMAT"] = f"better than {usual}, which auto writes" if tried else "the best of those tried"
+    if report.template is not None and written_by(report.model, fmt, report.template) == registry.TEMPLATE:
+        set_["TOOLCALL_TEMPLATE"] = report.template
+        why["TOOLCALL_TEMPLATE"] = "whose form of calls that is"
     _constrain(report, fmt)
     role = system_role(report.findings)
     if role is not None:
@@ -66,14 +70,14 @@ def _constrain(report: Report, fmt: str) -> None:
     probes = {one.key: one for one in report.findings if one.key.startswith("constrain.")}
     if not probes:
         return
-    kind = working_constraint(report.findings, report.model, fmt)
+    kind = working_constraint(report, fmt)
     name = "TOOLCALL_CONSTRAIN"
     if kind is None:
         if all(one.verdict is Verdict.NO for one in probes.values()):
             report.settings[name] = "off"
             report.reasons[name] = "the backend constrains nothing: asking would only cost tries"
         return
-    if _auto_finds(probes, kind, tags=_has_tags(report.model, fmt)):
+    if _auto_finds(probes, kind, tags=_has_tags(report, fmt)):
         return
     report.settings[name] = kind
     report.reasons[name] = "it constrains; what auto asks for first does not"

@@ -52,6 +52,8 @@ class Report:
     upstream: str
     model: str
     models: list[str]
+    template: str | None = None
+    """The setting that was tried."""
     findings: list[Finding] = field(default_factory=list)
     tallies: list[Tally] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)

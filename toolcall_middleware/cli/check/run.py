@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message
 
 from ...errors import ToolCallError
 from ...formats import registry
+from ...hosts.proxy.props import with_template
 from ...hosts.proxy.upstream.providers import upstream_app
 from ...settings import Settings, hide_login
 from ...wire import openai
@@ -26,7 +27,7 @@ from .progress import Step, progress
 from .tools import PROMPTS
 
 # The user's own settings that a prompt for calls depends on; limits and policies are not the backend's doing.
-_KEPT = ("messages", "system_role", "special_tokens", "drop_params")
+_KEPT = ("messages", "system_role", "special_tokens", "drop_params", "template", "send")
 _MOST_FAILURES = 3
 
 Question = Callable[[Asker], Awaitable[list[Finding]]]
@@ -55,6 +56,7 @@ def run(options: Options, settings: Settings, *, as_json: bool) -> int:
 
     Raises CheckError where nothing can be checked, SettingsError for an upstream that cannot be.
     """
+    settings = with_template(settings)
     app = upstream_app(
         settings,
         api=settings.upstream_api,
@@ -94,12 +96,12 @@ async def examine(
     Raises CheckError where the backend does not answer at all.
     """
     for fmt in options.formats:
-        registry.get(fmt)
+        registry.for_model(fmt, "", settings.template)
     meter = Meter(app, seconds=options.seconds, tokens=options.tokens)
     asker = Asker(meter, options.model or "", secrets=secrets or ())
     models = await _models(asker, options.model)
     asker.model = options.model or models[0]
-    report = Report(name, asker.model, models)
+    report = Report(name, asker.model, models, template=settings.template)
     kept = Settings(**{option: getattr(settings, option) for option in _KEPT})
     try:
         await _examine(asker, report, options, kept)
@@ -160,7 +162,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     questions.append(("stop strings", basics.stops(answer.text)))
     questions += [(what, partial(basics.history, key=key, what=what, messages=messages))
                   for key, what, messages in basics.HISTORIES]  # fmt: skip
-    formats = trials.formats_for(report.model, options.formats)
+    formats = trials.formats_for(report.model, options.formats, report.template)
     # As many as there can be; what is found to make no sense is left out.
     total = len(questions) + len(PROMPTS) * (2 + 3 * len(formats))
     with progress(total) as step:
@@ -205,7 +207,7 @@ async def _try(asker: Asker, report: Report, settings: Settings, formats: list[s
             formats,
             api=api,
             native=len(refused) < len(native.QUESTIONS),
-            constraints={fmt: advice.working_constraint(report.findings, report.model, fmt) for fmt in formats},
+            constraints={fmt: advice.working_constraint(report, fmt) for fmt in formats},
         )
     )
     report.tallies += [way.tally for way in ways]

@@ -86,7 +86,7 @@ def _calls(report: Report) -> list[str]:
     for tally in report.tallies:
         name = tally.mode
         if tally.format:
-            writes = written_by(report.model, tally.format)
+            writes = written_by(report.model, tally.format, report.template)
             name += f", format={tally.format}" + (f" (writes {writes})" if writes != tally.format else "")
         column = _COLUMNS[2] if tally.constrain != "off" else tally.tool_choice
         rows.setdefault(name, {})[column] = _cell(tally)

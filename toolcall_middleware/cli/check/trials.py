@@ -56,18 +56,20 @@ class Trial:
         tally.right += {call.name for call in answer.calls} == {wanted}
 
 
-def formats_for(model: str, wanted: list[str]) -> list[str]:
-    """The values of `format` to try: those that are asked for, else `auto`, and `json` and `hermes` where they are not
-    what `auto` writes.
+def formats_for(model: str, wanted: list[str], template: str | None) -> list[str]:
+    """The values of `format` to try: those that are asked for, else `auto`, and `json`, `hermes` and the `template`
+    where they are not what `auto` writes.
     """
     if wanted:
         return list(dict.fromkeys(wanted))
-    return ["auto", *(name for name in ("json", "hermes") if name != written_by(model, "auto"))]
+    others = ("json", "hermes", *([registry.TEMPLATE] if template is not None else []))
+    usual = written_by(model, "auto", template)
+    return ["auto", *(name for name in others if name != usual)]
 
 
-def written_by(model: str, fmt: str) -> str:
-    """The format in which the prompt stands: `auto` picks one by the model's name."""
-    chosen = registry.for_model(fmt, model)
+def written_by(model: str, fmt: str, template: str | None) -> str:
+    """The format in which the prompt stands: `auto` picks one by the model's name, or by its template."""
+    chosen = registry.for_model(fmt, model, template)
     return str(getattr(chosen, "prompt_name", chosen.name))
 
 
@@ -94,5 +96,7 @@ def _trial(  # noqa: PLR0917 - the first three are the same for all
 ) -> Trial:
     # One try each: what the first answer is worth is the question.
     own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0)
+    if mode == "native":
+        own = own.replace(send="chat")
     tally = Tally(mode, fmt if mode == "prompt" else "", choice, constrain)
     return Trial(tally, ToolCallMiddleware(asker.meter, settings=own), api)

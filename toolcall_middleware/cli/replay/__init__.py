@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..command import Command
+from ..command import Command, add_template
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +15,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         " - is stdin",
     )
     parser.add_argument("--format", metavar="NAME", default="auto", help="how to read it (default: %(default)s)")
+    add_template(parser)
     parser.add_argument(
         "--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent, of any of these APIs"
     )
@@ -37,6 +38,7 @@ COMMAND = Command(
         "toolcall-middleware replay answer.sse",
         "toolcall-middleware replay traces/20261122T101500-req_1.jsonl   # why each piece became text or a call",
         "toolcall-middleware replay text.txt --format hermes --tools request.json",
+        "toolcall-middleware replay text.txt --format template --template /models/acme-9b",
         "curl -sN URL/chat/completions --json @request.json | toolcall-middleware replay -",
     ),
     exit_codes={0: "all was read", 1: "something in it is malformed"},

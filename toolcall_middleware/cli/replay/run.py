@@ -28,7 +28,7 @@ from ...response.reasoning import OpenThought
 from ...settings import Settings
 from ...wire import openai
 from ...wire.sse import EventReader
-from ..command import UsageError
+from ..command import UsageError, template_of
 from ..faces.answers import FaceAnswer, api_of, read_answer
 from .trace import safe, show_trace
 
@@ -69,13 +69,14 @@ class Read:
 def run(args: argparse.Namespace) -> int:
     """The command. 0 when all was read, 1 when something in it is malformed."""
     data = sys.stdin.buffer.read() if args.file == "-" else _bytes_of(args.file)
+    template = template_of(args.template)
     if is_trace(data):
-        return show_trace(data, as_json=args.json, case=args.save_case)
+        return show_trace(data, as_json=args.json, case=args.save_case, template=template)
     if args.save_case:
         raise ReplayError("--save-case: the file is no trace")
     tools = _tools(args.tools) if args.tools else None
     captured = capture(data)
-    read = [replay(choice, index, args.format, tools) for index, choice in sorted(captured.items())]
+    read = [replay(choice, index, args.format, tools, template) for index, choice in sorted(captured.items())]
     if args.json:
         print(json.dumps([_as_json(one) for one in read], indent=2))
     else:
@@ -164,10 +165,12 @@ def _add(one: Captured, message: Any) -> None:
         one.native.append(calls)
 
 
-def replay(captured: Captured, index: int, format_name: str, tools: ToolSet | None) -> Read:
-    """Read one choice. Without `tools` any name can be called."""
+def replay(
+    captured: Captured, index: int, format_name: str, tools: ToolSet | None, template: str | None = None
+) -> Read:
+    """Read one choice. Without `tools` any name can be called. template: the setting of that name."""
     options = ParserOptions(keep_raw=True)
-    fmt = registry.get(format_name)
+    fmt = registry.of_template(format_name, template)
     parser = fmt.parser(tools, options)
     thought = OpenThought(lambda: fmt.parser(tools, replace(options, parse_reasoning=True)))
     if captured.reasoning:

@@ -25,15 +25,18 @@ def safe(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
-def show_trace(data: bytes, *, as_json: bool, case: str | None) -> int:
-    """Print it; 1 when something in it is malformed. Raises UsageError for a file that cannot be read or written."""
+def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | None = None) -> int:
+    """Print it; 1 when something in it is malformed. Raises UsageError for a file that cannot be read or written.
+
+    template: the setting of that name, which a trace does not tell.
+    """
     try:
         trace = read_trace(data)
     except TraceError as error:
         raise UsageError(str(error)) from None
-    explained = explain(trace.rows, trace.summary)
+    explained = explain(trace.rows, trace.summary, template)
     if case is not None:
-        text = json.dumps(case_of(trace.rows, trace.summary), ensure_ascii=False) + "\n"
+        text = json.dumps(case_of(trace.rows, trace.summary, template), ensure_ascii=False) + "\n"
         try:
             Path(case).write_text(text, "utf-8")
         except OSError as error:

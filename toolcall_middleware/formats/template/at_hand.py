@@ -5,12 +5,20 @@ from __future__ import annotations
 import functools
 import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...errors import FormatError, SettingsError
 from .. import markup
 from ..family import Family
 from . import derive, response_template, sources
 from .derive import Derived
+from .prompts import TemplatePrompts
+
+if TYPE_CHECKING:
+    from ...settings import Settings
+
+CHAT = "/chat/completions"
+"""What paths end in beside which a backend has `/completions`."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +33,46 @@ def derived(source: str, model: str) -> Derived | None:
         name = sources.in_cache(model)
         return None if name is None else _logged(name)
     return _logged(source)
+
+
+def prompts_for(source: str, model: str) -> TemplatePrompts | None:
+    """What writes prompts by the template at `source` (the setting); None where the cache has none of this model.
+
+    Raises FormatError and SettingsError as `of_source` does.
+    """
+    if source == sources.CACHE:
+        name = sources.in_cache(model)
+        return None if name is None else _prompts(name)
+    return _prompts(source)
+
+
+@functools.lru_cache(maxsize=16)  # each may have processes
+def _prompts(source: str) -> TemplatePrompts:
+    return TemplatePrompts(sources.find(source))
+
+
+def check_send(settings: Settings) -> None:
+    """Raises SettingsError where `send=completions` cannot be done, as far as that can be known before a request."""
+    if settings.send != "completions":
+        return
+    where = settings.where("send")
+    if settings.template is None:
+        raise SettingsError(f"{where}: completions needs a chat template: say where it is with the setting template.")
+    if settings.mode == "native":
+        raise SettingsError(f"{where}: completions is for prompts, and mode=native gives the tools to the backend.")
+    if settings.upstream_api != "openai":
+        raise SettingsError(f"{where}: completions cannot be had of upstream_api={settings.upstream_api}.")
+    if odd := next((path for path in settings.paths if not path.endswith(CHAT)), None):
+        raise SettingsError(f"{where}: completions is asked beside {CHAT}, and paths holds {odd}.")
+    if settings.template not in {sources.CACHE, sources.PROPS}:
+        try:
+            manner = _prompts(settings.template).manner
+            if not (manner.plain or manner.tools):
+                raise SettingsError(f"{where}: the chat template of {settings.template} renders no conversation.")
+            if not manner.tools:
+                _log.warning("template: %s presents no tools: the prompt says them in text.", settings.template)
+        except FormatError as error:
+            raise SettingsError(f"{where}: {error}") from None
 
 
 def of_source(source: str) -> Derived:
@@ -79,3 +127,4 @@ def forget() -> None:
     """Derive anew: a source has changed."""
     _kept.cache_clear()
     _logged.cache_clear()
+    _prompts.cache_clear()

@@ -18,9 +18,9 @@ MAX_TEXT = 1 << 18
 """Characters of one rendering: a conversation of four short messages and two tools."""
 SECONDS = 10
 """Of a processor, and of the clock twice as many, for all renderings together; a usual template takes 0.01."""
-_MEMORY = 1 << 30  # bytes of address space, Python's own included
+MEMORY = 1 << 30  # bytes of address space, Python's own included
 _WORKER = Path(__file__).with_name("worker.py")
-_NO_JINJA = 3
+NO_JINJA = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ChatTemplate:
             "contexts": list(contexts),
             "characters": MAX_TEXT,
             "cpu_seconds": SECONDS,
-            "memory_bytes": _MEMORY,
+            "memory_bytes": MEMORY,
         }
         try:
             done = subprocess.run(  # noqa: S603 - this interpreter, and a file of ours
@@ -58,7 +58,7 @@ class ChatTemplate:
             )
         except subprocess.TimeoutExpired:
             raise FormatError(f"the chat template takes longer than {2 * SECONDS} seconds") from None
-        if done.returncode == _NO_JINJA:
+        if done.returncode == NO_JINJA:
             raise FormatError("a chat template needs jinja2: pip install 'toolcall-middleware[hf]'")
         if done.returncode:
             raise FormatError("the chat template takes more time or memory than it may, or cannot be rendered at all")

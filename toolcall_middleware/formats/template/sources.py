@@ -31,6 +31,8 @@ class Checkpoint:
 
     where: str
     template: ChatTemplate
+    engine_begins: bool = False
+    """Its engine puts the token of the beginning before every prompt, so that none may hold it."""
     response_template: Mapping[str, Any] | None = None
     """What Transformers reads an answer with (since 5.13), as the checkpoint's tokenizer_config.json has it."""
 
@@ -72,7 +74,7 @@ def of_props(url: str, props: Any) -> Checkpoint:
     if not isinstance(text, str) or not text:
         raise SettingsError(f"{SETTING}: {url} tells no chat_template.")
     special = {name: told[name] for name in ("bos_token", "eos_token") if isinstance(told.get(name), str)}
-    return Checkpoint(url, ChatTemplate(text, special))
+    return Checkpoint(url, ChatTemplate(text, special), engine_begins=True)
 
 
 def remember(source: str, checkpoint: Checkpoint) -> None:
@@ -108,5 +110,7 @@ def _checkpoint(where: str, text: str, config: Mapping[str, Any]) -> Checkpoint:
         except (ValueError, RecursionError):
             declared = None
     return Checkpoint(
-        where, ChatTemplate(text, special_tokens(config)), declared if isinstance(declared, Mapping) else None
+        where,
+        ChatTemplate(text, special_tokens(config)),
+        response_template=declared if isinstance(declared, Mapping) else None,
     )

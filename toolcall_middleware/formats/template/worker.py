@@ -1,7 +1,8 @@
 """Renders a chat template in a process of its own, which the caller can end: templates are programs, maybe hostile.
 
-Run as a file: a JSON object stands on standard input, a list of outcomes goes to standard output. Nothing of this
-package is imported, so that the process holds little.
+Run as a file: a JSON object stands on standard input, a list of outcomes goes to standard output. With `--serve` the
+first line of the input holds the template, each further one a context, and each gets a line of output; the process
+ends with its input. Nothing of this package is imported, so that the process holds little.
 """
 
 from __future__ import annotations
@@ -19,26 +20,39 @@ _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 
 def main() -> int:
     """Reads the order, renders each context, and writes `[{"text": …} or {"error": …}]`. 3: there is no jinja2."""
-    order = json.load(sys.stdin)
+    serves = sys.argv[1:] == ["--serve"]
+    order = json.loads(sys.stdin.buffer.readline()) if serves else json.load(sys.stdin)
     sys.path[:] = order["path"]
-    _confine(order["cpu_seconds"], order["memory_bytes"])
+    _confine_memory(order["memory_bytes"])
     try:
         import jinja2
         import jinja2.sandbox
     except ImportError:
         return 3
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    # Templates that llama.cpp renders append to lists of theirs; what is changed here is this process's alone.
+    environment = jinja2.sandbox.SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = _now
+    environment.globals["strftime_now"] = _now if serves else _same_day
+    _confine_time(order["cpu_seconds"])
     try:
         template = environment.from_string(_GENERATION.sub("", order["template"]))
-        found = [_render(template, {**order["special"], **each}, order["characters"]) for each in order["contexts"]]
+        if not serves:
+            found = [_render(template, {**order["special"], **each}, order["characters"]) for each in order["contexts"]]
     except (jinja2.TemplateError, RecursionError, MemoryError) as error:
         found = [{"error": _said(error)}]
-    json.dump(found, sys.stdout)
+        template = None
+    if not serves:
+        json.dump(found, sys.stdout)
+        return 0
+    for line in sys.stdin.buffer:
+        _confine_time(order["cpu_seconds"])
+        context = {**order["special"], **json.loads(line)}
+        outcome = found[0] if template is None else _render(template, context, order["characters"])
+        sys.stdout.write(json.dumps(outcome) + "\n")
+        sys.stdout.flush()
     return 0
 
 
@@ -61,16 +75,26 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:300]
 
 
-def _confine(cpu_seconds: int, memory_bytes: int) -> None:
-    """The system's own limits, where it has them; the caller's clock holds everywhere."""
+def _confine_memory(size: int) -> None:
+    """The system's own limit, where it has one; the caller's clock holds everywhere."""
     try:
         import resource
     except ImportError:
         return
-    for kind, most in ((resource.RLIMIT_CPU, cpu_seconds), (resource.RLIMIT_AS, memory_bytes)):
-        hard = resource.getrlimit(kind)[1]
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (limit, hard))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+
+
+def _confine_time(seconds: int) -> None:
+    """The same for the processor's time, from now on."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
@@ -89,6 +113,10 @@ def _raise(message: str) -> NoReturn:
 
 
 def _now(form: str) -> str:
+    return dt.datetime.now().astimezone().strftime(form)
+
+
+def _same_day(form: str) -> str:
     return dt.datetime(2026, 1, 1, tzinfo=dt.UTC).strftime(form)  # the same each time: renderings are compared
 
 

@@ -290,7 +290,7 @@ class ToolCallMiddleware:
                 return
             send = budget.sender(send, lambda: exchange.emitted_calls)
         try:
-            await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action.body)
+            await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
             _tell(exchange, record, units=budget is not None)
 

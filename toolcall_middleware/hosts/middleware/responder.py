@@ -34,6 +34,7 @@ from ..http.bodies import Inflate, Message, Receive
 from ..http.errors import log_refusal, send_error
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
+from .raw_prompts import written
 from .token_counting import wait_for
 
 
@@ -62,32 +63,35 @@ class Responder:
         self._client_send = send
         self._exchange = exchange
         self._paths = paths
-        self._next_body: bytes | None = None
+        self._next: Ask | None = None
         self._receiving: asyncio.Future[Message] | None = None
         self._gone = False  # the client went away
 
-    async def run(self, body: bytes) -> None:
-        """Answer the request, whose body for the backend is `body`."""
-        self._next_body = body
+    async def run(self, ask: Ask) -> None:
+        """Answer the request, with which the backend is asked as `ask` says."""
+        self._next = ask
         try:
-            while self._next_body is not None and not self._gone:
-                body, self._next_body = self._next_body, None
-                await self._attempt(body)
+            while self._next is not None and not self._gone:
+                ask, self._next = self._next, None
+                await self._attempt(ask)
         finally:
             if self._receiving is not None:
                 self._receiving.cancel()
                 await asyncio.gather(self._receiving, return_exceptions=True)
 
-    async def _attempt(self, body: bytes) -> None:
+    async def _attempt(self, ask: Ask) -> None:
         """One request to the app."""
-        self._body: bytes | None = body
+        self._body: bytes | None = ask.body
         self._start: Message | None = None
         self._inflate: Inflate | None = None
         self._over = False  # nothing more of the app's answer is read
         self._cut = False  # ... and the app may not know
         self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
         try:
-            await self._app(request_scope(self._scope, len(body)), self._receive, self._send)
+            app = self._app
+            if ask.prompt is not None:
+                app, self._body = await written(app, ask.body, ask.prompt)
+            await app(request_scope(self._scope, len(self._body or b"")), self._receive, self._send)
         except Exception as error:
             if self._over and _only_ours(error):
                 return
@@ -176,8 +180,8 @@ class Responder:
                     self._over = True
                     self._cut = self._cut or early
                     self._release()
-                case Ask(body):
-                    self._next_body = body
+                case Ask():
+                    self._next = action
                 case Count(pending):
                     await wait_for(pending, self._app, self._scope, self._paths)
                     await self._execute(self._exchange.receive(Counted()))

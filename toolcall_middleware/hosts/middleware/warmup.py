@@ -67,8 +67,12 @@ class _Unheard(logging.Filter):
 def _answer(settings: Settings, request: bytes, kind: bytes, parts: Iterable[bytes]) -> None:
     """One exchange, as far as the settings let it go."""
     exchange = Exchange(settings, BackendMemory())
-    if not isinstance(exchange.receive(Request(request))[0], Ask):
+    ask = exchange.receive(Request(request))[0]
+    if not isinstance(ask, Ask):
         return
+    if ask.prompt is not None:
+        with contextlib.suppress(ToolCallError):  # a template may refuse this conversation, and is ready by then
+            ask.prompt.write()
     exchange.receive(Head(200, [(b"content-type", kind)]))
     for part in parts:
         exchange.receive(Body(part, last=False))

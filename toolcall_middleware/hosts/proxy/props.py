@@ -18,7 +18,7 @@ def with_template(settings: Settings) -> Settings:
     """The settings with the place of the upstream's template for `props`, asked for now.
 
     Where it cannot be had, `format=auto` goes on without it, and the log says why. Raises SettingsError for
-    `format=template`.
+    `format=template` and `send=completions`.
     """
     if settings.template != sources.PROPS or settings.upstream_url is None:
         return settings
@@ -26,7 +26,7 @@ def with_template(settings: Settings) -> Settings:
     try:
         sources.remember(url, ask(url, settings.upstream_key))
     except SettingsError as error:
-        if settings.format == "template":
+        if settings.format == "template" or settings.send == "completions":
             raise
         _log.warning("%s", error)
         return settings.replace(template=None)

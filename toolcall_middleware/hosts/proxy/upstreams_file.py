@@ -122,7 +122,7 @@ class _Table:
         settings = with_template(settings)
         try:
             registry.of_settings(settings)
-        except FormatError as error:
+        except (FormatError, SettingsError) as error:
             raise SettingsError(f"{self._where}: {error}") from None
         return settings
 

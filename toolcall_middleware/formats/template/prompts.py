@@ -1,0 +1,279 @@
+"""Writes a conversation as a checkpoint's chat template renders it: the text that a model was trained to go on from.
+
+What a template understands is asked of it once, with the probes of the derivation: how it wants calls, whether it
+presents tools and a system message at all, which markers end a turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import markup
+from ..prompt.tool_results import guarded
+from . import probes, turns
+from .compare import common_start
+from .live import LiveTemplate, TemplateRefusalError
+from .probes import Dialect, context, said
+from .sources import Checkpoint
+
+_log = logging.getLogger(__name__)
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_ID_LENGTH = 9
+"""Of letters and digits, as Mistral's templates demand; others take any."""
+_NAMED_IDS = "functions."
+"""How Kimi K2's models read the ids of calls: `functions.f:0`. Its template does not say so."""
+
+_LEAST_END = 4
+"""Characters of a marker that ends a turn."""
+_ODD = re.compile(r"[^\w\s]")
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What a template understands."""
+
+    plain: bool
+    """It renders a conversation without tools."""
+    tools: bool
+    """It presents tools."""
+    system: bool
+    """It knows system messages."""
+    dialect: Dialect | None
+    """How it wants the messages with calls; None: it writes none."""
+    ends: tuple[str, ...] = ()
+    """Markers that stand only at the end of a turn of the assistant."""
+    reasoning: tuple[str, str] | None = None
+    """The tags around its reasoning."""
+    result_end: str = ""
+    """The tag behind a result."""
+    named_ids: bool = False
+    """It writes ids of calls and no names, which stand in the ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A prompt. own: the tools and calls are in the template's own words. opened: the tags of a thought that it has
+    opened, in which the answer begins. ends: what ends a turn.
+    """
+
+    text: str
+    own: bool
+    opened: tuple[str, str] | None
+    ends: tuple[str, ...]
+
+
+class TemplatePrompts:
+    """Prompts of one checkpoint. Threads may share it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._live = LiveTemplate(checkpoint.template)
+        self._lock = threading.Lock()
+        self._manner: Manner | None = None
+
+    @property
+    def manner(self) -> Manner:
+        """What the template understands, asked once. Raises FormatError where it cannot be rendered at all."""
+        with self._lock:
+            if self._manner is None:
+                self._manner = _manner_of(self._checkpoint)
+            return self._manner
+
+    def write(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        plain: Sequence[Message],
+        more: Mapping[str, Any],
+    ) -> Written:
+        """The prompt that an answer follows.
+
+        messages: the conversation, with calls and results as OpenAI's API has them (arguments as text). tools: its
+        entries for tools. plain: the same conversation without either, for a template that does not understand them.
+        more: what else the template is given. Takes time. Raises TemplateRefusalError and FormatError (LiveTemplate).
+        """
+        manner = self.manner
+        speaks = any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
+        own = (manner.tools or not tools) and (manner.dialect is not None or not speaks)
+        text = refusal = None
+        if own:
+            wanted = _as_wanted(messages, manner)
+            text, refusal = self._first_of([(wanted, tools or None), (wanted, _filled(tools))], more)
+        if text is None:
+            if refusal is not None:
+                _log.info("The chat template refuses these messages (%s): calls and results go as text.", refusal)
+            own, wanted = False, _as_wanted(plain, manner)
+            text, refusal = self._first_of([(wanted, None), (wanted, [])], more)
+            if text is None:
+                raise TemplateRefusalError(str(refusal))
+        bos = self._checkpoint.template.special.get("bos_token", "")
+        if self._checkpoint.engine_begins and bos:
+            text = text.removeprefix(bos)
+        return Written(text, own, _opened(text, manner), manner.ends)
+
+    def _first_of(
+        self, ways: Sequence[tuple[Sequence[Message], Sequence[Any] | None]], more: Mapping[str, Any]
+    ) -> tuple[str | None, TemplateRefusalError | None]:
+        """The first that the template renders, of messages and tools; where it renders none, the first refusal."""
+        first: TemplateRefusalError | None = None
+        for messages, tools in ways:
+            usual = {"messages": list(messages), "tools": tools, "documents": None}
+            try:
+                return self._live.render({"add_generation_prompt": True, **more, **usual}), None
+            except TemplateRefusalError as refusal:
+                first = first or refusal
+        return None, first
+
+
+def _manner_of(checkpoint: Checkpoint) -> Manner:
+    template = checkpoint.template
+    user, system = said(probes.USER), said(probes.SYSTEM, "system")
+    thought = {"reasoning_content": probes.THOUGHT, "reasoning": probes.THOUGHT, "thinking": probes.THOUGHT}
+    shown, with_system, and_tools, bare, thinking = template.render(
+        [
+            context([user], answer=True),
+            context([system, user], tools=(), answer=True),
+            context([system, user], answer=True),
+            context([user], tools=(), answer=True),
+            context([user, {**said(probes.CONTENT, "assistant"), **thought}, user, said(probes.CONTENT, "assistant")]),
+        ]
+    )
+    found = turns.read(template)
+    tools = shown is not None and all(name in shown for name in probes.NAMES)
+    knows_system = any(text is not None and probes.SYSTEM in text for text in (with_system, and_tools))
+    if isinstance(found, str):
+        named = _dialect_of_ids(checkpoint)
+        return Manner(
+            plain=bare is not None, tools=tools, system=knows_system, dialect=named, named_ids=named is not None
+        )
+    # One that ends texts only, or also stands within a turn as harmony's between thought and call, would end too early.
+    layout = found.layout
+    turn = (thinking or "").split(probes.CONTENT)[0].partition(probes.USER)[2]
+    within = layout.opening + layout.call + (layout.between or "") + turn[len(common_start(turn, found.begin)) :]
+    return Manner(
+        plain=bare is not None,
+        tools=tools,
+        system=knows_system,
+        dialect=found.dialect,
+        ends=tuple(end for end in found.ends if _is_end(end) and end in found.end and end not in within),
+        reasoning=found.reasoning,
+        result_end="" if found.result is None else found.result[1],
+    )
+
+
+def _is_end(marker: str) -> bool:
+    """Whether it is a marker, and nothing that a text may hold."""
+    return len(marker) >= _LEAST_END and _ODD.search(marker) is not None
+
+
+def _dialect_of_ids(checkpoint: Checkpoint) -> Dialect | None:
+    """The dialect of a template that writes a call's id and not its name, which stands in the id (Kimi K2)."""
+    pairs = [(probes.NAMES[0], probes.SAMPLE)]
+    asked = [said(probes.USER)]
+    contexts = [
+        context([*asked, *_with_ids([dialect.calls(pairs), *probes.results(1)], named=True)])
+        for dialect in probes.DIALECTS
+    ]
+    texts = checkpoint.template.render(contexts)
+    wanted = f"{_NAMED_IDS}{probes.NAMES[0]}:0", probes.VALUES[0], probes.RESULTS[0]
+    for dialect, text in zip(probes.DIALECTS, texts, strict=True):
+        if text is not None and all(part in text for part in wanted):
+            return dialect
+    return None
+
+
+def _filled(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The tools with what some templates take for granted: a type and a description of every parameter."""
+    made = []
+    for tool in tools:
+        function = tool["function"]
+        schema = function.get("parameters") or {}
+        properties = schema.get("properties")
+        known = {
+            name: {"type": "string", "description": "", **(value if isinstance(value, dict) else {})}
+            for name, value in (properties if isinstance(properties, dict) else {}).items()
+        }
+        parameters = {"type": "object", "required": [], **schema, "properties": known}
+        made.append({**tool, "function": {"description": "", **function, "parameters": parameters}})
+    return made
+
+
+def _opened(text: str, manner: Manner) -> tuple[str, str] | None:
+    """The tags of a thought that the prompt's end opens."""
+    end = text.rstrip()
+    pairs = (*((manner.reasoning,) if manner.reasoning else ()), *markup.gathered().reasoning)
+    return next(((opening, closing) for opening, closing in pairs if end.endswith(opening.strip())), None)
+
+
+def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
+    """The messages in the template's own dialect."""
+    made = [_in_dialect(message, manner) for message in _with_ids(messages, named=manner.named_ids)]
+    if not manner.system and made and made[0]["role"] == "system":
+        front = made.pop(0)["content"]
+        if made and made[0]["role"] == "user":
+            made[0] = {**made[0], "content": f"{front}\n\n{made[0]['content']}"}
+        else:
+            made.insert(0, said(front))
+    return made
+
+
+def _in_dialect(message: Message, manner: Manner) -> Message:
+    dialect, calls = manner.dialect, message.get("tool_calls")
+    if message["role"] == "tool" and manner.result_end:
+        return {**message, "content": guarded(message["content"], manner.result_end)}
+    if not calls or dialect is None:
+        return message
+    written = [{**call, "function": {**call["function"], "arguments": _arguments(call, dialect)}} for call in calls]
+    empty = None if dialect.no_content else ""
+    return {**message, "content": message.get("content") or empty, "tool_calls": written}
+
+
+def _arguments(call: Mapping[str, Any], dialect: Dialect) -> Any:
+    text = call["function"]["arguments"]
+    if dialect.as_text:
+        return text or "{}"
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _with_ids(messages: Sequence[Message], *, named: bool) -> list[Message]:
+    """The messages with ids of calls that every template takes, and the names of the calls beside their results.
+
+    named: the ids hold the calls' names.
+    """
+    ids: dict[str, str] = {}
+    names: dict[str, str] = {}
+    made: list[Message] = []
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            for call in calls:
+                own, name = call["id"], call["function"]["name"]
+                ids[own], names[own] = f"{_NAMED_IDS}{name}:{len(ids)}" if named else _short(own), name
+            message = {**message, "tool_calls": [{**call, "id": ids[call["id"]]} for call in calls]}  # noqa: PLW2901
+        elif message["role"] == "tool":
+            own = message["tool_call_id"]
+            message = {"name": names.get(own, ""), **message, "tool_call_id": ids.get(own) or _short(own)}  # noqa: PLW2901
+        made.append(message)
+    return made
+
+
+@functools.lru_cache(maxsize=1024)
+def _short(call_id: str) -> str:
+    """An id that is the same for the same id."""
+    if len(call_id) == _ID_LENGTH and call_id.isascii() and call_id.isalnum():
+        return call_id
+    number = int.from_bytes(hashlib.blake2b(call_id.encode("utf-8", "replace"), digest_size=8).digest())
+    return "".join(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in range(_ID_LENGTH))

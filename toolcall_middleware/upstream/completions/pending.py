@@ -1,0 +1,62 @@
+"""A prompt that a template is to write, before the backend can be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...apis.completions.request import completion_body
+from ...errors import FormatError, ToolCallError
+from ...formats.base import ToolFormat
+from ...formats.template.live import TemplateRefusalError
+from ...formats.template.prompts import TemplatePrompts, Written
+from ...formats.thoughts import of_model
+from ...parsing.text.reasoning import Opened
+
+
+class PendingPrompt:
+    """A prompt that is to be written before the backend is asked: a host runs `write` in a thread, then asks for
+    `body`. written: None before. limit: bytes of the whole answer that is to come.
+    """
+
+    def __init__(
+        self,
+        prompts: TemplatePrompts,
+        parts: tuple[Any, Any, Any, Any],
+        fmt: ToolFormat,
+        model: str,
+        limit: int | None,
+    ) -> None:
+        self._prompts = prompts
+        self._parts = parts
+        self._format = fmt
+        self._model = model
+        self.limit = limit
+        self.written: Written | None = None
+
+    def write(self) -> None:
+        """Takes milliseconds. Raises ToolCallError."""
+        try:
+            self.written = self._prompts.write(*self._parts)
+        except TemplateRefusalError as refusal:
+            message = f"The model's chat template refuses these messages: {refusal}"
+            raise ToolCallError("invalid_request", message, param="messages") from None
+        except FormatError as error:
+            raise ToolCallError("upstream_error", f"The prompt cannot be written: {error}") from None
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return "" if self.written is None else self.written.text
+
+    def body(self, body: bytes) -> bytes:
+        """The text completion's body for the chat completion's."""
+        return completion_body(body, self.text, stop=() if self.written is None else self.written.ends)
+
+    @property
+    def opened(self) -> Opened | None:
+        """The thought that the prompt's end opens."""
+        if self.written is None or self.written.opened is None:
+            return None
+        opening, closing = self.written.opened
+        known = of_model(self._format, self._model).tags
+        return known if known.opening.strip() == opening.strip() else Opened(opening, closing)

@@ -1,0 +1,140 @@
+"""`send=completions`: the conversation as a checkpoint's own chat template renders it, for the backend's
+`/v1/completions`.
+
+The template gets the tools, calls and results as OpenAI's API has them. What tools say is neutralised as in every other
+prompt, and what `tool_choice` asks for stands at the end, in the words of the format.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ...errors import ToolCallError, shown
+from ...formats.base import ToolFormat
+from ...formats.prompt import escaping
+from ...formats.template import at_hand
+from ...formats.template.prompts import TemplatePrompts
+from ...model import ToolResult
+from ...request.messages import calls_of
+from ...request.parse import ChatRequest, callable_tools
+from ...settings import Settings
+from ...wire import openai
+from .. import prompt
+from ..earlier_thoughts import reasoning_of
+from ..history import joined, plain_content
+from ..tool_results import for_backend
+from .pending import PendingPrompt
+
+_log = logging.getLogger("toolcall_middleware")
+_NOT_WITH_A_PROMPT = {
+    "chat_template": "the prompt is written by the template of the setting `template`",
+    "continue_final_message": "the prompt ends where a new answer begins",
+}
+_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
+
+Message = dict[str, Any]
+
+
+class RawPrompt:
+    """The conversation of one request for the template, over all attempts. `messages`, `tools`: what it gets."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, fmt: ToolFormat, prompts: TemplatePrompts) -> None:
+        for name, why in _NOT_WITH_A_PROMPT.items():
+            if openai.read_value(chat.fields.get(name)):
+                raise ToolCallError("invalid_request", f"'{name}' cannot be used here: {why}.", param=name)
+        self._prompts = prompts
+        self._format = fmt
+        self._model = chat.model
+        self._limit = settings.max_response_bytes
+        self._more = _for_template(chat)
+        # All of them, also where one is named: the prompt's beginning stays the same from turn to turn.
+        offered = chat.tools.tools if callable_tools(chat).tools else ()
+        self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
+        self._begin = _messages(chat, settings)
+        self.messages = self._begin
+
+    def begin(self, words: str) -> None:
+        """The first messages of an attempt. words: what is said last."""
+        self.messages = list(self._begin)
+        if words:
+            prompt.put_last(self.messages, words)
+
+    def again(self, messages: list[Message]) -> None:
+        """More messages, for another attempt."""
+        self.messages = [*self.messages, *messages]
+
+    def pending(self, plain: list[Message]) -> PendingPrompt:
+        """The prompt that is to be written. plain: the messages for a template that does not understand tools."""
+        parts = self.messages, self.tools, plain, self._more
+        return PendingPrompt(self._prompts, parts, self._format, self._model, self._limit)
+
+
+def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
+    """None where the setting does not ask for it, there is nothing of tools, or no template of the model is at hand.
+
+    Raises ToolCallError.
+    """
+    if settings.send != "completions" or settings.template is None:
+        return None
+    if not chat.tools.tools and not any(calls_of(each) or each["role"] == "tool" for each in chat.messages):
+        return None
+    prompts = at_hand.prompts_for(settings.template, chat.model)
+    if prompts is None:
+        _log.info("There is no template of %s at hand: its prompt is a chat's.", shown(chat.model))
+        return None
+    return RawPrompt(chat, settings, fmt, prompts)
+
+
+def _for_template(chat: ChatRequest) -> dict[str, Any]:
+    """What else a client tells the template."""
+    given = openai.read_value(chat.fields.get("chat_template_kwargs"))
+    more = dict(given) if isinstance(given, dict) else {}
+    more.pop("add_generation_prompt", None)
+    effort = openai.read_value(chat.fields.get("reasoning_effort"))
+    return {"reasoning_effort": effort, **more} if isinstance(effort, str) else more
+
+
+def _messages(chat: ChatRequest, settings: Settings) -> list[Message]:
+    messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=False) or chat.messages
+    made = [_message(message, place, chat.tools.by_name) for place, message in enumerate(messages)]
+    system = [message["content"] for message in made if message["role"] == "system"]
+    if settings.messages == "keep" or not system:
+        return made
+    rest = [message for message in made if message["role"] != "system"]
+    front = {"role": settings.system_role, "content": joined(system)}
+    if rest and rest[0]["role"] == front["role"]:
+        front, rest = {**front, "content": joined([front["content"], rest[0]["content"]])}, rest[1:]
+    return [front, *rest]
+
+
+def _message(message: Message, place: int, offered: Collection[str]) -> Message:
+    made = {name: message[name] for name in _FIELDS if name in message}
+    content = plain_content(message)
+    if not isinstance(content, str):
+        text = "A prompt that is sent as text holds no images or other media; leave them out, or set send=chat."
+        raise ToolCallError("invalid_request", text, param=f"messages[{place}].content")
+    made["content"] = content
+    match message["role"]:
+        case "developer":
+            made["role"] = "system"
+        case "tool":
+            harmless = escaping.neutralise(escaping.neutralise_tags(content, offered))
+            made["content"] = escaping.with_note([harmless], [ToolResult("", content)])
+        case "assistant" if thought := reasoning_of(message):
+            # Templates read the one or the other.
+            made["reasoning_content"] = made["reasoning"] = thought
+    return made
+
+
+def _harmless(value: Any) -> Any:
+    """The JSON value, in which no string reads as markup. Names of fields stay."""
+    match value:
+        case str():
+            return escaping.neutralise(value)
+        case list():
+            return [_harmless(item) for item in value]
+        case Mapping():
+            return {key: _harmless(item) for key, item in value.items()}
+    return value
