@@ -6,7 +6,6 @@ the guard what it is there to stop.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -17,8 +16,9 @@ from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ..http.bodies import replay
 from ..http.errors import send_error
+from ..http.offload import offloaded
 from ..http.paths import normal_path_of
-from ..http.upload import collect, in_the_clear
+from ..http.upload import cleared, collect
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
@@ -32,7 +32,6 @@ _HIDDEN = re.compile(rb"\\u|\x00|%[46]|^\xfe\xff|^\xff\xfe")
 _PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 # Their APIs have no tools, and their bodies are recordings and pictures.
 _MEDIA = ("/audio/", "/images/")
-_LARGE = 64 * 1024
 
 
 def is_guarded(settings: Settings) -> bool:
@@ -54,11 +53,8 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
     try:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
         if body:
-            body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
-            if len(body) > _LARGE:
-                await asyncio.to_thread(_refuse_tools, scope, body)
-            else:
-                _refuse_tools(scope, body)
+            body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
+            await offloaded(len(body), _refuse_tools, scope, body)
     except ToolCallError as error:
         await send_error(send, error)
         return
