@@ -16,6 +16,7 @@ from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ..http.bodies import replay
 from ..http.errors import send_error
+from ..http.hidden_words import hides_words
 from ..http.offload import offloaded
 from ..http.paths import normal_path_of
 from ..http.upload import cleared, collect
@@ -25,10 +26,8 @@ _LIMITS = (
     "max_tool_calls", "max_tool_rounds",
 )  # fmt: skip
 # Every API calls what carries tools so: `tools`, `functions`, `toolConfig`, `function_declarations`, `tool_calls`.
-_WORDS = re.compile(rb"tool|function|mcp_server", re.IGNORECASE)
+_WORDS = (b"tool", b"function", b"mcp_server")
 _NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
-# A word may be spelled so that its letters do not stand there: by an escape, or by an encoding of two bytes a letter.
-_HIDDEN = re.compile(rb"\\u|\x00|%[46]|^\xfe\xff|^\xff\xfe")
 _PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 # Their APIs have no tools, and their bodies are recordings and pictures.
 _MEDIA = ("/audio/", "/images/")
@@ -76,7 +75,8 @@ def tools_in(scope: Scope, body: bytes) -> str:
     charset = _charset(scope)
     if charset not in _PLAIN_CHARSETS:
         return f"its charset {shown(charset)} hides what it holds"
-    if not _WORDS.search(body) and not _HIDDEN.search(body):
+    lowered = body.lower()
+    if not any(word in lowered for word in _WORDS) and not hides_words(body):
         return ""
     try:
         # Every member is seen, also one that another of the same name follows.
