@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -211,3 +212,43 @@ def test_nothing_leaves_of_a_call_that_is_too_large_nor_behind_it(index: dict[st
     ]
     assert native.oversized == "f"
     assert native.finish() == []
+
+
+def _with_index(count: int) -> list[dict[str, Any]]:
+    return [delta("{}", "f", index=number, id=f"c{number}") for number in range(count)]
+
+
+def _without_index(count: int) -> list[dict[str, Any]]:
+    return [delta("{}", "f", id=f"c{number}") for number in range(count)]
+
+
+def _names_alone(count: int) -> list[dict[str, Any]]:
+    return [delta(None, "f", index=number) for number in range(count)]
+
+
+def _behind_the_end(count: int) -> list[dict[str, Any]]:
+    return [delta("{}", "f", index=0), *(delta("{", index=0) for _ in range(count))]
+
+
+@pytest.mark.parametrize("make", [_with_index, _without_index, _names_alone, _behind_the_end])
+def test_many_deltas_take_time_in_proportion(make: Any) -> None:
+    def cost(count: int) -> float:
+        best = 1e9
+        for _ in range(3):
+            deltas = make(count)
+            begin = time.process_time()
+            events(deltas)
+            best = min(best, time.process_time() - begin)
+        return best
+
+    cost(100)
+    assert cost(12_000) < 8 * cost(3_000) + 0.02
+
+
+def test_a_late_id_belongs_to_the_last_call_that_has_it() -> None:
+    got = calls(
+        [delta(None, "f", index=0), delta(None, "get", index=1, id="a")],
+        [delta('{"x": ', id="a")],
+        [delta("1}", index=1), delta("{}", index=0, id="a")],
+    )
+    assert got == [("f", None, {}), ("get", "a", {"x": 1})]

@@ -13,13 +13,18 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, kind, shown
-from ..wire.json_input import decode
+from ..wire.json_input import DECODE_ERRORS, decode
 
 MAX_NESTING = 200
 """Levels of JSON in the messages: what is admitted here can be encoded again at any depth of the stack."""
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRINGS = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,4096}+', re.DOTALL)
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+_LARGE = 128 * 1024
+"""Bytes that are decoded at once: a millisecond or two."""
+_AT_ONCE = 64 * 1024
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -34,10 +39,7 @@ def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int
 
     `max_rounds` is the largest number of assistant turns with calls, `max_messages` that of messages.
     """
-    if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _nesting(raw) > MAX_NESTING:
-        message = f"The messages are nested deeper than {MAX_NESTING} levels."
-        raise ToolCallError("invalid_request", message, param="messages")
-    messages = decode(raw, "messages")
+    messages = _decoded(raw)
     if not isinstance(messages, list):
         raise _refusal("messages", f"'messages' must be an array, got {kind(messages)}.")
     if not messages:
@@ -57,10 +59,37 @@ def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int
     return history
 
 
-def _nesting(raw: bytes) -> int:
-    """The deepest nesting of brackets outside of strings, without building anything."""
-    steps = _STRING.sub(b"", raw).translate(_STEPS, _NO_BRACKETS)
-    return max(accumulate(memoryview(steps).cast("b")), default=0)
+def _decoded(raw: bytes) -> Any:
+    """The value of `messages`. A large one is decoded message by message: other threads get their turns in between."""
+    if len(raw) > _LARGE:
+        try:
+            return [_one_decoded(bytes(each), MAX_NESTING - 1) for each in _RAWS.decode(raw)]
+        except DECODE_ERRORS:
+            pass  # said below, of the whole
+    return _one_decoded(raw, MAX_NESTING)
+
+
+def _one_decoded(raw: bytes, most: int) -> Any:
+    if raw.count(b"[") + raw.count(b"{") > most and _is_deeper(raw, most):
+        message = f"The messages are nested deeper than {MAX_NESTING} levels."
+        raise ToolCallError("invalid_request", message, param="messages")
+    return decode(raw, "messages")
+
+
+def _is_deeper(raw: bytes, most: int) -> bool:
+    """Whether brackets outside of strings are nested deeper than `most`, without building anything."""
+    depth = at = 0
+    while at < len(raw):
+        found = _STRINGS.match(raw, at)
+        end = found.end() if found is not None else len(raw)
+        steps = _STRING.sub(b"", raw[at:end]).translate(_STEPS, _NO_BRACKETS)
+        for begin in range(0, len(steps), _AT_ONCE):
+            depths = list(accumulate(memoryview(steps[begin : begin + _AT_ONCE]).cast("b"), initial=depth))
+            if max(depths) > most:
+                return True
+            depth = depths[-1]
+        at = end
+    return False
 
 
 def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:

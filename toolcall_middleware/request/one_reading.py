@@ -25,13 +25,18 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with all its members."""
 
 
+def _all_pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
+    # A function, not the class: where Python code runs for each object, other threads get their turns in between.
+    return _Pairs(pairs)
+
+
 def one_reading(body: bytes) -> bytes:
     """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
     found = [match[1] for match in _MEMBER.finditer(body)]
     if len(found) == len(set(found)) and all(name.islower() for name in found) and not _ESCAPED.search(body):
         return body
     try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs)
+        pairs = json.loads(body, object_pairs_hook=_all_pairs)
         names = [name for name, _ in pairs if name.casefold() in OURS] if isinstance(pairs, _Pairs) else []
         if len(names) == len(set(names)) and OURS.issuperset(names):
             return body

@@ -29,6 +29,7 @@ class _Call:
     """A call of the backend. `waiting` are arguments that were read and cannot leave yet."""
 
     key: Any
+    number: int = 0
     id: str | None = None
     name: str = ""
     started: bool = False
@@ -58,8 +59,8 @@ class NativeCalls:
     """
 
     __slots__ = (
-        "_calls", "_current", "_free", "_most", "_repairs", "_tells", "_tools", "_unknown", "_waits", "asked",
-        "oversized",
+        "_by_id", "_by_key", "_calls", "_current", "_free", "_last_read", "_most", "_repairs", "_tells", "_tools",
+        "_unknown", "_waits", "asked", "oversized",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +85,10 @@ class NativeCalls:
         self._tools = tools
         self._unknown = unknown  # what becomes of a call of a name that is not among `tools`
         self._calls: list[_Call] = []
+        # The last call of each index and of each id: a look through all calls for each delta would be quadratic.
+        self._by_key: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._last_read = -1  # the number of the last call whose arguments have begun
         self._current = 0  # the call whose events leave
 
     @property
@@ -142,6 +147,8 @@ class NativeCalls:
         call = self._find(delta.get("index"), call_id, name, arguments or "", named=named)
         if call.id is None:
             call.id = call_id
+            if call_id is not None and self._by_id.get(call_id, call).number <= call.number:
+                self._by_id[call_id] = call
         if not call.started and not delta.keys() <= _OWN_FIELDS:
             call.extra |= {key: value for key, value in delta.items() if key not in _OWN_FIELDS and value is not None}
         if name and not call.started:
@@ -155,12 +162,12 @@ class NativeCalls:
         last = self._calls[-1] if self._calls else None
         found: _Call | None
         if isinstance(index, int):
-            found = next((call for call in reversed(self._calls) if call.key == index), None)
+            found = self._by_key.get(index)
             # Some engines give every call the index 0.
             if found is not None and name and self._is_another(found, call_id, name, arguments):
                 found = None
         else:
-            found = next((call for call in reversed(self._calls) if call_id is not None and call.id == call_id), last)
+            found = last if call_id is None else self._by_id.get(call_id, last)
             if found is not None and found.id != call_id and call_id and found.id:
                 found = None
             elif found is not None and name and call_id is not None and found.id == call_id:
@@ -173,8 +180,10 @@ class NativeCalls:
                 if found.done or (name != found.name if begun and not named else begun or not grows):
                     found = None
         if found is None:
-            found = _Call(index if isinstance(index, int) else object())
+            found = _Call(index if isinstance(index, int) else object(), len(self._calls))
             self._calls.append(found)
+            if isinstance(index, int):
+                self._by_key[index] = found
         return found
 
     def _is_another(self, found: _Call, call_id: str | None, name: str, arguments: str) -> bool:
@@ -219,8 +228,9 @@ class NativeCalls:
             if not text:
                 return
             reader = call.reader = CallArguments(text[0])
+            self._last_read = max(self._last_read, call.number)
         end, out = (0, "") if reader.done else reader.feed(text, 0)
-        if reader.done and (behind := text[end:].strip()) and behind != "".join(call.written)[: len(behind)]:
+        if reader.done and (behind := text[end:].strip()) and not _begins(call.written, behind):
             call.garbled = True  # something stands behind the last brace, and no second copy
         if reader.stuck:
             out += reader.close()
@@ -256,8 +266,7 @@ class NativeCalls:
 
     def _has_none(self, number: int) -> bool:
         """Whether a call will have no arguments: those of a later one have begun."""
-        call = self._calls[number]
-        return call.reader is None and any(later.reader is not None for later in self._calls[number + 1 :])
+        return self._calls[number].reader is None and self._last_read > number
 
     def _is_whole(self, name: str) -> bool:
         """Whether the name cannot grow into another tool's."""
@@ -335,6 +344,18 @@ class NativeCalls:
             events.append(UnknownCall(call.name))
         if self._unknown != "drop":
             events.append(Text(raw))
+
+
+def _begins(pieces: list[str], text: str) -> bool:
+    """Whether the joined `pieces` begin with `text`."""
+    at = 0
+    for piece in pieces:
+        if at >= len(text):
+            break
+        if not piece.startswith(text[at : at + len(piece)]):
+            return False
+        at += len(piece)
+    return at >= len(text)
 
 
 def _is_unique(sofar: str) -> bool:

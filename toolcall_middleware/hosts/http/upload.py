@@ -16,6 +16,7 @@ from ...errors import ToolCallError
 from ...wire.openai import read_object
 from .bodies import Replay, request_message
 from .headers import with_length, without
+from .offload import CODED, LARGE, offloaded
 
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
 _LEAST = 1024
@@ -74,6 +75,17 @@ def in_the_clear(
         body = _decoded(body, codings, limit)
     headers = without(with_length(scope, len(body)), {_CODING})
     return body, [request_message(body)], {**scope, "headers": headers}
+
+
+async def cleared(
+    body: bytes, messages: list[Message], scope: Scope, limit: int | None
+) -> tuple[bytes, list[Message], Scope]:
+    """As `in_the_clear`; what takes long is done in a thread."""
+    if not any(name.lower() == _CODING for name, _ in scope.get("headers", ())):
+        return body, messages, scope
+    # The size after it is not known.
+    size = LARGE + 1 if len(body) > CODED else 0
+    return await offloaded(max(size, len(body)), in_the_clear, body, messages, scope, limit)
 
 
 def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:

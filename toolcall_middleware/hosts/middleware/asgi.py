@@ -6,7 +6,6 @@ context variables and cancellation reach it as without us.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
@@ -29,8 +28,9 @@ from ..http.bodies import Message, Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
 from ..http.messages import App, Scope, Send, with_length
+from ..http.offload import offloaded
 from ..http.request_record import Record, record_of
-from ..http.upload import collect, in_the_clear
+from ..http.upload import cleared, collect
 from ..http.watch import watched
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from .tenants import Tenancy
 
 _log = logging.getLogger("toolcall_middleware")
-# Bytes of a body that are read in the event loop: some milliseconds. A larger one would keep others waiting.
-_LARGE = 128 * 1024
 
 REFUSED = "toolcall.refused"
 """Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
@@ -184,11 +182,11 @@ class ToolCallMiddleware:
             )
             untouched = messages, scope
             if body is not None:
-                body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
+                body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
             await refuse(self.app, asking.scope, asking.send, refusal)
             return
-        if body is None or (door is Door.MAYBE_RESPONSES and not means_responses(body)):
+        if body is None or (door is Door.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
             if face is None or body is not None:
                 await self._other(untouched[1], replay(untouched[0], receive), send)
@@ -208,10 +206,8 @@ class ToolCallMiddleware:
             answer.recorder.data("face_request", body, api=face.api)
         headers = {name.lower(): value for name, value in scope.get("headers", ())}
         try:
-            if counting and isinstance(face, MessagesFace):
-                asked = face.count_request(body, headers)
-            else:
-                asked = face.request(body, headers)
+            read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
+            asked = await offloaded(len(body), read, body, headers)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
             return
@@ -219,7 +215,7 @@ class ToolCallMiddleware:
         answer.asked = asked
         passage = face.passage if isinstance(face, MessagesFace) else None
         if passage is not None:
-            prepare_passage(passage, scope, settings)
+            await offloaded(len(body), prepare_passage, passage, scope, settings)
         if counting and isinstance(face, MessagesFace):
             await self._count(asking, face, answer, asked.body, scope)
             return
@@ -234,7 +230,7 @@ class ToolCallMiddleware:
         """How long the prompt would be that the backend is asked with."""
         settings = asking.settings
         memory = self._memory.of(_client(scope, settings))
-        action = Exchange(settings, memory, always=True).receive(Request(body))[0]
+        action = await _first_action(Exchange(settings, memory, always=True), body)
         if isinstance(action, Fail):
             await asking.refuse(action.error)
             return
@@ -243,7 +239,7 @@ class ToolCallMiddleware:
             inner, messages = chat_request(scope, prompt, settings.paths, face.passage)
             await self.app(inner, replay(messages, asking.receive), answer.send)
             return
-        pending = prompt_count(settings, model_of(prompt), memory, prompt)
+        pending = await offloaded(len(prompt), prompt_count, settings, model_of(prompt), memory, prompt)
         inner, _ = chat_request(scope, prompt, settings.paths)
         await wait_for(pending, self.app, inner, settings.paths)
         counted = pending.prompt
@@ -269,7 +265,7 @@ class ToolCallMiddleware:
             await asking.refuse(action.error)
             return
         if not isinstance(action, Ask):
-            plain = one_reading(without_overrides(body))
+            plain = await offloaded(len(body), _as_it_leaves, body)
             if plain is body:
                 messages, scope = untouched
             else:
@@ -326,10 +322,13 @@ class _Asking:
 
 
 async def _first_action(exchange: Exchange, body: bytes) -> Action:
-    """What is to be done with a request. A large one is read in a thread, so that others are answered meanwhile."""
-    if len(body) <= _LARGE:
-        return exchange.receive(Request(body))[0]
-    return (await asyncio.to_thread(exchange.receive, Request(body)))[0]
+    """What is to be done with a request."""
+    return (await offloaded(len(body), exchange.receive, Request(body)))[0]
+
+
+def _as_it_leaves(body: bytes) -> bytes:
+    """A request that is not read, for the backend."""
+    return one_reading(without_overrides(body))
 
 
 def _client(scope: Scope, settings: Settings) -> bytes:

@@ -19,6 +19,7 @@ from ...errors import ToolCallError
 from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, Headers, without
+from ..http.offload import offloaded
 from ..http.request_record import record_of
 
 _NOTE = b"x-toolcall"
@@ -77,7 +78,7 @@ class FaceAnswer:
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         if self._streams:
-            out = self._face.feed(data)
+            out = await offloaded(len(data), self._face.feed, data)
             if not more:
                 out += self._face.finish(cut=False)
             if out or not more:
@@ -95,18 +96,20 @@ class FaceAnswer:
         start = self._start or {"type": "http.response.start", "status": 502, "headers": []}
         status = start["status"]
         if status >= 400:
-            self.again = self._face.relaxed(status, data)
+            self.again = await offloaded(len(data), self._face.relaxed, status, data)
             if self.again is not None:
                 self._start = None
                 return
         if self._begun:
             if status >= 400:
-                await self._body(self._face.fail(openai.read_error(data, status)), more=False)
+                error = await offloaded(len(data), openai.read_error, data, status)
+                await self._body(self._face.fail(error), more=False)
             else:
-                await self._body(self._face.feed(data) + self._face.finish(cut=False), more=False)
+                out = await offloaded(len(data), self._face.feed, data)
+                await self._body(out + self._face.finish(cut=False), more=False)
             return
         headers = {name.lower(): value for name, value in start.get("headers", ())}
-        await self._reply(self._face.whole(status, headers, data))
+        await self._reply(await offloaded(len(data), self._face.whole, status, headers, data))
 
     # -- what leaves -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from ...apis.messages.client.face import MessagesFace, model_reply, models_reply
 from ...errors import ToolCallError
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, without
+from ..http.offload import offloaded
 from .faces import model_asked
 
 _LIMIT = 16 << 20
@@ -56,7 +57,7 @@ class ModelsAnswer:
                 await self._send({**message, "body": b"".join(self._parts)})
 
     async def _give(self, start: Message, data: bytes) -> None:
-        reply = self._reply(start["status"], data)
+        reply = await offloaded(len(data), self._reply, start["status"], data)
         if reply is None:
             await self._send(start)
             await self._send({"type": "http.response.body", "body": data, "more_body": False})

@@ -34,6 +34,7 @@ from ..http.bodies import Inflate, Message, Receive
 from ..http.errors import log_refusal, send_error
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
+from ..http.offload import CODED, LARGE, offloaded
 from .raw_prompts import written
 from .token_counting import wait_for
 
@@ -84,6 +85,7 @@ class Responder:
         self._body: bytes | None = ask.body
         self._start: Message | None = None
         self._inflate: Inflate | None = None
+        self._held = 0  # bytes since anything came of them
         self._over = False  # nothing more of the app's answer is read
         self._cut = False  # ... and the app may not know
         self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
@@ -107,7 +109,7 @@ class Responder:
                 await self._execute(self._exchange.receive(BrokenOff(raised=True)))
             raise
         if self._start is not None and not self._over and not self._gone:
-            await self._execute(self._exchange.receive(BrokenOff()))
+            await self._execute(await offloaded(self._held, self._exchange.receive, BrokenOff()))
 
     # -- what the app receives -----------------------------------------------------------------------------------
 
@@ -145,12 +147,21 @@ class Responder:
                 message = {**message, "body": data}
             if self._inflate is not None:
                 try:
-                    data = self._inflate.feed(data)
+                    data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
                 except ToolCallError as error:
                     await self._execute(self._exchange.receive(Undecodable(error)))
                     return
                 message = {**message, "body": data}
-            actions = self._exchange.receive(Body(data, not message.get("more_body", False)))
+            last = not message.get("more_body", False)
+            self._held += len(data)
+            # What was held of a whole answer is read with its end.
+            size = self._held if last else len(data)
+            if size <= LARGE:
+                actions = self._exchange.receive(Body(data, last))
+            else:
+                actions = await offloaded(size, self._exchange.receive, Body(data, last))
+            if actions:
+                self._held = 0
             # Nearly every message has one action: it is done here, without another coroutine.
             only = actions[0] if len(actions) == 1 else None
             if type(only) is Forward:

@@ -18,6 +18,7 @@ from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
 from ..http.bodies import giving
 from ..http.headers import OF_ITS_BYTES, scope_for_body, without
+from ..http.offload import offloaded
 from ..http.paths import normal_path
 
 _SECONDS = 2.0
@@ -182,14 +183,14 @@ class WholeUsage:
             return
         model = model_of(self._body)
         meter = meter_for(settings, model, self._memory)
-        meter.sent(self._body)
+        await offloaded(len(self._body), meter.sent, self._body)
         tap = WholeTap(meter, replace=replace)
-        if not tap.lacks(data):
+        if not await offloaded(len(data), tap.lacks, data):
             await self._flush(send)
             return
         if meter.is_due:
             await wait_for(PendingCount(meter, model, self._memory), self._app, scope, settings.paths)
-        body = tap.add(data)
+        body = await offloaded(len(data), tap.add, data)
         note = "mode=pass; usage=estimated" if meter.is_estimated else "mode=pass"
         start = held[0]
         headers = without(start["headers"], OF_ITS_BYTES)

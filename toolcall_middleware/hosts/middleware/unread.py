@@ -6,7 +6,6 @@ the guard what it is there to stop.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -17,22 +16,21 @@ from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ..http.bodies import replay
 from ..http.errors import send_error
+from ..http.hidden_words import hides_words
+from ..http.offload import offloaded
 from ..http.paths import normal_path_of
-from ..http.upload import collect, in_the_clear
+from ..http.upload import cleared, collect
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
     "max_tool_calls", "max_tool_rounds",
 )  # fmt: skip
 # Every API calls what carries tools so: `tools`, `functions`, `toolConfig`, `function_declarations`, `tool_calls`.
-_WORDS = re.compile(rb"tool|function|mcp_server", re.IGNORECASE)
+_WORDS = (b"tool", b"function", b"mcp_server")
 _NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
-# A word may be spelled so that its letters do not stand there: by an escape, or by an encoding of two bytes a letter.
-_HIDDEN = re.compile(rb"\\u|\x00|%[46]|^\xfe\xff|^\xff\xfe")
 _PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 # Their APIs have no tools, and their bodies are recordings and pictures.
 _MEDIA = ("/audio/", "/images/")
-_LARGE = 64 * 1024
 
 
 def is_guarded(settings: Settings) -> bool:
@@ -54,11 +52,8 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
     try:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
         if body:
-            body, messages, scope = in_the_clear(body, messages, scope, settings.max_request_bytes)
-            if len(body) > _LARGE:
-                await asyncio.to_thread(_refuse_tools, scope, body)
-            else:
-                _refuse_tools(scope, body)
+            body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
+            await offloaded(len(body), _refuse_tools, scope, body)
     except ToolCallError as error:
         await send_error(send, error)
         return
@@ -80,7 +75,8 @@ def tools_in(scope: Scope, body: bytes) -> str:
     charset = _charset(scope)
     if charset not in _PLAIN_CHARSETS:
         return f"its charset {shown(charset)} hides what it holds"
-    if not _WORDS.search(body) and not _HIDDEN.search(body):
+    lowered = body.lower()
+    if not any(word in lowered for word in _WORDS) and not hides_words(body):
         return ""
     try:
         # Every member is seen, also one that another of the same name follows.

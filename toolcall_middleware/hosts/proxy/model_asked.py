@@ -15,10 +15,10 @@ from starlette.types import Scope
 
 from ...errors import ToolCallError, shown
 from ...wire.openai import read_value
+from ..http.hidden_words import hides_words
 from .upstream.model_alias import model_of, with_model
 
 _WORD = re.compile(rb"model", re.IGNORECASE)
-_HIDDEN = re.compile(rb"\\u|\x00|%[46]|^\xfe\xff|^\xff\xfe")
 _PART = re.compile(rb"(?:^|\n)content-disposition[ \t]*:((?:[^\n]|\n[ \t])*)\n", re.IGNORECASE)
 _PART_NAME = re.compile(rb"\bname[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 _REST_OF_HEAD = re.compile(rb"(?:[^\r\n]+\r?\n)*\r?\n")
@@ -60,17 +60,17 @@ def asked_model(scope: Scope, body: bytes) -> Asked:
 
 
 def _of_json(body: bytes) -> Iterator[str]:
-    if not _WORD.search(body) and not _HIDDEN.search(body):
+    if b"model" not in body.lower() and not hides_words(body):
         return
     try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs) if _is_odd(body) else read_value(body)
+        pairs = json.loads(body, object_pairs_hook=_all_pairs) if _is_odd(body) else read_value(body)
     except (ValueError, RecursionError):
         raise _refusal("The request's body cannot be read, and so not who may answer it.") from None
     if isinstance(pairs, dict):
         pairs = _Pairs(pairs.items())
     if isinstance(pairs, _Pairs):
         yield from _named(pairs)
-    elif pairs is None or (isinstance(pairs, list) and _WORD.search(body)):
+    elif pairs is None or (isinstance(pairs, list) and b"model" in body.lower()):
         raise _refusal("The request's body must be a JSON object.")
 
 
@@ -78,9 +78,14 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with all its members, also those of one name."""
 
 
+def _all_pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
+    # A function, not the class: where Python code runs for each object, other threads get their turns in between.
+    return _Pairs(pairs)
+
+
 def _is_odd(body: bytes) -> bool:
     """Whether a body may name a model more than once or in disguise."""
-    return len(_WORD.findall(body)) > 1 or _HIDDEN.search(body) is not None or not body.lstrip().startswith(b"{")
+    return body.lower().count(b"model") > 1 or hides_words(body) or not body.lstrip().startswith(b"{")
 
 
 def _named(pairs: Any) -> Iterator[str]:

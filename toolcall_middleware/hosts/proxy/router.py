@@ -20,8 +20,9 @@ from ...wire.openai import encode
 from ..http.bodies import giving
 from ..http.errors import send_error, send_json
 from ..http.headers import scope_for_body, without_keys
+from ..http.offload import offloaded
 from ..http.request_record import record_of
-from ..http.upload import collect, in_the_clear
+from ..http.upload import cleared, collect
 from ..middleware.asgi import REFUSED
 from ..middleware.face_errors import refuse
 from ..middleware.face_models import ModelsAnswer
@@ -39,8 +40,6 @@ _MODELS = ("/v1/models", "/models")
 _MOST_SHOWN = 100
 # Whether an answer is wanted as it is made: near enough for how long to wait for its beginning.
 _STREAMS = re.compile(rb'"stream"\s*:\s*true\b')
-# Bytes of a body that are not read in the event loop.
-_LARGE = 64 * 1024
 
 
 class _PassedOverError(OSError):
@@ -191,11 +190,8 @@ class Router:
             if body is None:  # the client went away
                 return
             if body:
-                body, _, scope = in_the_clear(body, messages, scope, limit)
-            if len(body) <= _LARGE:
-                asked = asked_model(scope, body)
-            else:
-                asked = await asyncio.to_thread(asked_model, scope, body)
+                body, _, scope = await cleared(body, messages, scope, limit)
+            asked = await offloaded(len(body), asked_model, scope, body)
         except ToolCallError as refusal:
             await refuse(scope, send, refusal)
             return
@@ -242,7 +238,7 @@ class Router:
         aliased = own != model
         if aliased:
             try:
-                body = asking.renamed(body, own)
+                body = await offloaded(len(body), asking.renamed, body, own)
             except ToolCallError as refusal:
                 await send_error(send, refusal)
                 return True

@@ -10,6 +10,7 @@ from ...http.bodies import giving
 from ...http.errors import send_error
 from ...http.headers import scope_for_body
 from ...http.messages import is_chat
+from ...http.offload import offloaded
 from ...http.upload import collect
 
 
@@ -39,7 +40,7 @@ class CallIdCodec:
             body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
             if body is None:  # the client went away
                 return
-            body = with_ids(body, self._form)
+            body = await offloaded(len(body), with_ids, body, self._form)
         except ToolCallError as error:
             await send_error(send, error)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....errors import ToolCallError
@@ -9,6 +11,7 @@ from ....wire.openai import read_error, read_value
 from ...http.bodies import Inflate
 from ...http.headers import ENTITY_HEADERS, OF_ITS_BYTES, without
 from ...http.messages import is_chat
+from ...http.offload import CODED, LARGE, offloaded
 from .masking import Mask, MaskedStream
 
 # A longer one is no error message; it passes.
@@ -89,13 +92,16 @@ class _Answer:
     async def _body(self, message: Message) -> None:
         data, more = message.get("body", b""), message.get("more_body", False)
         try:
-            data = self._read(data)
+            if self._unreadable:
+                data = b""
+            elif self._inflate is not None:
+                data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
         except ToolCallError:
             data, self._unreadable = b"", True
         start = self._start
         if start is None:
             assert self._stream is not None  # noqa: S101 - a body follows its start
-            out = self._stream.feed(data, last=not more)
+            out = await offloaded(len(data), partial(self._stream.feed, last=not more), data)
             if out is data and data is message.get("body"):
                 await self._client(message)
             elif out or not more:
@@ -111,16 +117,11 @@ class _Answer:
             await self._client(start)
             await self._client({**message, "body": self._stream.feed(b"".join(self._parts), last=False)})
 
-    def _read(self, data: bytes) -> bytes:
-        if self._unreadable:
-            return b""
-        return data if self._inflate is None else self._inflate.feed(data)
-
     async def _finish(self, start: Message, body: bytes) -> None:
-        out = self._mask.whole(body)
+        out = await offloaded(len(body), self._mask.whole, body)
         headers = list(start["headers"])
-        if self._chat and not _is_envelope(out):
-            out = read_error(out, start["status"]).body()
+        if self._chat and not await offloaded(len(out), _is_envelope, out):
+            out = await offloaded(len(out), _in_envelope, out, start["status"])
             headers = without(headers, OF_ITS_BYTES | {b"content-type"})
             headers.append((b"content-type", b"application/json"))
         if out != body or self._inflate is not None or self._unreadable:
@@ -133,6 +134,10 @@ class _Answer:
 def _coding(headers: list[tuple[bytes, bytes]]) -> str:
     codings = [value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"]
     return b", ".join(coding for coding in codings if coding not in {b"", b"identity"}).decode("latin-1")
+
+
+def _in_envelope(body: bytes, status: int) -> bytes:
+    return read_error(body, status).body()
 
 
 def _is_envelope(body: bytes) -> bool:

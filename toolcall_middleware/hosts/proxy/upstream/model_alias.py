@@ -8,6 +8,7 @@ from starlette.types import Message, Send
 from ....wire import openai
 from ....wire.sse import EventReader, ServerEvent, TooLargeError
 from ...http.headers import OF_ITS_BYTES, without
+from ...http.offload import offloaded
 
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -83,18 +84,21 @@ class AliasedAnswer:
     async def _on_piece(self, message: Message) -> None:
         assert self._events is not None  # noqa: S101 - the answer is an event stream
         data, more = message.get("body", b""), message.get("more_body", False)
+        # The end of a huge event may be small.
+        out = await offloaded(len(data) + len(self._events.buffer), self._read, self._events, data, not more)
+        if out or not more:
+            await self._send({"type": "http.response.body", "body": out, "more_body": more})
+
+    def _read(self, reader: EventReader, data: bytes, last: bool) -> bytes:  # noqa: FBT001 - for a thread
         try:
-            events = self._events.feed(data)
+            events = reader.feed(data)
         except TooLargeError:
             events = []
             self._passes = True
-        if not more:
-            events += self._events.finish()
+        if last:
+            events += reader.finish()
         out = b"".join([self._aliased(event) for event in events])
-        if self._passes:
-            out += self._events.rest()
-        if out or not more:
-            await self._send({"type": "http.response.body", "body": out, "more_body": more})
+        return out + reader.rest() if self._passes else out
 
     def _aliased(self, event: ServerEvent) -> bytes:
         if self._seen and event.raw.startswith(self._seen):
@@ -149,7 +153,7 @@ class AliasedAnswer:
         if more:
             self._passes = True
         else:
-            out = self._in_object(body)
+            out = await offloaded(len(body), self._in_object, body)
             if out is not body:
                 body = out
                 headers = [*without(start.get("headers", ()), OF_ITS_BYTES), (b"content-length", b"%d" % len(body))]

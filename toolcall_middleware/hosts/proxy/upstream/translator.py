@@ -18,7 +18,8 @@ from ....wire.sse import DONE
 from ...http.bodies import Inflate, giving
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
-from ...http.upload import collect, in_the_clear
+from ...http.offload import CODED, LARGE, offloaded
+from ...http.upload import cleared, collect
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
 _MODELS = re.compile(rb"(?:/v1)?/models/?")
@@ -89,11 +90,10 @@ class Translator:
         if method == "POST" and _CHAT.fullmatch(path):
             limit = self._max_request_bytes
             body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
-            return (
-                None
-                if body is None
-                else translation.request(in_the_clear(body, messages, scope, limit)[0], scope.get(PASSAGE))
-            )
+            if body is None:
+                return None
+            body, _, _ = await cleared(body, messages, scope, limit)
+            return await offloaded(len(body), translation.request, body, scope.get(PASSAGE))
         if method == "GET" and _MODELS.fullmatch(path):
             return translation.models(None)
         if method == "GET" and (found := _MODEL.fullmatch(path)):
@@ -141,9 +141,9 @@ class _Answer:
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         if self._inflate is not None:
-            data = self._inflate.feed(data)
+            data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
         if self._streams:
-            out = self._translation.feed(data)
+            out = await offloaded(len(data), self._translation.feed, data)
             if not more:
                 out += self._translation.finish(cut=False)
             if out or not more:
@@ -158,7 +158,8 @@ class _Answer:
 
     async def _whole(self) -> None:
         assert self._start is not None  # noqa: S101 - a body follows its start
-        status, body = self._translation.whole(self._start["status"], b"".join(self._parts))
+        given = b"".join(self._parts)
+        status, body = await offloaded(len(given), self._translation.whole, self._start["status"], given)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         self.ended = True
         await self._send(self._head(status, headers))

@@ -1,0 +1,110 @@
+"""What is large is read in a thread: the event loop serves others, and nobody uses what the thread still uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from toolcall_middleware.hosts.http.offload import LARGE, offloaded
+
+from ...fakes import TextBackend
+from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, middleware
+
+_SIZE = 1 << 20
+
+
+def whole(content: str) -> bytes:
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return json.dumps({**head, "choices": [choice]}).encode()
+
+
+def event(content: str) -> bytes:
+    choice = {"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\ndata: [DONE]\n\n"
+
+
+def answering(body: bytes, kind: tuple[bytes, bytes]) -> Any:
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [kind]})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    return app
+
+
+async def standstill(work: Any) -> tuple[float, float]:
+    """(the longest that the loop was away, the seconds of the whole work)."""
+    longest, done = 0.0, False
+
+    async def watch() -> None:
+        nonlocal longest
+        while not done:
+            begin = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - begin)
+
+    watching = asyncio.ensure_future(watch())
+    await asyncio.sleep(0)
+    begin = time.monotonic()
+    await work
+    seconds = time.monotonic() - begin
+    done = True
+    await watching
+    return longest, seconds
+
+
+MARKUP = "<tool_call>{" * (_SIZE // 12)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_huge_answer_lets_others_be_served(stream: bool) -> None:
+    """Against the time of the whole work in the same run."""
+    answer = event(MARKUP) if stream else whole(MARKUP)
+    app = middleware(answering(answer, SSE_TYPE if stream else JSON_TYPE), format="hermes")
+    await Client(ask(stream=stream)).run_with_others(middleware(TextBackend(["ok"]), format="hermes"))  # imports
+    client = Client(ask(stream=stream))
+    longest, seconds = await standstill(client.run_with_others(app))
+    assert client.status == 200
+    assert longest < seconds / 2 + 0.05
+
+
+async def test_small_work_is_done_at_once_and_large_in_a_thread() -> None:
+    here = threading.get_ident()
+    assert await offloaded(LARGE, threading.get_ident) == here
+    assert await offloaded(LARGE + 1, threading.get_ident) != here
+
+
+async def test_who_is_cancelled_goes_on_once_the_thread_is_through() -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go_on.wait(10)
+        ended.set()
+
+    task = asyncio.ensure_future(offloaded(LARGE + 1, work))
+    assert await asyncio.to_thread(begun.wait, 10)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_what_the_work_raises_is_raised() -> None:
+    def work(message: Message) -> None:
+        raise KeyError(message["type"])
+
+    with pytest.raises(KeyError, match="x"):
+        await offloaded(LARGE + 1, work, {"type": "x"})
