@@ -1,6 +1,6 @@
-"""Arguments of a streamed call without escapes that are half a surrogate pair.
+r"""Arguments of a streamed call without escapes that are half a surrogate pair.
 
-Models write `"\\ud83d"` alone where a character is cut. JSON allows it, but the reader of Anthropic's SDK for Python
+Models write `"\ud83d"` alone where a character is cut. JSON allows it, but the reader of Anthropic's SDK for Python
 does not, and the whole stream fails there. U+FFFD takes its place, as for half a pair that is no escape.
 """
 
