@@ -13,10 +13,10 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import without_halves
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
+from ..halves import WholePairs
 from .blocks import Blocks, text_of
 from .chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
 from .errors import Errors
-from .halves import WholePairs
 from .request import Asked
 from .thinking import MOST_CARRIED, Thinking, write_signature
 from .usage import stop_of, usage_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .blocks import inner_of, text_of
+from ...wire import openai
 
 _HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(
@@ -34,17 +34,21 @@ class WholePairs:
         """The next piece, and what can be emitted of it; itself where no escape in it can be half a pair."""
         if not self._held and b"\\\\u" not in inner and not inner.endswith(b"\\\\"):
             return inner
-        text = self._held + text_of(inner)
+        text = self._held + (openai.read_text(b'"%b"' % inner) or "")
         self._held = ""
-        return inner_of(_ESCAPE.sub(self._one, text))
+        return _inner(_ESCAPE.sub(self._one, text))
 
     def finish(self) -> bytes:
         """The arguments are over: what was held back."""
         held, self._held = self._held, ""
-        return inner_of(re.sub(_HIGH, "\\\\ufffd", held))
+        return _inner(re.sub(_HIGH, "\\\\ufffd", held))
 
     def _one(self, match: re.Match[str]) -> str:
         if match["open"] is not None:
             self._held = match["open"]
             return ""
         return "\\ufffd" if match["half"] else match[0]
+
+
+def _inner(text: str) -> bytes:
+    return openai.encode(text)[1:-1]
