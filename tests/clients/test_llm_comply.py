@@ -39,7 +39,7 @@ _USAGE = {
     "cache_creation": None, "inference_geo": None, "output_tokens_details": None, "server_tool_use": None,
     "service_tier": None,
 }  # fmt: skip
-_BLOCKS = {"text": {"citations": None}, "tool_use": {"caller": {"type": "direct"}}}
+_BLOCKS: dict[str, dict[str, Any]] = {"text": {"citations": None}, "tool_use": {"caller": {"type": "direct"}}}
 _TOOL = {"description": None, "parameters": None, "strict": None}
 
 

@@ -42,8 +42,8 @@ def _run(args: argparse.Namespace) -> int:
         try:
             request = face.request(body, {})
             settings = settings.layer(dict(request.settings), f"the API {face.api}")
-        except ToolCallError as error:
-            raise UsageError(f"{args.file}: {error.param or error.code}: {error.message}") from None
+        except ToolCallError as refusal:
+            raise UsageError(f"{args.file}: {refusal.param or refusal.code}: {refusal.message}") from None
         body = request.body
     exchange = Exchange(settings, BackendMemory(), always=face is not None)
     match exchange.receive(Request(body))[0]:
