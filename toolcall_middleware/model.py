@@ -9,6 +9,9 @@ from typing import Any
 LOADED_FIELD = "toolcall_loaded"
 """Set on a chat completion's tool by a face that has written its definition into the conversation (`Tool.loaded`)."""
 
+GRAMMAR_FIELD = "toolcall_grammar"
+"""Set on a chat completion's tool by a face that made it of a custom tool with a grammar: `Tool.grammar`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -24,6 +27,9 @@ class Tool:
     loaded: bool = False
     """Whether its definition stands in the conversation, where a search loaded it: the prompt's front leaves it out, so
     that it keeps its bytes."""
+    grammar: str = ""
+    """A pattern of JSON Schema that the text of a custom tool fits, its parameter `input`, where its grammar is one
+    (json_schema/grammars): its calls are constrained as those of a strict tool are."""
 
 
 class ChoiceMode(enum.Enum):

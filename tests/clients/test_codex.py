@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from toolcall_middleware.formats import registry
+from toolcall_middleware.model import ToolCall
 
 from ..fakes import Refusal, obedient_model
 from .common import Lookup, missing
@@ -40,7 +44,7 @@ enabled = false
 """
 
 
-def run(gateway: Gateway, folder: Path, prompt: str) -> list[dict[str, Any]]:
+def run(gateway: Gateway, folder: Path, prompt: str, *arguments: str) -> list[dict[str, Any]]:
     """The events that Codex prints of one prompt, in `folder`."""
     home, work = folder / "home", folder / "work"
     for made in (home, work):
@@ -54,7 +58,8 @@ def run(gateway: Gateway, folder: Path, prompt: str) -> list[dict[str, Any]]:
         "NO_PROXY": "127.0.0.1,localhost",
     }
     command = [
-        str(CODEX), "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt
+        str(CODEX), "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+        *arguments, prompt,
     ]  # fmt: skip
     done = subprocess.run(
         command, cwd=work, env=environment, capture_output=True, text=True, timeout=120, check=False,
@@ -82,6 +87,19 @@ def test_it_runs_a_command_and_tells_what_it_printed(
     (end,) = [event for event in events if event["type"] == "turn.completed"]
     assert end["usage"]["output_tokens"] > 0
     assert len(gateway.backend.seen) == 2
+
+
+def test_it_applies_a_patch_that_its_grammar_is_a_constraint_for(open_gateway: OpenGateway, tmp_path: Path) -> None:
+    patch = '*** Begin Patch\n*** Add File: made.txt\n+a "quoted" \\\\ line\n+\n*** End Patch\n'
+    call = registry.get("qwen3_coder").render_calls([ToolCall("apply_patch", json.dumps({"input": patch}))])
+    gateway = open_gateway(lambda body: "Done." if "made.txt" in str(body["messages"]) else call, format="qwen3_coder")
+    # A model that Codex knows has the custom tool.
+    events = run(gateway, tmp_path, "Make a file.", "-m", "gpt-5.5")
+    assert said(events)[-1] == "Done."
+    assert (tmp_path / "work" / "made.txt").read_text() == 'a "quoted" \\\\ line\n\n'
+    asked = gateway.backend.bodies[0]["response_format"]["format"]["tags"]
+    (held,) = [tag["content"]["json_schema"] for tag in asked if "apply_patch" in tag["begin"]]
+    assert re.search(held["properties"]["input"]["pattern"], patch)
 
 
 def test_a_refusal_of_the_backend_is_shown_once(open_gateway: OpenGateway, tmp_path: Path) -> None:

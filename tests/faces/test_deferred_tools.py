@@ -77,10 +77,35 @@ def test_what_was_loaded_can_be_called() -> None:
     assert "Later" in sent["messages"][-1]["content"]
 
 
-def test_a_backend_that_takes_tools_gets_them_all() -> None:
-    for sent in (by_messages(*FOUND, mode="native"), by_responses(*SEARCHED, mode="native")):
-        assert "Later" in [tool["function"]["name"] for tool in sent["tools"]]
-        assert all(tool.keys() == {"type", "function"} for tool in sent["tools"])
+def names(sent: dict[str, Any]) -> list[str]:
+    return [tool["function"]["name"] for tool in sent["tools"]]
+
+
+@pytest.mark.parametrize("mode", ["native", "auto"])
+def test_a_backend_that_takes_tools_gets_those_that_were_loaded_behind_the_others(mode: str) -> None:
+    for ask, more, loaded in ((by_messages, FOUND, ["Later"]), (by_responses, SEARCHED, ["Later", "mcp__x__Inner"])):
+        before, after = ask(mode=mode), ask(*more, mode=mode)
+        assert not {"Later", "mcp__x__Inner"} & set(names(before))
+        assert after["tools"][: len(before["tools"])] == before["tools"]
+        assert names(after)[len(before["tools"]) :] == loaded
+        assert after["messages"][: len(before["messages"])] == before["messages"]
+        assert "depth" in after["messages"][-1]["content"]
+        assert all(tool.keys() == {"type", "function"} for tool in after["tools"])
+
+
+def test_a_backend_that_takes_tools_gets_those_of_a_namespace_once_they_were_found() -> None:
+    inner = {"type": "function", "name": "Inner", "parameters": SCHEMA, "defer_loading": True}
+    space = {"type": "namespace", "name": "mcp__x", "description": "X.", "tools": [inner]}
+    tools = [space, {"type": "tool_search", "execution": "client"}]
+    for more, offered in (((), ["tool_search"]), (SEARCHED, ["tool_search", "Later", "mcp__x__Inner"])):
+        sent = asked(ResponsesFace(), {"model": "m", "input": [HI, *more], "tools": tools}, mode="native")
+        assert names(sent) == offered
+
+
+def test_a_backend_that_takes_tools_gets_none_that_was_taken_away() -> None:
+    removed = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Later"}}
+    sent = by_messages(*FOUND, {"role": "system", "content": [removed]}, HI, mode="native")
+    assert names(sent) == ["Read", "ToolSearch"]
 
 
 def test_tools_that_nobody_could_search_stand_in_front() -> None:

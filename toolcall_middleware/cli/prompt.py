@@ -15,19 +15,24 @@ from .command import Command, UsageError, add_settings, add_style, given_setting
 if TYPE_CHECKING:
     from ..upstream.completions.pending import PendingPrompt
 
+_APIS = ("chat", "messages", "responses")
+
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="BODY.json", help="a chat-completions request; - is stdin")
+    parser.add_argument("file", metavar="BODY.json", help="a request of any of the three APIs; - is stdin")
     add_style(parser)
+    parser.add_argument("--api", choices=_APIS, help="the API that it is a request of; without, its fields tell")
     parser.add_argument("--model", metavar="NAME", help="as if the request named this model")
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="the body for the backend, as JSON")
 
 
 def _run(args: argparse.Namespace) -> int:
+    from ..errors import ToolCallError
     from ..exchange import Ask, Exchange, Fail, Pass, Request
     from ..upstream.backend_memory import BackendMemory
     from ..wire import openai
+    from .faces.bodies import face_of
 
     settings = Settings.from_env(**given_settings(args))
     body = _body(args.file)
@@ -36,7 +41,15 @@ def _run(args: argparse.Namespace) -> int:
         if not isinstance(fields, dict):
             raise UsageError(f"{args.file}: no JSON object")
         body = openai.encode({**fields, "model": args.model})
-    exchange = Exchange(settings, BackendMemory())
+    face = face_of(openai.read_value(body), args.api)
+    if face is not None:
+        try:
+            request = face.request(body, {})
+            settings = settings.layer(dict(request.settings), f"the API {face.api}")
+        except ToolCallError as refusal:
+            raise UsageError(f"{args.file}: {refusal.param or refusal.code}: {refusal.message}") from None
+        body = request.body
+    exchange = Exchange(settings, BackendMemory(), always=face is not None)
     match exchange.receive(Request(body))[0]:
         case Fail(error):
             raise UsageError(f"{args.file}: {error.param or error.code}: {error.message}")

@@ -21,6 +21,7 @@ import msgspec
 from ..errors import shown
 from ..fading_memory import digest
 from ..formats.base import ToolFormat
+from ..json_schema.grammars.text import with_grammar
 from ..json_schema.loosen import loose_keywords, named_keywords, without
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
@@ -161,7 +162,7 @@ class ConstraintLadder:
         return True
 
     def _schemas(self) -> list[Any]:
-        schemas: list[Any] = [tool.parameters for tool in callable_tools(self._chat).tools]
+        schemas: list[Any] = [with_grammar(tool) for tool in callable_tools(self._chat).tools]
         answer = answer_schema(self._chat)
         return schemas if answer is None else [*schemas, answer]
 

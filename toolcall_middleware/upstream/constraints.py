@@ -7,12 +7,15 @@ ignores it (backend_memory.py).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..formats.base import Tag, ToolFormat
 from ..json_schema.compact import calls_schema, either_schema
+from ..json_schema.grammars.plain_regex import json_safe
+from ..json_schema.grammars.text import with_grammar
+from ..model import Tool
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..wire import openai
@@ -40,36 +43,56 @@ def constraint_requests(
 
     change: what to make of the schemas of the tools and of the client's own answer first.
     `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
-    the arguments of tools with `strict: true` are held, where the syntax has tags that can trigger it.
+    the arguments of tools with `strict: true` or a grammar are held, where the syntax has tags that can trigger it.
     """
     tools = callable_tools(chat).tools
     if settings.constrain == "off" or not tools:
         return []
-    strict = any(tool.strict for tool in tools)
+    strict = any(tool.strict or tool.grammar for tool in tools)
     answer = answer_schema(chat)
-    if change is not None:
-        tools = tuple(dataclasses.replace(tool, parameters=change(tool.parameters)) for tool in tools)
-        answer = None if answer is None else change(answer)
+    if change is not None and answer is not None:
+        answer = change(answer)
     if not chat.choice.must_call and not strict and answer is None:
         return []
-    own = fmt.constraint(tools, chat.choice)
+    in_json = _held(tools, change, raw=False)
+    own = fmt.constraint(in_json, chat.choice)
     tags = own.tags if own is not None else ()
+    if any(tool.grammar for tool in tools) and tags and all(tag.style for tag in tags):
+        raw = fmt.constraint(_held(tools, change, raw=True), chat.choice)
+        tags = raw.tags if raw is not None else tags
     found = [_tagged(tags, chat)] if tags else []
     plain: list[ConstraintRequest] = []
     if chat.choice.must_call:
         # Every format reads calls as JSON too.
         schema = own.schema if own is not None else {}
-        plain = _whole(schema or calls_schema(tools, parallel=chat.choice.parallel))
+        plain = _whole(schema or calls_schema(in_json, parallel=chat.choice.parallel))
         if not schema:
             plain = [dataclasses.replace(asking, bare=True) for asking in plain]
     elif answer is not None:
         # The client's own schema, or a call: the model is locked out of neither.
         found = []
-        plain = _whole(either_schema(answer, tools, parallel=chat.choice.parallel))
+        plain = _whole(either_schema(answer, in_json, parallel=chat.choice.parallel))
     if settings.constrain != "auto":
         return [asking for asking in (*found, *plain) if asking.kind == settings.constrain][:1]
     found += [asking for asking in plain if asking.kind in _AUTO]
     return [asking for asking in found if not memory.refuses(chat.model, asking.kind)]
+
+
+def _held(tools: Sequence[Tool], change: Change | None, *, raw: bool) -> tuple[Tool, ...]:
+    """The tools with the schemas that their arguments are held to: grammars in them, and what `change` makes of them.
+
+    raw: texts are written as they are. In a JSON string only a grammar that needs no escapes can be held: engines
+    write what a pattern matches without any.
+    """
+    made = []
+    for tool in tools:
+        parameters: Mapping[str, Any] = tool.parameters
+        if tool.grammar and (raw or json_safe(tool.grammar)):
+            parameters = with_grammar(tool)
+        if change is not None:
+            parameters = change(parameters)
+        made.append(tool if parameters is tool.parameters else dataclasses.replace(tool, parameters=dict(parameters)))
+    return tuple(made)
 
 
 # The ways to ask for plain JSON that are tried unasked.

@@ -442,3 +442,8 @@ def test_half_an_emoji_is_read_by_the_sdk() -> None:
     data += b' "Read", "arguments": "{\\"a\\": \\"x\\ud83d\\"}"}}]}}]}\n\n'
     received = read_stream(face.feed(data + end("tool_calls")) + face.finish(cut=False))
     assert received.calls == [("Read", {"a": "x\ufffd"})]
+
+
+def test_half_an_emoji_that_is_an_escape_of_the_arguments_is_read_by_the_sdk() -> None:
+    data = ROLE + opening(0, "call_a", "Read") + more(0, '{"a": "x\\ud8') + more(0, '3d"}') + end("tool_calls")
+    assert stream(data).calls == [("Read", {"a": "x\ufffd"})]

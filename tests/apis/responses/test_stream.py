@@ -20,7 +20,7 @@ from .received import Received, check_response, check_stream, check_whole, read_
 
 TOOLS = [WEATHER, PATCH, CODES, {"type": "shell"}, {"type": "apply_patch"}]
 OTHER_PATCH = chat_of(tools=TOOLS)["tools"][4]["function"]["name"]  # the name is the custom tool's
-STAMP = re.compile(rb'(?<="created_at":)\d+')
+STAMP = re.compile(rb'(?<=ed_at":)\d+')
 PATCH_TEXT = '*** Begin Patch\n+a "quoted" \\ \U0001f600 end\n*** End Patch\n'
 
 
@@ -85,7 +85,7 @@ def test_the_cuts_of_the_chat_stream_change_nothing(name: str) -> None:
         face, _ = asked(tools=TOOLS, stream=True)
         edges = [0, *places, len(data)]
         fed = [face.feed(data[begin:end]) for begin, end in pairwise(edges)]
-        return b"".join(fed) + face.finish(cut=False)
+        return STAMP.sub(b"1", b"".join(fed) + face.finish(cut=False))
 
     expected = cut_at()
     check_stream(expected)

@@ -140,6 +140,7 @@ class ResponseWriter:
             "id": f"resp_{self._mark}",
             "object": "response",
             "created_at": self._created,
+            "completed_at": int(time.time()) if status == "completed" else None,
             "status": status,
             "error": None,
             "incomplete_details": None,

@@ -229,11 +229,13 @@ class _Request:
         read.object("stream_options")
         echo: dict[str, Any] = {
             "background": False,
+            "frequency_penalty": self._penalty("frequency_penalty"),
             "instructions": read.text("instructions"),
             "max_output_tokens": read.count("max_output_tokens"),
             "max_tool_calls": read.count("max_tool_calls", 0),
             "metadata": metadata,
             "parallel_tool_calls": parallel is not False,
+            "presence_penalty": self._penalty("presence_penalty"),
             "previous_response_id": None,
             "prompt_cache_key": read.text("prompt_cache_key"),
             "reasoning": {**_NO_REASONING, **reasoning},
@@ -249,6 +251,11 @@ class _Request:
             "truncation": read.choice("truncation", "auto", "disabled") or "disabled",
         }
         return echo
+
+    def _penalty(self, name: str) -> float:
+        """A field that goes on as it is, for the backend to judge."""
+        value = self._read.value(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _line(raw: Raw | None) -> Raw | None:

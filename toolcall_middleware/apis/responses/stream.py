@@ -8,7 +8,7 @@ import msgspec
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ...wire.sse import EventReader, ServerEvent, TooLargeError
+from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
 from .request import Asked
@@ -35,6 +35,9 @@ class EventStream:
         """The next bytes of the chat stream: the events that they make."""
         if self._writer.ended:
             return b""
+        if not self._reader.buffer and is_one_line(data):  # nearly always
+            self._data(data[6:-2])
+            return self._taken()
         try:
             events = self._reader.feed(data)
         except TooLargeError:
@@ -95,10 +98,11 @@ class EventStream:
         return taken
 
     def _event(self, event: ServerEvent) -> None:
+        if event.data is not None and not self._writer.ended:
+            self._data(event.data)
+
+    def _data(self, data: bytes) -> None:
         writer = self._writer
-        data = event.data
-        if data is None or writer.ended:
-            return
         if data == _DONE:
             # What has come before it is all that will come.
             if writer.finish_reason is not None:

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from ...errors import ToolCallError, kind, shown
-from ...model import LOADED_FIELD
+from ...json_schema.grammars.text import text_pattern
+from ...model import GRAMMAR_FIELD, LOADED_FIELD
 from ...wire.json_input import DECODE_ERRORS, decode, not_json
 from .fields import Raw, refusal
 from .freeform import FIELD
@@ -40,6 +41,7 @@ class _Offer:
     function: dict[str, Any]  # without its name
     deferred: bool
     loaded: bool = False  # by a search, which wrote its definition into the conversation
+    grammar: str | None = None
 
 
 @dataclass(slots=True)
@@ -90,7 +92,11 @@ class ToolReader:
             seen.add((offer.tool.namespace, offer.tool.name))
             name = offered.names.offer(offer.tool)
             entry: dict[str, Any] = {"type": "function", "function": {"name": name, **offer.function}}
-            offered.chat.append({**entry, LOADED_FIELD: True} if offer.loaded else entry)
+            if offer.loaded:
+                entry[LOADED_FIELD] = True
+            if offer.grammar is not None:
+                entry[GRAMMAR_FIELD] = offer.grammar
+            offered.chat.append(entry)
             offered.paths.append(offer.path)
             if offer.tool.namespace is not None:
                 offered.namespaces.setdefault(offer.tool.namespace, []).append(name)
@@ -117,10 +123,12 @@ class ToolReader:
         match variant:
             case "function" | "custom":
                 own = Kind(variant)
-                function = self._function(fields, path) if own is Kind.FUNCTION else _custom(fields, path)
+                function, grammar = (
+                    (self._function(fields, path), None) if own is Kind.FUNCTION else _custom(fields, path)
+                )
                 deferred = _value(fields, "defer_loading", path) is True and not loaded
                 tool = ClientTool(own, _name(fields, path), namespace)
-                self._offers.append(_Offer(tool, path, function, deferred, loaded))
+                self._offers.append(_Offer(tool, path, function, deferred, loaded, grammar))
             case "namespace":
                 if namespace is not None:
                     raise refusal(f"{path}.type", "A namespace holds functions and custom tools, no namespaces.")
@@ -184,15 +192,17 @@ def _is_local(environment: Any) -> bool:
     return environment is None or (isinstance(environment, dict) and environment.get("type") == "local")
 
 
-def _custom(fields: dict[str, Raw], path: str) -> dict[str, Any]:
-    """A function of one string, which is the tool's free text."""
+def _custom(fields: dict[str, Raw], path: str) -> tuple[dict[str, Any], str | None]:
+    """A function of one string, which is the tool's free text; its grammar as a pattern, where it is one."""
     described = _text(fields, "description", path)
     shape = _value(fields, "format", path)
+    pattern: str | None = None
     match shape:
         case None | {"type": "text"}:
             told = "The input of the tool, as plain text."
         case {"type": "grammar", "definition": str(definition), "syntax": ("lark" | "regex") as syntax}:
             told = f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
+            pattern = text_pattern(definition, syntax)
         case _:
             message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
             raise refusal(f"{path}.format", message)
@@ -205,7 +215,7 @@ def _custom(fields: dict[str, Raw], path: str) -> dict[str, Any]:
         "required": [FIELD],
         "additionalProperties": False,
     }
-    return function
+    return function, pattern
 
 
 def without_words_on_json(description: str) -> str:

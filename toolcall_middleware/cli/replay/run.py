@@ -13,9 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...apis.face import Face
-from ...apis.messages.client.face import MessagesFace
-from ...apis.responses import ResponsesFace
 from ...errors import ToolCallError
 from ...formats import registry
 from ...formats.base import ParserOptions
@@ -30,6 +27,7 @@ from ...wire import openai
 from ...wire.sse import EventReader
 from ..command import UsageError, template_of
 from ..faces.answers import FaceAnswer, api_of, read_answer
+from ..faces.bodies import face_of
 from .trace import safe, show_trace
 
 _SHOWN = 60
@@ -248,7 +246,7 @@ def _tools(name: str) -> ToolSet:
     """A JSON list of tools, or a request body (of any API that clients speak here) that holds one."""
     data = _bytes_of(name)
     value = openai.read_value(data)
-    if isinstance(value, dict) and (face := _face_of(value)) is not None:
+    if isinstance(value, dict) and (face := face_of(value)) is not None:
         try:
             value = openai.read_value(face.request(data, {}).body)
         except ToolCallError as error:
@@ -262,15 +260,6 @@ def _tools(name: str) -> ToolSet:
     if request is None or not hasattr(request, "tools"):
         raise ReplayError(f"{name}: no list of tools")
     return request.tools
-
-
-def _face_of(body: dict[str, Any]) -> Face | None:
-    """What reads a request of Messages or Responses; None for a chat completion."""
-    if "input" in body:
-        return ResponsesFace()
-    tools = body.get("tools")
-    own = any(isinstance(tool, dict) and "input_schema" in tool for tool in tools) if isinstance(tools, list) else False
-    return MessagesFace() if own else None
 
 
 def _as_json(read: Read) -> dict[str, Any]:

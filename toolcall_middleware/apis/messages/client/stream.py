@@ -13,6 +13,7 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import without_halves
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
+from ..halves import WholePairs
 from .blocks import Blocks, text_of
 from .chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
 from .errors import Errors
@@ -33,21 +34,20 @@ def event(name: str, fields: dict[str, Any]) -> bytes:
 class _Events:
     """The sink that writes blocks as events."""
 
-    __slots__ = ("_after", "_before", "_carried", "_hidden", "_in_call", "_room", "_thinking", "index", "out")
+    __slots__ = ("_arguments", "_before", "_carried", "_hidden", "_room", "_thinking", "index", "out")
 
     def __init__(self, thinking: Thinking) -> None:
         self.out: list[bytes] = []
         self.index = 0
         self._thinking = thinking
         self._before = b""
-        self._in_call = False
+        self._arguments: WholePairs | None = None  # of the open block, where it is a call
         self._hidden = False
         self._carried: list[bytes] | None = None  # thoughts that the signature carries
         self._room = MOST_CARRIED
 
     def _open(self, block: dict[str, Any], kind: str, field: str) -> None:
         self.out.append(event("content_block_start", {"index": self.index, "content_block": block}))
-        self._in_call = field == "partial_json"
         self._before = (
             b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
             % (self.index, kind.encode(), field.encode())
@@ -65,15 +65,17 @@ class _Events:
     def open_call(self, call_id: str, name: str) -> None:
         block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
         self._open(block, "input_json_delta", "partial_json")
+        self._arguments = WholePairs()
 
     def add(self, inner: bytes) -> None:
         if self._hidden and self._carried is not None:
             self._room -= len(inner)
             if self._room >= 0:
                 self._carried.append(inner)
-        else:
-            # Anthropic's SDK for Python fails at half a surrogate pair within arguments.
-            self.out.append(self._before + (without_halves(inner) if self._in_call else inner) + b'"}}\n\n')
+        elif self._arguments is None:
+            self.out.append(self._before + inner + b'"}}\n\n')
+        elif piece := self._arguments.feed(without_halves(inner)):
+            self.out.append(self._before + piece + b'"}}\n\n')
 
     def close(self) -> None:
         if self._carried is not None:
@@ -81,6 +83,10 @@ class _Events:
             delta = {"type": "signature_delta", "signature": signature}
             self.out.append(event("content_block_delta", {"index": self.index, "delta": delta}))
             self._carried, self._hidden = None, False
+        if self._arguments is not None:
+            if rest := self._arguments.finish():
+                self.out.append(self._before + rest + b'"}}\n\n')
+            self._arguments = None
         self.out.append(event("content_block_stop", {"index": self.index}))
         self.index += 1
 

@@ -1,0 +1,54 @@
+r"""Arguments of a streamed call without escapes that are half a surrogate pair.
+
+Models write `"\ud83d"` alone where a character is cut. JSON allows it, but the reader of Anthropic's SDK for Python
+does not, and the whole stream fails there. U+FFFD takes its place, as for half a pair that is no escape.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...wire import openai
+
+_HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(
+    rf"""(?P<open>{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z | \\(?:u[0-9a-fA-F]{{0,3}})?\Z)
+    | {_HIGH}\\u[dD][c-fC-F][0-9a-fA-F]{{2}} | (?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{{2}}) | \\.""",
+    re.DOTALL | re.VERBOSE,
+)
+"""An escape that more text can complete, a pair, half of one, any other escape. Each has a bounded length."""
+
+
+class WholePairs:
+    """Reads the arguments of one call in pieces, each the bytes between the quotes of a JSON string.
+
+    Holds back at most one escape, or the first half of a pair with the beginning of the second: 11 characters.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, inner: bytes) -> bytes:
+        """The next piece, and what can be emitted of it; itself where no escape in it can be half a pair."""
+        if not self._held and b"\\\\u" not in inner and not inner.endswith(b"\\\\"):
+            return inner
+        text = self._held + (openai.read_text(b'"%b"' % inner) or "")
+        self._held = ""
+        return _inner(_ESCAPE.sub(self._one, text))
+
+    def finish(self) -> bytes:
+        """The arguments are over: what was held back."""
+        held, self._held = self._held, ""
+        return _inner(re.sub(_HIGH, "\\\\ufffd", held))
+
+    def _one(self, match: re.Match[str]) -> str:
+        if match["open"] is not None:
+            self._held = match["open"]
+            return ""
+        return "\\ufffd" if match["half"] else match[0]
+
+
+def _inner(text: str) -> bytes:
+    return openai.encode(text)[1:-1]

@@ -1,0 +1,1 @@
+"""Grammars of custom tools as patterns of JSON Schema."""
