@@ -82,7 +82,7 @@ def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) ->
         inner = _PYTHON.get(str(items.get("type")), str) if isinstance(items, dict) else None
         if inner is dict:
             return _lists_of_objects(value, possible)
-        fitting = inner is None or all(_fits(item, inner) for item in value)
+        fitting = inner is None or any(_fit(value, inner, one) for one in possible)
         return fitting and _simple(value) in [_simple(one) for one in possible if isinstance(one, list)]
     if known not in {None, wanted}:
         return _plain(value, possible)
@@ -98,8 +98,12 @@ def _plain(value: Any, possible: Sequence[Any]) -> bool:
     return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in possible)
 
 
-def _fits(item: Any, inner: type) -> bool:
-    return type(item) is inner or (inner is float and type(item) is int)
+def _fit(items: list[Any], inner: type, possible: Any) -> bool:
+    """Whether all items are of the type that is wanted, or of that which the possible list begins with."""
+    if not isinstance(possible, list):
+        return True
+    kinds = {inner, next((type(one) for one in possible if one != ""), inner)}
+    return all(type(item) in kinds for item in items)
 
 
 def _simple(value: Any) -> Any:

@@ -71,8 +71,8 @@ def _section(number: int, one: Document) -> str:
         lines.append("<p><strong>Not everything was asked</strong>, for lack of time or tokens.</p>")
     lines.append(_calls(one.calls) if one.calls else "<p>No calls were asked for.</p>")
     if one.settings:
-        variables = "\n".join(f"{name}={value}" for name, value in one.settings.items())
-        lines.append(f"<h3>Settings that fit</h3>\n<pre>{escape(variables)}</pre>")
+        variables = "\n".join(_text(f"{name}={value}") for name, value in one.settings.items())
+        lines.append(f"<h3>Settings that fit</h3>\n<pre>{variables}</pre>")
     rows = [
         [f'<span class="{one.verdict}">{one.verdict}</span>', _text(one.what), _text(one.detail)]
         for one in one.findings
