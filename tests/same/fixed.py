@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-import httpx
+from toolcall_middleware.hosts.http.client_library import httpx
 
 _RANDOM = random.Random(0)
 

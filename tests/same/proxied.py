@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import httpx
+from toolcall_middleware.hosts.http.client_library import httpx
 
 from . import chats, product
 from .driven import Answer, BrokenOffError, Seen, caught_log, drive, items

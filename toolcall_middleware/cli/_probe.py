@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import msgspec
 
+from ..hosts.http.client_library import httpx
 from ..hosts.proxy.upstream.connection import proxy_of_environment, reason
 
 _SECONDS = 5.0

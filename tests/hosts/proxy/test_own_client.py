@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.types import Message
 
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.asking import Question, Reply
 from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
 from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling

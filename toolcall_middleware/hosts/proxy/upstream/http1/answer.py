@@ -7,7 +7,8 @@ here: the first would fill the memory, the second would be the answer to another
 from __future__ import annotations
 
 import httptools
-import httpx
+
+from ....http.client_library import httpx
 
 # Bytes of heads, chunk sizes and trailers in a row; as many as httpcore takes.
 _MOST_FRAMING = 100 * 1024

@@ -6,8 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 
-import httpx
-
+from ....http.client_library import httpx
 from ..asking import Question, Reply
 from ..connection import AtOnce
 from .answer import Answer

@@ -7,8 +7,7 @@ import select
 from collections.abc import AsyncIterable
 from typing import cast
 
-import httpx
-
+from ....http.client_library import httpx
 from .answer import Answer
 
 # Bytes of a body that wait here for a client who reads slowly; then the upstream has to wait.
