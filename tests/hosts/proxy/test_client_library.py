@@ -19,19 +19,18 @@ PROGRAM = """
 import sys
 for name in {missing!r}:
     sys.modules[name] = None  # as if it were not installed
-import asyncio, json
+import asyncio, json, os
 from toolcall_middleware.hosts.http.client_library import httpx
-import toolcall_middleware.hosts.proxy.upstream.client as client
-if {without_httptools!r}:
-    client.Client = None
+from toolcall_middleware.hosts.proxy.upstream import client
+client.HAS_PARSER = {with_httptools!r}
 from toolcall_middleware import create_proxy
 from toolcall_middleware.cli._probe import look
-from toolcall_middleware.cli import main
 
 URL, GONE = {url!r}, "http://127.0.0.1:9"
 
 async def ask(upstream, stream):
-    app = create_proxy(upstream_url=upstream + "/v1")
+    os.environ["TOOLCALL_UPSTREAM_URL"] = upstream + "/v1"
+    app = create_proxy()
     sent = []
     body = json.dumps({{"model": "m", "messages": [{{"role": "user", "content": "hi"}}], "stream": stream}}).encode()
     scope = {{"type": "http", "asgi": {{"version": "3.0"}}, "http_version": "1.1", "method": "POST", "scheme": "http",
@@ -58,28 +57,28 @@ print(httpx.__name__, sorted({{"httpx", "httpx2"}} & {{name for name, module in 
 """
 
 
-def run(missing: list[str], *, without_httptools: bool) -> str:
+def run(missing: list[str], *, with_httptools: bool) -> str:
     with serve(TextBackend([Answer("Hello there.")] * 9)) as url:
-        program = PROGRAM.format(missing=missing, url=url, without_httptools=without_httptools)
+        program = PROGRAM.format(missing=missing, url=url, with_httptools=with_httptools)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("without_httptools", [False, True], ids=["httptools", "plain"])
-def test_httpx_alone_is_enough(without_httptools: bool) -> None:
-    assert run(["httpx2", "httpcore2"], without_httptools=without_httptools) == "httpx ['httpx']"
+@pytest.mark.parametrize("with_httptools", [True, False], ids=["httptools", "plain"])
+def test_httpx_alone_is_enough(with_httptools: bool) -> None:
+    assert run(["httpx2", "httpcore2"], with_httptools=with_httptools) == "httpx ['httpx']"
 
 
-@pytest.mark.parametrize("without_httptools", [False, True], ids=["httptools", "plain"])
-def test_its_successor_alone_is_enough(without_httptools: bool) -> None:
+@pytest.mark.parametrize("with_httptools", [True, False], ids=["httptools", "plain"])
+def test_its_successor_alone_is_enough(with_httptools: bool) -> None:
     pytest.importorskip("httpx2")
-    assert run(["httpx", "httpcore"], without_httptools=without_httptools) == "httpx2 ['httpx2']"
+    assert run(["httpx", "httpcore"], with_httptools=with_httptools) == "httpx2 ['httpx2']"
 
 
 def test_where_both_are_there_one_is_used_throughout() -> None:
     pytest.importorskip("httpx2")
-    assert run([], without_httptools=False) == "httpx2 ['httpx2']"
+    assert run([], with_httptools=True) == "httpx2 ['httpx2']"
 
 
 def test_nobody_else_chooses_the_library() -> None:
