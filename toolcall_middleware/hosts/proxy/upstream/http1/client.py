@@ -169,7 +169,7 @@ class AnswerBody(AtOnce):
 
 
 def _tls_context() -> ssl.SSLContext:
-    """As httpx makes it: the certificates of certifi (httpx2: the system's), or what SSL_CERT_FILE and SSL_CERT_DIR say."""
+    """As httpx makes it: certifi's certificates (httpx2: the system's), or what SSL_CERT_FILE and SSL_CERT_DIR say."""
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
