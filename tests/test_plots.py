@@ -1,4 +1,4 @@
-"""The plots of the benchmarks show the figures that stand in their README, in light and in dark."""
+"""The pictures that are drawn show what stands in the READMEs, in light and in dark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from . import wire_picture
 from .bench import plot
 from .bench.report import README, Row, Table
 
@@ -43,3 +44,13 @@ def test_the_site_shows_each_plot() -> None:
     page = (DOCS / "explanation" / "speed.md").read_text("utf-8")
     for name in plot.PLOTS:
         assert f"](../../tests/bench/{name})" in page
+
+
+def test_the_picture_of_the_wire_is_that_of_the_readme() -> None:
+    drawn = wire_picture.picture((DOCS.parent / "README.md").read_text("utf-8"))
+    assert wire_picture.PATH.read_text("utf-8") == drawn, "run `python -m tests.wire_picture`"
+    texts = [element.text or "" for element in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314 - our own text
+    assert '    "name": "get_weather",' in texts
+    assert r'      "{\"city\": \"Paris\"}"' in texts
+    assert "prefers-color-scheme: dark" in drawn
+    assert "](../images/wire.svg)" in (DOCS / "explanation" / "wire.md").read_text("utf-8")
