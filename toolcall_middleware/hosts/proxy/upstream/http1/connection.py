@@ -18,7 +18,8 @@ _FIRST_REFUSAL = 400
 class Connection(asyncio.BufferedProtocol):
     """Made by the pool, which gives `buffer`: all its connections read into it, each for a moment.
 
-    `lost`: nothing can be sent or read any more. `sent`: the whole request has left.
+    `lost`: nothing can be sent or read any more. `sent`: the whole request has left. `streamed`: its last answer came
+    in chunks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
@@ -35,6 +36,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self.lost = False
         self.sent = False
+        self.streamed = False
         self.idle_since = 0.0
 
     # -- what asyncio calls ------------------------------------------------------------------------------------------
@@ -198,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None:
             self.abort()
             return False
+        self.streamed = answer.chunked
         answer.close()
         usable = answer.complete and answer.clean and self.sent and fault is None
         if usable and not self._write_paused and not self._read_paused and not self._transport.is_closing():
