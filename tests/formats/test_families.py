@@ -38,7 +38,10 @@ _ODD = ToolCall("f", '{"x":  1.50}', "call_1")
 VERBATIM = [name for name in NAMES if _ODD.arguments in registry.get(name).render_calls([_ODD])]
 TYPED = [name for name in NAMES if name not in VERBATIM]
 # Their tags have a style of their own in xgrammar's structural tags.
-TAGS = {"qwen3_coder", "glm45", "glm47", "minimax_m2", "deepseek_v32", "deepseek_v4", "kimi_k3"}
+TAGS = {
+    "qwen3_coder", "step3p5", "seed_oss", "glm45", "glm47", "iquest_q1", "minimax_m2", "dots", "minimax_m3",
+    "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k3",
+}  # fmt: skip
 STYLES = {
     "qwen_xml": "<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>",
     "glm_xml": "<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>",
@@ -47,6 +50,11 @@ STYLES = {
         '<｜DSML｜parameter name="city" string="true">Oslo</｜DSML｜parameter>\n'
         '<｜DSML｜parameter name="days" string="false">2</｜DSML｜parameter>'
     ),
+    "deepseek_v4_1_xml": (
+        '<｜DSML｜ parameter name="city" string="true">Oslo</｜DSML｜ parameter>\n'
+        '<｜DSML｜ parameter name="days" string="false">2</｜DSML｜ parameter>'
+    ),
+    "minimax_m3_xml": ("]<]minimax[>[<city>Oslo]<]minimax[>[</city>]<]minimax[>[<days>2]<]minimax[>[</days>"),
     "kimi_k3_xml": (
         '<|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|>'
         '<|open|>argument key="days" type="number"<|sep|>2<|close|>argument<|sep|>'

@@ -113,6 +113,18 @@ def test_other_formats_leave_it_as_text(dialect: str, name: str) -> None:
     assert shown_in(events) == text
 
 
+@pytest.mark.parametrize("name", ["auto", "json"])
+@pytest.mark.parametrize("key", ['"score": 0.5', '"why": {"a": 1}', "why: 1"])
+def test_json_behind_prose_is_text_where_a_key_is_no_calls(key: str, name: str) -> None:
+    for call in (
+        f'{{"name": "get_weather", "arguments": {ARGUMENTS}, {key}}}',
+        f'{{"arguments": {ARGUMENTS}, {key}, "name": "get_weather"}}',
+    ):
+        events = _read(f"Let me look.\n{call}", name=name)
+        assert not calls_in(events)
+        assert shown_in(events) == f"Let me look.\n{call}"
+
+
 def test_json_that_is_cut_behind_prose_is_text() -> None:
     text = 'Let me look.\n{"name": "get_weather", "arguments": {"city": "Pa'
     fmt = registry.get("auto")

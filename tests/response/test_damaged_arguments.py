@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.model import Tool, ToolCall, ToolSet
+from toolcall_middleware.response.choice import AnswerPolicy, Arguments, ChoiceAnswer
 
 from ..fakes import TextBackend
 from ..stream_rules import Choice, check_error
@@ -138,3 +142,18 @@ async def test_what_is_slight_is_repaired_and_said_where_they_are_not(kind: str,
     response = await ask(mode, SLIGHT[kind], asked, stream=stream)
     assert [call.name for call in answered(response).calls] == ["f"]
     assert stream or "; repaired=1" in response.headers["x-toolcall"]
+
+
+MARK = '{"mark": 0}'
+WRITTEN = {name: registry.get(name).render_calls([ToolCall("f", MARK, "call_1")]) for name in registry.names()}
+
+
+@pytest.mark.parametrize("name", [name for name, text in WRITTEN.items() if MARK in text])
+def test_none_is_a_call_in_any_format_with_json_arguments(name: str) -> None:
+    fmt, tools = registry.get(name), ToolSet.of([Tool("f", "", {"type": "object"})])
+    policy = AnswerPolicy(stream_arguments=False, malformed="error")
+    for kind, damaged in KINDS.items():
+        for pieces in ([WRITTEN[name].replace(MARK, damaged)], list(WRITTEN[name].replace(MARK, damaged))):
+            answer = ChoiceAnswer(fmt.parser(tools, ParserOptions(keep_raw=True)), policy)
+            ops = [op for piece in pieces for op in answer.feed(piece)] + answer.finish("stop")[0]
+            assert not any(isinstance(op, Arguments) for op in ops), kind

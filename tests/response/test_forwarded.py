@@ -127,6 +127,7 @@ async def test_no_limit_is_passed(mode: str, stream: bool) -> None:
         ("harmony", '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": 1,}<|call|>'),
         ("json", '```json\n{"tool_calls": [{"arguments": {"x": 1,}, "name": "f"}]}\n```'),
         ("qwen3_coder", '<tool_call>\n<function=f>\n{"x": 1,}\n</function>\n</tool_call>'),
+        ("functionary_v31", '<function=f>{"x": 1,}</function>'),
     ],
 )
 async def test_each_syntax_with_json_arguments_knows_them(name: str, text: str, stream: bool) -> None:
@@ -142,3 +143,18 @@ async def test_several_calls_do_not_mix(stream: bool) -> None:
     app = ToolCallMiddleware(TextBackend([text]), malformed_arguments="forward")
     choice = answered(await post(app, stream=stream), verbatim=True)
     assert [arguments for _, arguments in choice.named_calls] == entries
+
+
+@STREAMS
+@pytest.mark.parametrize("words", ["5", "true", "city is Paris", "dict(x=1)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<function=f>{0}</function>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{0}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    ],
+)
+async def test_words_in_their_place_leave_too(text: str, words: str, stream: bool) -> None:
+    app = ToolCallMiddleware(TextBackend([text.replace("{0}", words)]), malformed_arguments="forward")
+    choice = answered(await post(app, stream=stream), verbatim=True)
+    assert (choice.named_calls, choice.finish_reason) == ([("f", words)], "tool_calls")

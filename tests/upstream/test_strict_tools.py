@@ -102,3 +102,21 @@ def test_other_tools_are_not_checked() -> None:
 def test_it_is_refused_where_a_profile_or_a_setting_asks_for_that(options: dict[str, Any], stream: bool) -> None:
     with pytest.raises(Exception, match="do not fit its schema"):
         ask(BAD, stream=stream, **options)
+
+
+@pytest.mark.parametrize("calls", ["auto", "required"])
+def test_where_the_schema_is_refused_a_call_is_let_pass_and_told_of_unless_it_must_come(calls: str) -> None:
+    exchange = Driven(Settings(format="hermes", coerce_arguments=False))
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [TOOL], "tool_choice": calls}
+    exchange.on_request(json.dumps(body).encode())
+    exchange.on_response_start(400, [(b"content-type", b"application/json")])
+    assert exchange.whole(b'{"error": {"message": "response_format: this schema is not supported"}}') is None
+    assert b"structural_tag" in (exchange.take_next() or b"")
+    exchange.on_response_start(200, [(b"content-type", b"application/json")])
+    choice = {"index": 0, "message": {"role": "assistant", "content": BAD}, "finish_reason": "stop"}
+    reply = exchange.whole(json.dumps({"id": "c", "created": 1, "model": "m", "choices": [choice]}).encode())
+    if calls == "required":
+        assert reply is None  # asked again
+    else:
+        assert reply is not None
+        assert "; invalid=1" in (reply.headers or {})["x-toolcall"]

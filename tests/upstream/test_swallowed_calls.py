@@ -58,7 +58,8 @@ class Asked:
 
     def __init__(self, memory: BackendMemory, body: bytes, **settings: Any) -> None:
         self.driven = Driven(Settings(**settings), memory)
-        self.formats = [format_of(self.driven.on_request(body))]
+        self.sent = self.driven.on_request(body)
+        self.formats = [format_of(self.sent)]
 
     def gets(self, data: bytes) -> Any:
         """The whole answer that leaves, None where the backend is asked again."""
@@ -198,3 +199,69 @@ def test_a_format_that_is_set_stays_and_the_log_tells(caplog: pytest.LogCaptureF
     told = [line for line in caplog.messages if "format=auto" in line]
     assert len(told) == 1
     assert "hermes" in told[0]
+
+
+def stream_options(body: bytes | None) -> Any:
+    assert body is not None
+    return json.loads(body).get("stream_options")
+
+
+def test_a_stream_whose_client_wants_no_count_teaches_it_too_and_the_client_sees_none() -> None:
+    memory = BackendMemory()
+    asked = Asked(memory, request(stream=True))
+    assert stream_options(asked.sent) == {"include_usage": True}
+    out = asked.gets_stream(streamed({"role": "assistant", "content": ""}))
+    assert b"usage" not in out
+    assert asked.formats == ["its own"]  # the answer has begun
+    asked = Asked(memory, request(stream=True))
+    assert asked.formats == ["json"]
+    assert stream_options(asked.sent) is None  # nothing is left to be learned
+
+
+def test_the_count_is_asked_for_until_a_call_has_come() -> None:
+    now = 0.0
+    memory = BackendMemory(lambda: now)
+    for delta in ({"content": "Hello."}, {"content": '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'}):
+        asked = Asked(memory, request(stream=True))
+        assert stream_options(asked.sent) == {"include_usage": True}
+        assert b"usage" not in asked.gets_stream(streamed({"role": "assistant", **delta}))
+    assert stream_options(Asked(memory, request(stream=True)).sent) is None
+    now = REMEMBERED_SECONDS + 1
+    assert stream_options(Asked(memory, request(stream=True)).sent) == {"include_usage": True}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "more"),
+    [
+        ("some-model", {}, {}),  # it is asked for json anyway
+        ("openai/gpt-oss-20b", {}, {}),
+        (MODEL, {"format": "hermes"}, {}),
+        (MODEL, {"usage": "count"}, {}),
+        (MODEL, {}, {"tool_choice": "none"}),
+        (MODEL, {}, {"stream": False}),
+    ],
+)
+def test_nothing_is_asked_for_where_nothing_can_be_learned(model: str, settings: Any, more: Any) -> None:
+    asked = Asked(BackendMemory(), request(model, **{"stream": True, **more}), **settings)
+    assert stream_options(asked.sent) is None
+
+
+@pytest.mark.parametrize("said", [b"Unknown field: stream_options", b"Bad request"])
+def test_a_backend_that_refuses_the_question_is_asked_without_it(said: bytes) -> None:
+    memory = BackendMemory()
+    asked = Asked(memory, request(stream=True))
+    asked.driven.on_response_start(400, JSON)
+    assert asked.driven.whole(b'{"error": {"message": "' + said + b'"}}') is None
+    again = asked.driven.take_next()
+    assert stream_options(again) is None
+    asked.driven.on_response_start(200, STREAM)
+    assert b"Hello" in asked.driven.feed(streamed({"role": "assistant", "content": "Hello."}))
+    assert stream_options(Asked(memory, request(stream=True)).sent) is None
+
+
+def test_a_refusal_of_the_prompt_itself_is_the_clients_to_know() -> None:
+    asked = Asked(BackendMemory(), request(stream=True))
+    asked.driven.on_response_start(400, JSON)
+    reply = asked.driven.whole(b'{"error": {"message": "This model\'s maximum context length is 8192 tokens."}}')
+    assert reply is not None
+    assert reply.status == 400

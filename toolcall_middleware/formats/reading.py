@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..model import ToolSet
@@ -17,6 +18,7 @@ from . import markup
 from .base import ParserOptions, StreamParser
 
 _BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls", "function_call"}))
+_ALONE = replace(_BARE, no_other_keys=True)
 _WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
 
 # A call that is the whole answer, without any marker: what small models write under every prompt.
@@ -44,7 +46,7 @@ LAST_LINE = Opener(
     partial=rf"\{{[ \t\r\n]{{0,32}}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?",
     where=Where.LINE,
     consume=False,
-    body=lambda sink, _: LastLine(sink, lambda inner: JsonCalls(inner, _BARE), markup.gathered().ends),
+    body=lambda sink, _: LastLine(sink, lambda inner: JsonCalls(inner, _ALONE), markup.gathered().ends),
 )
 
 # What every format reads besides its own syntax: the block that stands for calls that its syntax cannot write, and a

@@ -159,15 +159,24 @@ class Cursor:
                 sink.flows(arguments.streams)
             yield
 
-    def end(self, text: str = "", *, complete: bool = True, repaired: bool = False) -> None:
-        """The open call is over; `text` is the last of its arguments. The reader yields next."""
+    def end(
+        self,
+        text: str = "",
+        *,
+        complete: bool = True,
+        repaired: bool = False,
+        closing: tuple[str, ...] | None = None,
+    ) -> None:
+        """The open call is over; `text` is the last of its arguments. The reader yields next.
+
+        closing: see `WrittenArguments.take`.
+        """
         arguments, self.arguments = self.arguments, None
         self._open = False
         self.sink.args(text)
         complete = complete and not (arguments is not None and arguments.cut)
-        self.sink.end(
-            complete=complete, repaired=repaired or (complete and arguments is not None and arguments.repaired)
-        )
+        repaired = repaired or (complete and arguments is not None and arguments.repaired)
+        self.sink.end(complete=complete, repaired=repaired, closing=closing)
 
     def finish(self, *, cut: bool) -> None:
         """The text is over: so is the call that is open, if one is."""

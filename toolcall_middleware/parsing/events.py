@@ -56,8 +56,8 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
     `repaired` is true when the arguments were not valid JSON as written.
     `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
     `coerced` is true when a value was given the type that the tool's schema asks for.
-    `written` are the arguments as the model wrote them, where the parser was asked to keep these and the syntax has
-    JSON there.
+    `written` are the arguments as the model wrote them, in its syntax, where the parser was asked to keep these (see
+    written_arguments.py); nothing where they need no repair and are no JSON.
     """
 
     complete: bool = True

@@ -10,6 +10,7 @@ import msgspec
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text, UnknownCall
 from .text_buffer import Gathered
+from .written_arguments import WrittenArguments
 
 
 class Body(Protocol):
@@ -72,6 +73,7 @@ class Sink:
 
     __slots__ = (
         "_change",
+        "_closing",
         "_ended",
         "_ended_at",
         "_kept",
@@ -114,8 +116,8 @@ class Sink:
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
     ) -> None:
-        # The text of the open call's arguments, where that is kept and they are JSON: their reader adds to it.
-        self.arguments: list[str] | None = [] if keep_arguments else None
+        # The text of the open call's arguments, where that is kept.
+        self.arguments = WrittenArguments() if keep_arguments else None
         self.events: list[Event] = []
         self.mode = _HOLD
         self.held: list[str] = []
@@ -127,6 +129,7 @@ class Sink:
         self.emit_text = emit_text
         self.schema = schema  # a tool's `parameters` by its name
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
+        self._closing: tuple[str, ...] | None = None
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
@@ -167,12 +170,13 @@ class Sink:
 
         Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
         """
-        if self.mode is _CALL and not self.changed and not self.keep_raw:
+        if self.mode is _CALL and not self.changed and not self.keep_raw and self.arguments is None:
             self.flow = reader
 
-    def end(self, *, complete: bool = True, repaired: bool = False) -> None:
-        """The open call is over."""
+    def end(self, *, complete: bool = True, repaired: bool = False, closing: tuple[str, ...] | None = None) -> None:
+        """The open call is over. closing: see `WrittenArguments.take`."""
         self.changed = True
+        self._closing = closing
         self._change = (complete, repaired)
 
     def skips_behind_call(self) -> bool:
@@ -221,6 +225,8 @@ class Sink:
         if self.mode is _CALL or self.mode is _REFUSED:
             if self.keep_raw:
                 self._kept.write(raw)
+            if self.arguments is not None:
+                self.arguments.passes(raw)
         elif self.mode is _HOLD:
             self.held.append(raw)
         elif self.mode is _TEXT and raw:
@@ -240,6 +246,8 @@ class Sink:
             self.mode = _CALL
             if self.keep_raw:
                 self._kept.write(raw)
+            if self.arguments is not None:
+                self.arguments.begin()
             self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
             text = "".join(args)
             if text:
@@ -264,10 +272,9 @@ class Sink:
             self.emit_text(raw)
 
     def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
+        written = "" if self.arguments is None else self.arguments.take(self._closing)
         if self.mode is _CALL:
-            end = CallEnd(complete, repaired, coerced=self.coerced)
-            if self.arguments:
-                end = msgspec.structs.replace(end, written="".join(self.arguments))
+            end = CallEnd(complete, repaired, coerced=self.coerced, written=written)
             if self.keep_raw:
                 self._ended = end
             else:
@@ -276,8 +283,6 @@ class Sink:
         elif self._unknown_name:
             self.events.append(UnknownCall(self._unknown_name))
             self._unknown_name = ""
-        if self.arguments:
-            self.arguments.clear()
         self._ended_at = len(self.events)
         self._refused = self.mode is _TEXT
         self.mode = _HOLD

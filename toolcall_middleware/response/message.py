@@ -294,11 +294,12 @@ class Message:
             what = "a JSON object" if self._policy.objects else "JSON"
             free = call.name in self._policy.custom
             if malformed == "forward":
-                if self._forward(call, written, event, ops):
+                verbatim = "" if free else malformed_text(event, written)
+                if verbatim and self._forward(call, verbatim, written, event, ops):
                     if self.fault is None:
                         self._follow(call, event)
                     return
-                malformed = "error" if event.written and not free else "repair"
+                malformed = "error" if verbatim else "repair"
             if event.complete and not free and not written.lstrip().startswith("{"):
                 # JSON, but no object; there is nothing to repair.
                 kept, malformed, what = False, "error" if malformed == "repair" else malformed, "a JSON object"
@@ -336,14 +337,13 @@ class Message:
             if self._policy.limited:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
 
-    def _forward(self, call: OpenCall, written: str, event: CallEnd, ops: list[Op]) -> bool:
-        """Let arguments leave as the model wrote them, where they are malformed. written: what was made of them."""
+    def _forward(self, call: OpenCall, verbatim: str, written: str, event: CallEnd, ops: list[Op]) -> bool:
+        """Let malformed arguments leave as the model wrote them, if they may. written: what was made of them."""
         policy = self._policy
         checks = policy.check is not None and not policy.warn_only
-        verbatim = "" if policy.objects or call.name in policy.custom else malformed_text(event, written)
         # What the token limit cut is nobody's fault, and of what is no object a check cannot say anything.
         readable = event.complete and written.lstrip().startswith("{")
-        if not verbatim or (not event.complete and self.limited) or (checks and not readable):
+        if policy.objects or (not event.complete and self.limited) or (checks and not readable):
             return False
         self.outcomes.note(CallOutcome.MALFORMED, "arguments")
         most = policy.max_arguments_bytes

@@ -22,6 +22,8 @@ from ..parsing.values.json_spelling import decode
 
 _log = logging.getLogger("toolcall_middleware")
 _MAX_NAME = 256  # characters in a log
+_ESCAPE = 6
+"""Characters of the longest escape of JSON, `\\u0041`."""
 _MAX_REFUSED = 128
 """Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
 
@@ -93,13 +95,29 @@ def malformed_text(event: CallEnd, made: str) -> str:
     if event.complete and not event.repaired and made.lstrip().startswith("{"):
         return ""
     written = event.written
-    if written.startswith('"'):
-        try:
-            inner = decode(written)
-        except ValueError:
-            return written
-        return inner if isinstance(inner, str) else written
-    return written
+    value = _read(written)
+    if value is None and not event.complete:
+        value = _read_cut_string(written)
+    if isinstance(value, str):
+        written = value
+        value = _read(value)
+    # An object needs no repair: what did was around it.
+    return "" if event.complete and isinstance(value, dict) else written
+
+
+def _read(text: str) -> Any:
+    """`text` as JSON; None where it is none."""
+    try:
+        return decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_cut_string(text: str) -> Any:
+    """What the beginning of a JSON string says: half an escape at its end says nothing. None where it is no string."""
+    if not text.startswith('"'):
+        return None
+    return next(filter(None, (_read(f'{text[: len(text) - cut]}"') for cut in range(_ESCAPE))), None)
 
 
 class CallReport:

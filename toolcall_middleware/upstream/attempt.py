@@ -126,8 +126,11 @@ class ToolRequest:
 
     @property
     def settings(self) -> Settings:
-        """Those of the attempt at hand: what a backend could not be held to is checked when it is written."""
-        if self._negotiation.is_loose and self._settings.validate_arguments in {"off", "warn"}:
+        """Those of the attempt at hand: a call that must come and could not be held to its schema is checked when it is
+        written. Under `auto` only strict tools are held to theirs, and these are checked anyway.
+        """
+        is_loose = self._negotiation.is_loose and self.chat.choice.must_call
+        if is_loose and self._settings.validate_arguments in {"off", "warn"}:
             return self._settings.layer({"validate_arguments": "retry"}, "a weaker constraint")
         return self._settings
 
@@ -172,7 +175,7 @@ class ToolRequest:
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
-        self._negotiation.by_prompt(self._format.chosen)
+        self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)
         self._write_prompt()
         return self._body()
 
@@ -269,6 +272,8 @@ class ToolRequest:
 
     def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether the engine kept the call to itself, and it is asked for in another format."""
+        if not self.native and outcome.calls:
+            self._format.prove()
         if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
             return False
         self.usage.next_attempt()

@@ -60,6 +60,7 @@ class Negotiation:
         self._ladder: ConstraintLadder | None = None
         self._refused: list[str] = []  # what is remembered once the request is taken without it
         self._left_out: set[str] = set()  # that is not to be asked for again in this request
+        self._watches_format = False  # whether an empty answer would teach something about the prompt's format
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
         own_answer = answer_schema(chat) is not None and bool(callable_tools(chat).tools)
@@ -90,8 +91,9 @@ class Negotiation:
             asks = ends and self._settings.upstream_api == "openai" and self._settings.usage != "count"
             if asks and not {_CONTINUOUS} & {*options, *self._left_out} and not self._refuses(_CONTINUOUS):
                 self.extra[_STREAM_OPTIONS] = {**options, _CONTINUOUS: True}
-        elif self._auto and self.native and chat.stream and self._is_unproven():
-            # How long the prompt was tells whether the tools were in it. The client does not get to see it.
+        elif chat.stream and (self._watches_format or (self._auto and self.native and self._is_unproven())):
+            # How long the prompt was tells whether the tools were in it, and how long an empty answer was whether a
+            # call was taken out of it. The client does not get to see it.
             self.extra[_STREAM_OPTIONS] = {**options, "include_usage": True}
 
     @property
@@ -148,9 +150,10 @@ class Negotiation:
         asked = None if self._ladder is None else self._ladder.asked
         return None if asked is None else asked.kind
 
-    def by_prompt(self, fmt: ToolFormat) -> None:
-        """The backend is to take no tools from now on."""
+    def by_prompt(self, fmt: ToolFormat, *, watch: bool = False) -> None:
+        """The backend is to take no tools from now on. watch: the count of an empty answer's tokens is of use."""
         self.native = False
+        self._watches_format = watch
         self._ask_for_numbers()
         if callable_tools(self._chat).tools:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
@@ -187,7 +190,7 @@ class Negotiation:
                 return Next.AGAIN
         ladder = self._ladder
         if ladder is None or ladder.asked is None:
-            return Next.GIVE
+            return Next.AGAIN if self._drops_question(status, refusal) else Next.GIVE
         asked, text = ladder.asked, refusal.decode("utf-8", "replace")
         named = any(word in refusal for word in _CONSTRAINT_WORDS) or ladder.names_keyword(text)
         if named and status in _REFUSED | _FAILED:
@@ -213,6 +216,13 @@ class Negotiation:
         """An answer came, and usage so many times in it. Who knows to give it in each chunk gives it twice at least."""
         if self._asks_continuously and times < _IN_EACH:
             self._memory.refuse(self._chat.model, _CONTINUOUS)
+
+    def _drops_question(self, status: int, refusal: bytes) -> bool:
+        """Ask no longer for a count that only we wanted: it may be what was refused, where the server does not say."""
+        asked = self._watches_format and isinstance(self.extra.get(_STREAM_OPTIONS), dict)
+        if not asked or self._chat.include_usage or status not in _REFUSED | _FAILED:
+            return False
+        return not any(word in refusal for word in _OTHER_WORDS) and self._leaves_out(_STREAM_OPTIONS)
 
     def _leaves_out(self, field: str) -> bool:
         """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage."""

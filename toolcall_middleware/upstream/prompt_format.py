@@ -3,6 +3,10 @@
 An engine that parses a family's calls by itself takes them out of the text, whatever was asked: vLLM does so for
 gpt-oss. Where it makes calls of them, they are read as calls (response/native_calls.py); where it does not, nothing is
 left of the answer but its count of tokens. Then the prompt asks for `json`, which no engine takes for markup.
+
+The count is the backend's own: it is asked for in a stream too, until a model's first call in the format has come. A
+backend that counts nothing shows nothing, because an answer without a word and one that lost all of them are the same
+bytes; a format that is set, and `usage=count`, are the operator's word.
 """
 
 from __future__ import annotations
@@ -49,6 +53,22 @@ class PromptFormat:
     def name(self) -> str:
         """The name of the format that the prompt is written in: `auto` reads them all."""
         return str(getattr(self.chosen, "prompt_name", self.chosen.name))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether calls may get lost in this format, for none was seen: the count of an empty answer is of use then."""
+        settings, model = self._settings, self._chat.model
+        if settings.format != "auto" or settings.upstream_api != "openai" or settings.usage == "count":
+            return False
+        offers = bool(callable_tools(self._chat).tools)
+        return offers and self.name != _PLAIN and not self._memory.knows(model, self._proof())
+
+    def prove(self) -> None:
+        """A call has come."""
+        self._memory.note(self._chat.model, self._proof())
+
+    def _proof(self) -> str:
+        return f"lets {self.name} calls come"
 
     def is_swallowed(self, outcome: AnswerOutcome, completion_tokens: int | None) -> bool:
         """Whether an answer shows that the engine keeps calls of this format to itself.

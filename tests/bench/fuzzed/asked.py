@@ -34,7 +34,7 @@ def settings_of(dice: Dice) -> Settings:
     return Settings(
         format="auto" if dice.below(2) else pick(dice, FORMATS),
         unknown_tool=pick(dice, ("text", "text", "forward", "drop", "error")),
-        malformed_arguments=pick(dice, ("repair", "repair", "repair", "text", "error")),
+        malformed_arguments=pick(dice, ("repair", "repair", "repair", "text", "error", "forward")),
         validate_arguments=pick(dice, ("off", "off", "off", "warn", "error", "retry")),
         stream_arguments=not chance(dice, 4),
         reasoning=pick(dice, ("ignore", "ignore", "parse")),
@@ -159,6 +159,7 @@ def _compare(
     limited = isinstance(choice, dict)
     rules: dict[str, Any] = {
         "n": len(texts),
+        "verbatim": settings.malformed_arguments == "forward",
         "tools": None if settings.unknown_tool == "forward" else {"weather"} if limited else {"weather", "find_all"},
         "parallel": not single and settings.max_tool_calls != 1,
         "must_call": choice == "required" or named,

@@ -41,6 +41,7 @@ def one(dice: Dice) -> str:
     text = text_of(dice, name)[0]
     options = ParserOptions(
         keep_raw=True,
+        keep_arguments=bool(dice.below(2)),
         unknown_tool=pick(dice, ("text", "text", "forward")),
         parse_reasoning=bool(dice.below(2)),
     )
@@ -55,6 +56,7 @@ def one(dice: Dice) -> str:
         if "\ud800" not in text:  # half a surrogate pair may leave as itself or as an escape
             assert merged(cut) == merged(whole), (merged(cut), merged(whole))
         all_there(text, whole)
+        assert all(event.written in event.raw for event in whole if isinstance(event, CallEnd))
         for arguments in complete_calls(whole):
             json.loads(arguments)
     return "calls" if any(isinstance(event, CallStart) for event in whole) else "text"

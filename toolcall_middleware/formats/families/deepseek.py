@@ -258,7 +258,7 @@ DEEPSEEK_V4 = Family(
     answer="the <｜DSML｜tool_calls> block",
     noun="tool",
     special_tokens=True,
-    # xgrammar's deepseek_v4; it has none for V4.1, in whose tags there is a space.
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v4
     trigger="<｜DSML｜tool_calls>",
     xml_tag=(
         '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="{name}">\n',
@@ -285,6 +285,13 @@ DEEPSEEK_V41 = Family(
     answer="the <｜DSML｜ calls> block",
     noun="tool",
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v4_1
+    trigger="<｜DSML｜ calls>",
+    xml_tag=(
+        '<｜DSML｜ calls>\n<｜DSML｜ invoke name="{name}">\n',
+        "</｜DSML｜ invoke>\n</｜DSML｜ calls>",
+        "deepseek_v4_1_xml",
+    ),
 )
 
 FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32, DEEPSEEK_V4, DEEPSEEK_V41)

@@ -43,6 +43,9 @@ To call functions, answer with a block in this form:
     + RESULTS_FOLLOW,
     write=TagWriter(_INVOKE.written, _OPENERS),
     answer="the call within <dots_function_call></dots_function_call> tags",
+    # MiniMax M2's elements.
+    trigger="<dots_function_call>",
+    xml_tag=('<dots_function_call>\n<invoke name="{name}">\n', "</invoke>\n</dots_function_call>", "minimax_xml"),
     special_tokens=True,
 )
 

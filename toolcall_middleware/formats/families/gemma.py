@@ -57,6 +57,7 @@ _GEMMA4_OPENERS = (
 _gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", _GEMMA4_OPENERS)
 
 # https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
+# No structural tag: xgrammar has no style for this notation, and JSON in its place is not what the models write.
 GEMMA4 = Family(
     name="gemma4",
     about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",

@@ -40,6 +40,9 @@ values as JSON:
     + RESULTS_FOLLOW,
     write=TagWriter(_CALLS.written, _OPENERS),
     answer="the call within <iquest_tool_call></iquest_tool_call> tags",
+    # GLM's elements.
+    trigger="<iquest_tool_call>",
+    xml_tag=("<iquest_tool_call>{name}", "</iquest_tool_call>", "glm_xml"),
     special_tokens=True,
 )
 

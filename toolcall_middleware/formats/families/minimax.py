@@ -116,6 +116,13 @@ containing nested objects or arrays are recursively expanded into XML elements. 
     answer="the tool call block",
     noun="tool",
     special_tokens=True,
+    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax_m3
+    trigger=f"{_MARK}<tool_call>",
+    xml_tag=(
+        f'{_MARK}<tool_call>\n{_MARK}<invoke name="{{name}}">',
+        f"{_MARK}</invoke>\n{_MARK}</tool_call>",
+        "minimax_m3_xml",
+    ),
 )
 
 FAMILIES = (MINIMAX_M2, MINIMAX_M3)

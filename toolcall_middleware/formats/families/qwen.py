@@ -100,6 +100,10 @@ FUNCTION_OPENERS = (
     opener("<function=", _functions, consume=False),
 )
 
+# https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
+FUNCTION_TRIGGER = "<tool_call>\n<function="
+FUNCTION_TAG = ("<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>", "qwen_xml")
+
 FUNCTION_PROMPT = """\
 # Tools
 
@@ -170,9 +174,8 @@ QWEN3_CODER = Family(
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
     results=_TOOL_RESPONSE,
     answer=_TAGS,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
-    trigger="<tool_call>\n<function=",
-    xml_tag=("<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>", "qwen_xml"),
+    trigger=FUNCTION_TRIGGER,
+    xml_tag=FUNCTION_TAG,
 )
 
 FAMILIES = (HERMES, QWEN3_CODER)

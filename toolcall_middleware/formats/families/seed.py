@@ -38,6 +38,9 @@ multiple lines</parameter>
     between=", ",
     write=TagWriter(_FUNCTIONS.written, _OPENERS),
     answer="the call within <seed:tool_call></seed:tool_call> tags",
+    # Qwen3-Coder's elements: xgrammar's style for those leaves values on one line or on lines of their own.
+    trigger="<seed:tool_call>",
+    xml_tag=("<seed:tool_call>\n<function={name}>\n", "\n</function>\n</seed:tool_call>", "qwen_xml"),
     noun="tool",
     special_tokens=True,
 )

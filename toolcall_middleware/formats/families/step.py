@@ -13,7 +13,7 @@ from ..prompt.tools_json import function
 from ..syntax.openers import shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
 from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
-from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTIONS
+from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TAG, FUNCTION_TRIGGER, FUNCTIONS
 
 _MARKUP = Markup(tags=("steptml:",))
 
@@ -92,6 +92,8 @@ STEP3P5 = Family(
     write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     answer="the call within <tool_call></tool_call> tags",
+    trigger=FUNCTION_TRIGGER,
+    xml_tag=FUNCTION_TAG,
 )
 
 FAMILIES = (STEP3, STEP3P5)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from starlette.types import Send
 
 from ...errors import ToolCallError
 from .headers import Headers
+
+_log = logging.getLogger("toolcall_middleware")
+
+
+def log_refusal(error: ToolCallError) -> None:
+    """Say that a request ends in `error`, and nothing of what it or the model said."""
+    _log.info("refused: status=%s; code=%s; param=%s", error.status, error.code, error.param or "-")
 
 
 async def send_error(send: Send, error: ToolCallError) -> None:

@@ -27,6 +27,7 @@ from ...usage.pending_count import completes_whole_answers, model_of, prompt_cou
 from ...usage.tokenizers.load import load
 from ..http.bodies import Message, Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
+from ..http.errors import log_refusal
 from ..http.messages import App, Scope, Send, with_length
 from ..http.request_record import Record, record_of
 from ..http.upload import collect, in_the_clear
@@ -321,7 +322,7 @@ class _Asking:
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""
         self.scope[REFUSED] = record_of(self.scope).error = str(error.code)
-        _log.info("refused: status=%s; code=%s; param=%s", error.status, error.code, error.param or "-")
+        log_refusal(error)
         await refuse(self.app, self.scope, self.send, error)
 
 

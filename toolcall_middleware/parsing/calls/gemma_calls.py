@@ -66,13 +66,14 @@ def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
         m = _HEAD.match(cursor.s, k)
         if m is not None and (first or cursor.s.startswith("call", k)):
             first = False
-            cursor.i = m.end()
+            cursor.i = m.start("bracket")
             name = m["name"]
             cursor.start(name)
             sink.args("{")
             yield
+            cursor.i += 1  # the bracket: it is part of the arguments
             yield from cursor.copy(LiteralArguments(syntax.notation, m["bracket"], sink.schema(name), sink.offered))
-            cursor.end()
+            cursor.end(closing=())
             yield
         elif not cursor.last and _HEAD_PART.match(cursor.s, k):
             yield

@@ -123,7 +123,7 @@ class _Message:
     def end_plain(self) -> None:
         """The call whose argument is text is over."""
         self.plain = False
-        self._cursor.end('"}', repaired=True)
+        self._cursor.end('"}', repaired=True, closing=_ENDS)
 
     def end_thought(self) -> None:
         """The reasoning is over."""

@@ -71,4 +71,4 @@ class LiteralCalls(CursorReader):
         cursor = self._cursor
         arguments = cursor.arguments
         if arguments is not None:
-            cursor.end("" if cut else arguments.close(), complete=not cut, repaired=arguments.repaired)
+            cursor.end("" if cut else arguments.close(), complete=not cut, repaired=arguments.repaired, closing=())

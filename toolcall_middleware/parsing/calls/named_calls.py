@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from ..cursor import COMMENT, MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps, behind_comments
 from ..sink import Sink
+from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
+_NO_WORD = "<>{}[]()`|/#,;"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,12 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
             arguments = CallArguments(first, syntax.closing, cursor.sink.arguments)
             yield from cursor.copy(arguments)
             lost = lost and arguments.stuck
-        cursor.end("" if first else "{}")
+            cursor.end()
+        elif (yield from _is_text(cursor, syntax)):
+            closed = yield from _text(cursor, syntax)
+            cursor.end(complete=closed)
+        else:
+            cursor.end("{}")
         yield
         if lost:
             yield from _find_back(cursor, syntax)
@@ -219,6 +226,38 @@ def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]
             return ""  # the closing marker, the next call, or something else
         cursor.i = j
         return s[j]
+
+
+def _is_text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
+    """Whether words stand where the arguments should: `5`, `x and y`. Markup and brackets there stand for none."""
+    while True:
+        j = cursor.behind_space(MAX_GAP)
+        if j < len(cursor.s):
+            if not cursor.begins(syntax.around, j) or cursor.last:
+                return cursor.s[j] not in _NO_WORD and not cursor.s.startswith((*syntax.closing, *syntax.around), j)
+        elif cursor.last or j - cursor.i >= MAX_GAP:
+            return False
+        yield
+
+
+def _text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
+    """Arguments that are no JSON leave as a string, which is JSON and no object. Whether a marker ends them."""
+    markers = (*syntax.closing, *syntax.around, *syntax.reopen, "\n```", "```")
+    longest = max(map(len, markers))
+    written, lead = cursor.sink.arguments, '"'
+    cursor.i = cursor.behind_space(MAX_GAP)
+    while True:
+        s, i, k = cursor.s, cursor.i, cursor.nearest(markers)
+        cursor.i = k if k >= 0 else len(s) if cursor.last else max(i, len(s) - longest)
+        cursor.sink.args(lead + quoted(s[i : cursor.i]))
+        lead = ""
+        if written is not None:
+            written.value.append(s[i : cursor.i])
+        if k >= 0:
+            cursor.sink.args('"')
+        if k >= 0 or cursor.last:
+            return k >= 0
+        yield
 
 
 def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:

@@ -72,8 +72,9 @@ def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             cursor.start(name)
             sink.args("{")
             yield
+            cursor.i += 1  # the bracket: it is part of the arguments
             yield from cursor.copy(LiteralArguments(notation, "(", sink.schema(name), sink.offered))
-            cursor.end()
+            cursor.end(closing=())
             yield
             if wrapped:
                 yield from _behind_wrapped(cursor)
@@ -125,7 +126,7 @@ def _behind_wrapped(cursor: Cursor) -> Steps[None]:
 
 
 def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str | None]:
-    """A name and its parenthesis. `]`: the end of the list stands there; None: no call does."""
+    """A name, before its parenthesis. `]`: the end of the list stands there; None: no call does."""
     sink = cursor.sink
     while True:
         k = yield from _behind_space(cursor, behind=False)
@@ -152,7 +153,7 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
                 continue
             if not fits:
                 break
-        cursor.i = j + 1
+        cursor.i = j
         if not sink.offered(name) and sink.offered(name.removesuffix(_METHOD)):
             name = name.removesuffix(_METHOD)
         return name

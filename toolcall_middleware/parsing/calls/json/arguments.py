@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from ...values.encoded_json import StringArguments, may_be_none, no_arguments
 from ...values.json_reader import JsonReader
+from ...written_arguments import WrittenArguments
 
 
 class CallArguments:
     """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON.
 
-    first: their first character. ends: markers that end the call. written: gets the text itself, piece by piece.
+    first: their first character. ends: markers that end the call. written: is told of the text itself.
     """
 
     __slots__ = ("_reader", "_whole", "_written", "cut", "done", "repaired", "stuck")
 
-    def __init__(self, first: str, ends: tuple[str, ...] = (), written: list[str] | None = None) -> None:
-        self._written = written
-        if written is not None:
-            written.clear()
+    def __init__(self, first: str, ends: tuple[str, ...] = (), written: WrittenArguments | None = None) -> None:
+        self._written = None if written is None else written.value
+        if self._written is not None:
+            self._written.clear()
         self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
         # What is neither is looked at as a whole: null and [] stand for no arguments.
         self._whole: list[str] | None = None if first in "{\"'" else []

@@ -239,7 +239,7 @@ class CallReader:
     def _known_key(self) -> bool:
         """A bare object stays a candidate only while its keys are those of a call."""
         syntax = self._syntax
-        if not syntax.bare or self._started:
+        if not syntax.bare or (self._started and not syntax.no_other_keys):
             return True
         if self._level == 0 and self._key in syntax.wrappers:
             return True

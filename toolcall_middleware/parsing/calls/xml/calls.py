@@ -73,12 +73,11 @@ class TaggedCalls(PartReader):
         within = within or (self._args is not None and self._args.is_cut)
         if (cut or within) and self._state != _EMPTY:
             self._sink.args(self._args.release() if self._args is not None else "{" if self._first else "")
-            self._sink.end(complete=False, repaired=True)
+            self._sink.end(complete=False, repaired=True, closing=())
             return
         if self._args is not None:
             self._sink.args(self._args.close())
-        self._repaired = self._repaired or (self._state != _EMPTY and not self._syntax.open_end)
-        self._end_call()
+        self._end_call(closed=self._state == _EMPTY or self._syntax.open_end)
 
     # -- the parts ---------------------------------------------------------------------------------------------------
 
@@ -120,7 +119,7 @@ class TaggedCalls(PartReader):
             return j if j > i else -1
         for close in (syntax.call_close, *syntax.call_ends):
             if s.startswith(close, j):
-                self._end_call()
+                self._end_call(close)
                 self.done = close == syntax.close
                 return j + len(close)
         m = None if self._whole else syntax.parameter.match(s, j)
@@ -128,8 +127,7 @@ class TaggedCalls(PartReader):
             self._open_value(m)
             return m.end()
         if s.startswith(self._ends.behind_call, j):
-            self._repaired = True
-            self._end_call()
+            self._end_call(closed=False)
             return j
         for tag in syntax.noise:
             if s.startswith(tag, j):
@@ -339,10 +337,12 @@ class TaggedCalls(PartReader):
         self._end_call()
         return i
 
-    def _end_call(self) -> None:
+    def _end_call(self, close: str = "", *, closed: bool = True) -> None:
+        """close: the tag that ended it. closed: nothing is missing behind its arguments."""
         self._sink.args("" if self._whole else "{}" if self._first else "}")
         self._state = _CALL
         self._args = None
-        self._sink.end(complete=not self._cut, repaired=self._repaired)
+        closing = (close,) if self._repaired else None  # else the arguments need no repair
+        self._sink.end(complete=not self._cut, repaired=self._repaired or not closed, closing=closing)
 
     _parts = (_call, _empty, _parameter, _between_key_and_value, _in_value, _section, _json)

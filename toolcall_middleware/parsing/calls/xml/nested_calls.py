@@ -106,7 +106,7 @@ class NestedCalls(PartReader):
             elif self._first:
                 self._out.append("{")
             self._tell()
-            self._sink.end(complete=False, repaired=True)
+            self._sink.end(complete=False, repaired=True, closing=())
             return
         self._end_call(repaired=True)
 
@@ -265,9 +265,10 @@ class NestedCalls(PartReader):
                 self._give_up()
                 return False
         elif self._ends(m):
+            ended = (self._mark + m.group(),) if self._stack else None
             while self._stack:
                 self._shut()
-            self._end_call(repaired=name != "invoke")
+            self._end_call(repaired=name != "invoke" or ended is not None, closing=ended)
             self.done = name != "invoke"
         elif closing:
             if self._stack and self._plain and name != self._stack[-1].name:
@@ -294,12 +295,12 @@ class NestedCalls(PartReader):
         self._first = True
         self._sink.start(name)
 
-    def _end_call(self, *, repaired: bool) -> None:
+    def _end_call(self, *, repaired: bool, closing: tuple[str, ...] | None = None) -> None:
         self._flush()
         self._out.append("{}" if self._first else "}")
         self._tell()
         self._state = _AROUND
-        self._sink.end(repaired=repaired)
+        self._sink.end(repaired=repaired, closing=closing)
 
     def _open(self, name: str) -> None:
         schema, types = self._child(self._stack[-1].schema if self._stack else self._root, name)

@@ -106,7 +106,9 @@ class _Call:
             return
         self._open = False
         whole = not (cut or self._in_value or self._first)
-        self._cursor.end("}" if whole else "{" if self._first else "", complete=whole, repaired=True)
+        closing = None if whole else (self._close,)
+        last = "}" if whole else "{" if self._first else ""
+        self._cursor.end(last, complete=whole, repaired=True, closing=closing)
 
     def _next(self) -> Steps[str]:
         """The tag that stands here; none where something else does."""

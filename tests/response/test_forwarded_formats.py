@@ -1,0 +1,171 @@
+"""`malformed_arguments=forward` in every format: the client gets what the model wrote for the arguments, in its syntax.
+
+The samples are what each family itself writes, damaged: cut in a value, or with a fault in the middle.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.model import Tool, ToolCall, ToolSet
+from toolcall_middleware.parsing.events import CallStart
+
+from ..fakes import TextBackend
+from ..test_modes import NativeBackend, answered, post
+
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+NAMES = registry.names()
+PROPERTIES = {"x": {"type": "string"}, "n": {"type": "integer"}}
+TOOL = {
+    "type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": PROPERTIES}}
+}  # fmt: skip
+ARGUMENTS = '{"x": "Paris", "n": 1}'
+# How the first argument of ARGUMENTS begins, in the order in which a text is looked through.
+FIRST = re.compile(
+    r'\{"x"|\(x=|\{x:|<x>|<(?:[\w:]*|｜\w+｜[ ]?)param(?:eter)?(?:=x| name="x")|<[\w|]*arg_key[\w:]*>x'
+    r'|<\|open\|>argument key="x"|<\|tool_arg:start\|>x'
+)
+MARK = "]<]minimax[>["
+CLOSING = re.compile(
+    r"(?<=Paris)\n?(?:</[^>]*>|</｜DSML｜[ ]?parameter>|<\|close\|>argument<\|sep\|>|<\|tool_arg:end\|>"
+    r"|\]<\]minimax\[>\[</x>)"
+)
+
+
+def written(name: str) -> str:
+    text = registry.get(name).render_calls([ToolCall("f", ARGUMENTS, "call_1")])
+    return text.replace('\\"', '"') if name == "function_call" else text
+
+
+def first(name: str, text: str) -> int:
+    found = FIRST.search(text)
+    assert found, name
+    before = text[: found.start()]
+    return found.start() - len(MARK) * before.endswith(MARK)
+
+
+def in_string(name: str, text: str) -> str:
+    """As the family has it: OpenAI's own form has the arguments in a JSON string."""
+    if name != "function_call":
+        return text
+    at = first(name, text) - 1
+    assert text[at] == '"'
+    inner = text[at + 1 :].split('}"', maxsplit=1)[0] + "}" if text.endswith("}}") else text[at + 1 :]
+    return text[: at + 1] + inner.replace('"', '\\"') + text[at + 1 + len(inner) :]
+
+
+def cut(name: str) -> tuple[str, str]:
+    """(what the model writes, its arguments): the text ends in a value."""
+    text = written(name)
+    text = text[: text.index("Paris") + 3]
+    return in_string(name, text), text[first(name, text) :]
+
+
+def faulty(name: str) -> tuple[str, str]:
+    """(what the model writes, its arguments): a call that ends, with a fault in its arguments."""
+    text = written(name)
+    begin = first(name, text)
+    if text.startswith('{"x"', begin):
+        text = text.replace('"n": 1}', '"n": 01,}')
+        return in_string(name, text), text[begin : text.index("01,}") + 4]
+    if text.startswith("(x=", begin):
+        text = text.replace("n=1)", "n= 1 2)")
+        return text, text[begin : text.index("1 2)") + 4]
+    if text.startswith("{x:", begin):
+        text = text.replace("n:1}", "n: 1 2}")
+        return text, text[begin : text.index("1 2}") + 4]
+    text = CLOSING.sub("", text, count=1)
+    assert text != written(name)
+    behind = re.search(r"(?<=1)\n?(?:<[^1]*?argument<\|sep\|>|<\|[^|]*\|>|\]<\]minimax\[>\[</n>|</[^>]*>)", text)
+    assert behind
+    return text, text[begin : behind.end()]
+
+
+def asked(name: str, mode: str, text: str, **settings: Any) -> ToolCallMiddleware:
+    settings = {"malformed_arguments": "forward", **settings}
+    if mode == "native":
+        deltas = [{"content": text[at : at + 3]} for at in range(0, len(text), 3)]
+        return ToolCallMiddleware(Native(text, deltas), mode="native", **settings)
+    return ToolCallMiddleware(TextBackend([text]), format=name, **settings)
+
+
+class Native(NativeBackend):
+    """Leaves calls in the text as the model wrote them: in a whole answer all of it."""
+
+    def __init__(self, text: str, deltas: list[dict[str, Any]]) -> None:
+        super().__init__(*deltas, {"content": text})
+        self._pieces = (*deltas,), ({"content": text},)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def told() -> Any:
+            message = await receive()
+            self.deltas = self._pieces[b'"stream":true' not in message.get("body", b"").replace(b" ", b"")]
+            return message
+
+        await super().__call__(scope, told, send)
+
+
+def modes(name: str) -> list[str]:
+    """What a native backend leaves in its text is read by `auto`, which knows most families' markers."""
+    tools = ToolSet.of([Tool("f", "", {"type": "object", "properties": PROPERTIES})])
+    parser = registry.get("auto").parser(tools, ParserOptions())
+    events = [*parser.feed(written(name)), *parser.finish()]
+    return ["prompt", "native"] if any(isinstance(event, CallStart) for event in events) else ["prompt"]
+
+
+WAYS = pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in NAMES for mode in modes(name)])
+
+
+@STREAMS
+@WAYS
+async def test_a_call_that_is_cut_in_a_value_leaves_as_it_was_written(name: str, mode: str, stream: bool) -> None:
+    text, arguments = cut(name)
+    response = await post(asked(name, mode, text), stream=stream, tools=[TOOL])
+    choice = answered(response, verbatim=True, own_ids=mode == "prompt")
+    assert choice.named_calls == [("f", arguments)]
+    assert choice.finish_reason == "length"
+    assert not (choice.content or "").strip()
+    assert stream or "; cut=1" in response.headers["x-toolcall"]
+
+
+# A value of these ends only where what follows its tag says so: without the tag all that follows is in it.
+UNENDING = {"tool_tags"}
+
+
+@STREAMS
+@WAYS
+async def test_a_fault_in_the_middle_leaves_as_it_was_written(name: str, mode: str, stream: bool) -> None:
+    if name in UNENDING:
+        pytest.skip("the value has no end then")
+    text, arguments = faulty(name)
+    response = await post(asked(name, mode, text), stream=stream, tools=[TOOL])
+    choice = answered(response, verbatim=True, own_ids=mode == "prompt")
+    assert choice.named_calls == [("f", arguments)]
+    assert choice.finish_reason == "tool_calls"
+    assert stream or "; malformed=1" in response.headers["x-toolcall"]
+
+
+@STREAMS
+@WAYS
+async def test_what_is_right_leaves_as_ever(name: str, mode: str, stream: bool) -> None:
+    text = registry.get(name).render_calls([ToolCall("f", ARGUMENTS, "call_1")])
+    response = await post(asked(name, mode, text), stream=stream, tools=[TOOL])
+    choice = answered(response, tools={"f"}, own_ids=mode == "prompt")
+    assert [(call.name, call.parsed) for call in choice.calls] == [("f", {"x": "Paris", "n": 1})]
+    assert "malformed" not in response.headers["x-toolcall"]
+
+
+@STREAMS
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in UNENDING])
+async def test_two_calls_do_not_mix(name: str, stream: bool) -> None:
+    text, arguments = faulty(name)
+    response = await post(asked(name, "prompt", f"{text}\n{text}"), stream=stream, tools=[TOOL])
+    choice = answered(response, verbatim=True)
+    assert choice.named_calls[0] == ("f", arguments)
+    assert all(call == ("f", arguments) for call in choice.named_calls)
