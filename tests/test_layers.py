@@ -55,7 +55,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 # What only the proxy, the command line or the checks of a schema need.
-HEAVY = ("httpx", "uvicorn", "jsonschema", "rich", "argparse", "tiktoken", "tokenizers", "jinja2")
+HEAVY = ("httpx", "httpx2", "uvicorn", "jsonschema", "rich", "argparse", "tiktoken", "tokenizers", "jinja2")
 
 
 def module_of(path: Path) -> str:
@@ -144,7 +144,7 @@ def test_only_hosts_and_commands_know_servers_and_clients() -> None:
     for path in FILES:
         roots = {name.partition(".")[0] for name, _ in imports_of(path)}
         if room_of(module_of(path)).partition(".")[0] not in {"hosts", "cli"}:
-            assert not roots & {"httpx", "uvicorn", "starlette", "asyncio", "anyio"}, path
+            assert not roots & {"httpx", "httpx2", "uvicorn", "starlette", "asyncio", "anyio"}, path
 
 
 def test_only_settings_read_the_environment() -> None:

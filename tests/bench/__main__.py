@@ -65,9 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Measured on: {report.machine()}." if not given.smoke else "It works. No figures: this was a smoke run.")
     if given.write:
         report.write(report.figures(tables))
-        by_name = dict(zip(BENCHMARKS, tables, strict=True))
-        report.README.with_name("chunks.svg").write_text(plot.bars(by_name["chunks"]), "utf-8")
-        report.README.with_name("parsers.svg").write_text(plot.bars(by_name["parsers"], log=True), "utf-8")
+        plot.main()
     return 0
 
 

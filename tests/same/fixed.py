@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-import httpx
+from .library import httpx
 
 _RANDOM = random.Random(0)
 

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import httpx
-
 from . import chats, product
 from .driven import Answer, BrokenOffError, Seen, caught_log, drive, items
 from .fixed import seeded_secrets
+from .library import httpx
 
 Items = dict[str, str]
 Groups = Iterator[tuple[str, Callable[[], Items]]]

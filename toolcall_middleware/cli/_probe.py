@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import msgspec
 
+from ..hosts.http.client_library import httpx
 from ..hosts.proxy.upstream.connection import proxy_of_environment, reason
 
 _SECONDS = 5.0
@@ -77,14 +77,21 @@ def _get(client: httpx.Client, url: str) -> Any:
         raise ValueError("its answer is not JSON") from None
 
 
+def server_of(listed: Any) -> str | None:
+    """Which server answers so to /models, by whom it names as the owner of its models; None where it names nobody."""
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    owners = (str(row.get("owned_by")) for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+    return next((_OWNERS[owner] for owner in owners if owner in _OWNERS), None)
+
+
 def _read_models(listed: Any, found: Backend) -> None:
+    found.server = server_of(listed)
     rows = listed.get("data") if isinstance(listed, dict) else None
     for row in rows if isinstance(rows, list) else ():
         name = row.get("id") if isinstance(row, dict) else None
         if not isinstance(name, str) or not name.isprintable():
             continue
         found.models.append(name)
-        found.server = found.server or _OWNERS.get(str(row.get("owned_by")))
         # vLLM and SGLang; several gateways call it context_length.
         length = row.get("max_model_len") or row.get("context_length")
         if isinstance(length, int) and length > 0:

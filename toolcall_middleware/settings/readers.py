@@ -1,7 +1,7 @@
-"""How the values of settings are read: from the text of a variable or from a Python value.
+"""How the values of settings are read, from a variable's text or from a value of Python or TOML, by `msgspec.convert`.
 
-A reader takes what a variable or a keyword holds and gives the setting's own type; what the setting does not allow is
-a ValueError, TypeError or KeyError.
+A reader is a type with its bounds and patterns, and what people write for it: `none`, `64k`, `on`, names with commas.
+What no type can say (an address, a regular expression) is looked at behind it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,154 +24,172 @@ class Reader:
     """The type of its values, as an annotation."""
     allowed: str
     """The values, in words."""
-    read: Callable[[Any], Any]
+    kind: Any
+    """The type of its values with all bounds, for msgspec."""
+    tidy: Callable[[Any], Any]
+    """Makes a value of that type of what people write for it; what it does not know it leaves."""
+    check: Callable[[Any], Any] | None = None
+    """What the type cannot say: gives the value, or raises ValueError."""
+
+    def read(self, value: Any) -> Any:
+        """The setting's value. Raises ValueError or TypeError for what is not allowed."""
+        tidied = self.tidy(value)
+        try:
+            # Only text may stand for another type: in TOML and Python 1 is not true.
+            found = msgspec.convert(tidied, self.kind, strict=not isinstance(tidied, str))
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from None
+        return found if self.check is None else self.check(found)
+
+
+# --- what people write
+
+
+def _plain(value: Any) -> Any:
+    """Text without blanks around it; `none` and nothing are None."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    return None if text.lower() in {"", "none"} else text
+
+
+def _line(value: Any) -> Any:
+    """The same, where a line end is a mistake, also behind all: more was pasted than was meant."""
+    text = _plain(value)
+    if text is not None and isinstance(value, str) and not {"\r", "\n"}.isdisjoint(value):
+        raise ValueError("there is a line end in it")
+    return text
+
+
+def _lower(value: Any) -> Any:
+    text = _plain(value)
+    return text.lower() if isinstance(text, str) else text
+
+
+_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+
+
+def _truth(value: Any) -> Any:
+    text = _lower(value)
+    return _WORDS.get(text, text) if isinstance(text, str) else text
+
+
+def _number(value: Any) -> Any:
+    text = _plain(value)
+    return text.replace("_", "") if isinstance(text, str) else text
+
+
+_SIZE = re.compile(r"([+-]?\d+)(?:(k)|(m)|$)(?:i?b)?", re.IGNORECASE)
+
+
+def _size(value: Any) -> Any:
+    """A number of bytes such as `64k`, or any number."""
+    text = _number(value)
+    found = _SIZE.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
+    return text if found is None else int(found[1]) * (1024 if found[2] else 1 << 20 if found[3] else 1)
+
+
+def _names(value: Any) -> tuple[Any, ...]:
+    """Names with commas between them, or several of them."""
+    found = _plain(value)
+    items = () if found is None else found.split(",") if isinstance(found, str) else tuple(found)
+    stripped = (item.strip() if isinstance(item, str) else item for item in items)
+    return tuple(item for item in stripped if item != "")
+
+
+def _lower_names(value: Any) -> tuple[Any, ...]:
+    return tuple(name.lower() if isinstance(name, str) else name for name in _names(value))
+
+
+def _origins(value: Any) -> tuple[Any, ...]:
+    return tuple(name.rstrip("/") if isinstance(name, str) else name for name in _lower_names(value))
+
+
+def _switch(value: Any) -> Any:
+    """`on` and `off` in any case, or a path as it is."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return _lower(value) if str(value).strip().lower() in {"on", "off"} else _line(value)
+
+
+def _rate(value: Any) -> Any:
+    text = _line(value)
+    return " ".join(text.lower().split()) if isinstance(text, str) else text
+
+
+def _header(value: Any) -> Any:
+    return _lower(_line(value))
+
+
+# --- types
+
+
+def _text(pattern: str) -> Any:
+    # Text has no line end at its end any more, which `$` would let through.
+    return Annotated[str, Meta(pattern=f"^(?:{pattern})$")]
+
+
+_SECONDS = Annotated[float, Meta(gt=0, lt=1e9)]
+_ONE_KEY = _text(r"[!-~]+")  # what can stand in a header
+_PATH = _text(r"/[^\r\n]*")
 
 
 def choice(*values: str) -> Reader:
     """One of `values`, in any case."""
-
-    def read(value: Any) -> str:
-        if isinstance(value, str) and value.strip().lower() in values:
-            return value.strip().lower()
-        raise ValueError
-
-    return Reader("str", ", ".join(values), read)
+    # Its own `none` and nothing are words here as all others.
+    return Reader("str", ", ".join(values), Literal[values], lambda value: _lower(value) or value)
 
 
 def flag() -> Reader:
     """True or false, also in the words that people write for them."""
-    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-
-    def read(value: Any) -> bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.strip().lower() in words:
-            return words[value.strip().lower()]
-        raise ValueError
-
-    return Reader("bool", "true or false", read)
-
-
-_UNITS = {"": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
+    return Reader("bool", "true or false", bool, _truth)
 
 
 def integer(least: int, *, optional: bool) -> Reader:
     """A number, or a size such as `64k`. `optional`: or none."""
-
-    def read(value: Any) -> int | None:
-        if value is None or (isinstance(value, str) and value.strip().lower() in {"none", ""}):
-            if optional:
-                return None
-            raise ValueError
-        if isinstance(value, str):
-            text = value.strip().lower().replace("_", "").replace(" ", "")
-            digits = text.rstrip("bikm")
-            value = int(digits) * _UNITS[text[len(digits) :]] if text[len(digits) :] in _UNITS else None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError
-        return value
-
-    kind, more = ("int | None", " or none") if optional else ("int", "")
-    return Reader(kind, f"an integer of at least {least}{more}", read)
+    kind: Any = Annotated[int, Meta(ge=least)]
+    allowed = f"an integer of at least {least}"
+    if optional:
+        return Reader("int | None", f"{allowed} or none", kind | None, _size)
+    return Reader("int", allowed, kind, _size)
 
 
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError
-    number = float(value)
-    if not 0 < number < 1e9:
+def _maybe(allowed: str, kind: Any, tidy: Callable[[Any], Any] = _line, check: Any = None) -> Reader:
+    return Reader("str | None", allowed, kind | None, tidy, check)
+
+
+def _many(allowed: str, kind: Any, tidy: Callable[[Any], Any] = _names, check: Any = None) -> Reader:
+    return Reader("tuple[str, ...]", allowed, tuple[kind, ...], tidy, check)
+
+
+# --- what types cannot say
+
+
+def _regex(value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error:
+        raise ValueError from None
+    return value
+
+
+def _some(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
         raise ValueError
-    return number
+    return value
 
 
-def _optional_seconds(value: Any) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none"}):
-        return None
-    return _seconds(value)
-
-
-def _text(value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none"}):
-        return None
-    if not isinstance(value, str) or "\n" in value or "\r" in value:
-        raise ValueError
-    return value.strip()
-
-
-def _regex(value: Any) -> str | None:
-    text = _text(value)
-    if text is not None:
-        try:
-            re.compile(text)
-        except re.error:
-            raise ValueError from None
-    return text
-
-
-def _word(value: Any) -> str:
-    text = _text(value)
-    if text is None:
-        raise ValueError
-    return text
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none"}):
-        return ()
-    items = value.split(",") if isinstance(value, str) else list(value)
-    if not all(isinstance(item, str) for item in items):
-        raise ValueError
-    return tuple(item.strip() for item in items if item.strip())
-
-
-def _paths(value: Any) -> tuple[str, ...]:
-    paths = _names(value)
-    if not paths or not all(path.startswith("/") for path in paths):
-        raise ValueError
-    return paths
-
-
-def _forward_paths(value: Any) -> tuple[str, ...]:
-    paths = _names(value)
-    if not all(path == "*" or (path.startswith("/") and "*" not in path.removesuffix("/*")) for path in paths):
-        raise ValueError
-    return paths
-
-
-_HOST = re.compile(r"(?:\*\.)?[a-z0-9._-]+|\[[0-9a-f:.]+\]|\*")
-
-
-def _hosts(value: Any) -> tuple[str, ...]:
-    hosts = tuple(name.lower() for name in _names(value))
-    if not all(_HOST.fullmatch(host) for host in hosts):
-        raise ValueError
-    return hosts
-
-
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s,?#@*]+|\*")
-
-
-def _origins(value: Any) -> tuple[str, ...]:
-    origins = tuple(name.lower().rstrip("/") for name in _names(value))
-    if not all(_ORIGIN.fullmatch(origin) for origin in origins):
-        raise ValueError
-    return origins
-
-
-_FACES = ("chat", "messages", "responses")
-
-
-def _faces(value: Any) -> tuple[str, ...]:
-    faces = tuple(dict.fromkeys(name.lower() for name in _names(value)))
-    if faces != ("auto",) and (not faces or not set(faces) <= set(_FACES)):
+def _faces(value: tuple[str, ...]) -> tuple[str, ...]:
+    faces = tuple(dict.fromkeys(value))
+    if not faces or ("auto" in faces and len(faces) > 1):
         raise ValueError
     return faces
 
 
-def _aliases(value: Any) -> tuple[str, ...]:
+def _aliases(value: tuple[str, ...]) -> tuple[str, ...]:
     """`PATTERN=NAME`: one `*` at most in each, as in the upstreams file; in the name only where the pattern has it."""
     rules = []
-    for rule in _names(value):
+    for rule in value:
         pattern, equals, name = (part.strip() for part in rule.partition("="))
         if not equals or not pattern or not name or pattern.count("*") > 1 or name.count("*") > pattern.count("*"):
             raise ValueError
@@ -176,161 +197,75 @@ def _aliases(value: Any) -> tuple[str, ...]:
     return tuple(rules)
 
 
-def _tokenizer(value: Any) -> str:
-    text = _word(value)
-    kind, colon, name = text.partition(":")
-    if text in {"approximate", "upstream"} or (kind in {"tiktoken", "hf"} and colon and name):
-        return text
-    raise ValueError
-
-
-def _url(value: Any) -> str | None:
+def _url(value: str | None) -> str | None:
     """A base address: a query or fragment has no place where request paths are added to it."""
-    text = _text(value)
-    if text is None:
+    if value is None:
         return None
-    parts = urlsplit(text)
+    parts = urlsplit(value)
     # Reading the port is what checks it.
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or "?" in text or "#" in text:
-        raise ValueError
-    if any(char <= " " or char > "~" for char in text):
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
         raise ValueError
     parts.hostname.encode("idna")  # UnicodeError is a ValueError
-    return text.rstrip("/")
+    return value.rstrip("/")
 
 
-# What can stand in a header; a key with a space or a line end in it is a mistake that no request would survive.
-_KEY = re.compile(r"[!-~]+")
-
-
-def _key(value: Any) -> str | None:
-    text = _text(value)
-    if text is not None and not _KEY.fullmatch(text):
-        raise ValueError
-    return text
-
-
-def _keys(value: Any) -> tuple[str, ...]:
+def _keys(value: Any) -> tuple[Any, ...]:
     keys = _names(value)
-    given = bool(value) and not (isinstance(value, str) and value.strip().lower() in {"", "none"})
     # "$A,$B" with both unset is a comma: it must not open the proxy to everybody.
-    if given and not keys:
-        raise ValueError
-    if not all(_KEY.fullmatch(key) for key in keys):
+    if not keys and value and _plain(value) is not None:
         raise ValueError
     return keys
 
 
-_RATE = re.compile(r"[1-9]\d{0,8} ?(?:/|per) ?(?:[1-9]\d{0,5} )?(?:second|minute|hour|day|month|year)s?")
+_RATES = r"[1-9]\d{0,8} ?(?:/|per) ?(?:[1-9]\d{0,5} )?(?:second|minute|hour|day|month|year)s?"
+_HOST = r"(?:\*\.)?[a-z0-9._-]+|\[[0-9a-f:.]+\]|\*"
+_ORIGIN = r"[a-z][a-z0-9+.-]*://[^/\s,?#@*]+|\*"
+_USED = "id|object|created|model|choices|usage|error|system_fingerprint|service_tier"
+_HEADER = r"[a-z0-9!#$%&'*+.^_`|~-]+"
 
-
-def _rate(value: Any) -> str | None:
-    text = _text(value)
-    if text is None:
-        return None
-    text = " ".join(text.lower().split())
-    if not _RATE.fullmatch(text):
-        raise ValueError
-    return text
-
-
-_USED = frozenset(
-    {"id", "object", "created", "model", "choices", "usage", "error", "system_fingerprint", "service_tier"}
-)
-
-
-def _extension(value: Any) -> str | None:
-    text = _text(value)
-    if text in _USED:
-        raise ValueError
-    return text
-
-
-def _header(value: Any) -> str:
-    name = _word(value).lower()
-    if not re.fullmatch(r"[a-z0-9!#$%&'*+.^_`|~-]+", name):
-        raise ValueError
-    return name
-
-
-def _id_form(value: Any) -> str | None:
-    text = _text(value)
-    if text not in {None, "mistral"}:
-        raise ValueError
-    return text
-
-
-def _reasoning_field(value: Any) -> str | None:
-    text = _text(value)
-    if text not in {None, "reasoning", "reasoning_content"}:
-        raise ValueError
-    return text
-
-
-_METRICS_PATH = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
-
-
-def _metrics(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    text = _word(value)
-    if text.lower() in {"off", "on"}:
-        return text.lower()
-    if not _METRICS_PATH.fullmatch(text):
-        raise ValueError
-    return text
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError
-    number = float(value)
-    if not 0 <= number <= 1:
-        raise ValueError
-    return number
-
-
-# Long enough that nobody guesses it, and nothing that an address would have to quote.
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
-
-
-def _token(value: Any) -> str | None:
-    text = _text(value)
-    if text is not None and not _TOKEN.fullmatch(text):
-        raise ValueError
-    return text
-
-
-FORMAT = Reader("str", "auto or a format's name", _word)
-TEMPLATE = Reader(
-    "str | None", "a checkpoint's folder or file, a model's name in Hugging Face's cache, cache, props, or none", _text
-)
-PATHS = Reader("tuple[str, ...]", "path suffixes, comma separated, each with a leading /", _paths)
-FORWARD_PATHS = Reader(
-    "tuple[str, ...]",
+FORMAT = Reader("str", "auto or a format's name", str, _line)
+TEMPLATE = _maybe("a checkpoint's folder or file, a model's name in Hugging Face's cache, cache, props, or none", str)
+PATHS = _many("path suffixes, comma separated, each with a leading /", _PATH, check=_some)
+FORWARD_PATHS = _many(
     "paths, comma separated, each with a leading /, `/*` at the end for all below; or *, or none",
-    _forward_paths,
+    _text(r"\*|/[^*\r\n]*(?:/\*)?|/\*"),
 )
-HOSTS = Reader("tuple[str, ...]", "host names without ports, `*.` before one for all below it, *, or none", _hosts)
-ORIGINS = Reader("tuple[str, ...]", "origins such as https://app.example, *, or none", _origins)
-REASONING_FIELD = Reader("str | None", "none, reasoning or reasoning_content", _reasoning_field)
-FACES = Reader("tuple[str, ...]", "auto, or chat, messages, responses, comma separated", _faces)
-ALIASES = Reader("tuple[str, ...]", "PATTERN=NAME, comma separated, a * at most in each, or none", _aliases)
-TOKENIZER = Reader("str", "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME", _tokenizer)
-NAMES = Reader("tuple[str, ...]", "names, comma separated, or none", _names)
-OPTIONAL_SECONDS = Reader("float | None", "seconds, more than 0, or none", _optional_seconds)
-PATTERNS = Reader("tuple[str, ...]", "names or globs, comma separated, or none", _names)
-RATE = Reader("str | None", "a rate such as 60/minute or 10 per 30 seconds, or none", _rate)
-STORAGE = Reader("str", "memory://, redis://HOST or another URI of limits", _word)
-HEADER = Reader("str", "a header's name", _header)
-PATH = Reader("str | None", "a path, or none", _text)
-REGEX = Reader("str | None", "a regular expression, or none", _regex)
-EXTENSION = Reader("str | None", "a field's name that OpenAI's API does not use, or none", _extension)
-URL = Reader("str | None", "an http:// or https:// address without a query, or none", _url)
-ID_FORM = Reader("str | None", "none or mistral", _id_form)
-KEY = Reader("str | None", "a key, or none", _key)
-SECONDS = Reader("float", "seconds, more than 0", _seconds)
-KEYS = Reader("tuple[str, ...]", "keys or NAME=KEY, comma separated, or none", _keys)
-METRICS = Reader("str", "off, on (at /metrics) or a path such as /internal/metrics", _metrics)
-SHARE = Reader("float", "a number from 0 to 1", _share)
-TOKEN = Reader("str | None", "16 to 128 letters, digits, - and _, or none", _token)
+HOSTS = _many("host names without ports, `*.` before one for all below it, *, or none", _text(_HOST), _lower_names)
+ORIGINS = _many("origins such as https://app.example, *, or none", _text(_ORIGIN), _origins)
+REASONING_FIELD = _maybe("none, reasoning or reasoning_content", Literal["reasoning", "reasoning_content"])
+FACES = _many(
+    "auto, or chat, messages, responses, comma separated",
+    Literal["auto", "chat", "messages", "responses"],
+    _lower_names,
+    _faces,
+)
+ALIASES = _many("PATTERN=NAME, comma separated, a * at most in each, or none", str, check=_aliases)
+TOKENIZER = Reader(
+    "str",
+    "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME",
+    _text(r"approximate|upstream|(?:tiktoken|hf):.+"),
+    _line,
+)
+NAMES = _many("names, comma separated, or none", str)
+OPTIONAL_SECONDS = Reader("float | None", "seconds, more than 0, or none", _SECONDS | None, _number)
+PATTERNS = _many("names or globs, comma separated, or none", str)
+RATE = _maybe("a rate such as 60/minute or 10 per 30 seconds, or none", _text(_RATES), _rate)
+STORAGE = Reader("str", "memory://, redis://HOST or another URI of limits", str, _line)
+HEADER = Reader("str", "a header's name", _text(_HEADER), _header)
+PATH = _maybe("a path, or none", str)
+REGEX = _maybe("a regular expression, or none", str, check=_regex)
+EXTENSION = _maybe("a field's name that OpenAI's API does not use, or none", _text(rf"(?!(?:{_USED})$).*"))
+URL = _maybe("an http:// or https:// address without a query, or none", _text(r'[!"$->@-~]+'), check=_url)
+ID_FORM = _maybe("none or mistral", Literal["mistral"])
+KEY = _maybe("a key, or none", _ONE_KEY)
+SECONDS = Reader("float", "seconds, more than 0", _SECONDS, _number)
+KEYS = _many("keys or NAME=KEY, comma separated, or none", _ONE_KEY, _keys)
+METRICS = Reader(
+    "str",
+    "off, on (at /metrics) or a path such as /internal/metrics",
+    _text(r"off|on|/[A-Za-z0-9._/-]*[A-Za-z0-9._-]"),
+    _switch,
+)
+SHARE = Reader("float", "a number from 0 to 1", Annotated[float, Meta(ge=0, le=1)], _number)
+# Long enough that nobody guesses it, and nothing that an address would have to quote.
+TOKEN = _maybe("16 to 128 letters, digits, - and _, or none", _text("[A-Za-z0-9_-]{16,128}"))

@@ -26,7 +26,7 @@ from ..errors import SettingsError
 from . import MAXIMA, OPTIONS, Settings, show
 from .options import Strictness
 
-_HASHES = "header_sha256"
+HASHES = "header_sha256"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MORE = frozenset({"profile", "rate_limit", "extension_field", "max_request_bytes"})
 ALLOWED = frozenset(
@@ -115,9 +115,9 @@ class _Reader:
                 raise self._error(where, "a tenant needs a name that can be printed")
             if not isinstance(table, dict):
                 raise self._error(where, "it must be a table")
-            for digest in self._hashes(table.pop(_HASHES, ()), (*where, _HASHES)):
+            for digest in self._hashes(table.pop(HASHES, ()), (*where, HASHES)):
                 if digest in by_hash:
-                    raise self._error((*where, _HASHES), f"the tenant {by_hash[digest]!r} has the same")
+                    raise self._error((*where, HASHES), f"the tenant {by_hash[digest]!r} has the same")
                 by_hash[digest] = name
             by_name[name] = self._settings(default, where, table, f"tenant {name} ({self._path})")
         return Tenants(default, by_name, by_hash)
@@ -138,7 +138,7 @@ class _Reader:
             place = (*where, name)
             if name not in ALLOWED:
                 what = "cannot be set for a tenant" if name in OPTIONS else "is not a setting"
-                raise self._error(place, f"it {what}; use {', '.join(sorted(ALLOWED | {_HASHES}))}")
+                raise self._error(place, f"it {what}; use {', '.join(sorted(ALLOWED | {HASHES}))}")
             try:
                 values[name] = OPTIONS[name].read(value)
             except (ValueError, TypeError, KeyError):

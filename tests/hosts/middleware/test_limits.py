@@ -7,11 +7,11 @@ import json
 import random
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
 from toolcall_middleware.hosts.proxy.upstream import retries
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder

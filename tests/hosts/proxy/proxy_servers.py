@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import uvicorn
 from starlette.types import ASGIApp, Message, Scope
 
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 # Nothing in these tests takes this long; it only turns a hang into a failure.

@@ -12,10 +12,10 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.auth import Gate
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder

@@ -11,10 +11,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
 from toolcall_middleware import ToolCallError
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from ...response.streams import DONE, HEAD, chunk, event, role, says

@@ -12,13 +12,13 @@ import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from google import genai
 from google.genai import types
 
 from toolcall_middleware import Settings, create_proxy
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 
 from ...google_fake import KEY, Error, FakeGemini, answer, call, text, usage

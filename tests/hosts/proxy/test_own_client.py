@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.types import Message
 
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.asking import Question, Reply
 from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
 from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling
@@ -388,3 +388,46 @@ async def test_a_name_is_looked_up_and_kinds_of_addresses_take_turns(monkeypatch
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
     assert await dialling._addresses("up.example", 80) == ["2001:db8::0", "192.0.2.1", "2001:db8::1"]
     assert await dialling._addresses("::1", 80) == ["::1"]
+
+
+STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nkeep-alive: timeout=5\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+
+
+async def test_a_server_that_closes_behind_a_stream_without_a_word_loses_no_request() -> None:
+    """As llama.cpp's server does, some moments after the last chunk; what follows a whole answer goes on."""
+    opened: list[int] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(opened)
+        opened.append(0)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                streams = b"x-stream" in await read_request(reader)
+                opened[number] += 1
+                writer.write(STREAM if streams else OK)
+                if streams:
+                    await asyncio.sleep(0.005)
+                    writer.close()
+                    return
+
+    async with raw_upstream(talk) as url, to(url) as client:
+        for _ in range(5):
+            assert await read(await client.ask(request(headers=[(b"x-stream", b"1")]))) == b"ok"
+            assert await read(await client.ask(request())) == b"ok"
+            assert await read(await client.ask(request())) == b"ok"
+        await asyncio.sleep(0.1)  # until the server's last task has ended
+    # The whole answers' connection serves them all, and the next stream, whose end closes it.
+    assert opened == [1, 3, 3, 3, 3, 2]
+
+
+async def test_a_connection_is_used_again_some_moments_behind_a_stream() -> None:
+    opened: list[int] = []
+    async with raw_upstream(answering(opened, STREAM)) as url, to(url) as client:
+        assert await read(await client.ask(request())) == b"ok"
+        await asyncio.sleep(0.2)
+        assert await read(await client.ask(request())) == b"ok"
+        assert opened == [2]
+        client_leaves = await client.ask(request())
+        assert await read(client_leaves) == b"ok"
+    # It is closed with the client, also while it waits.
+    assert sum(opened) == 3

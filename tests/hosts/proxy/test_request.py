@@ -7,11 +7,11 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 from starlette.types import Message
 
 from toolcall_middleware import SettingsError
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, read_request, scope_of

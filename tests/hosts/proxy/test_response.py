@@ -11,11 +11,11 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcall_middleware import ToolCallError
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .proxy_servers import (

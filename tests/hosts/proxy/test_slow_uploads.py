@@ -9,11 +9,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import httpx
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcall_middleware import Settings, ToolCallError
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.http.upload import Upload
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder

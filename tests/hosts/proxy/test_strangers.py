@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from toolcall_middleware import Settings, ToolCallMiddleware
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 

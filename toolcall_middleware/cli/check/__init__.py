@@ -2,12 +2,14 @@
 
 What it finds out: native tools, each kind of constraint and whether it really constrains, usage, stop strings, what
 history may hold, and how many calls come out right by which mode and format. It ends with the settings to use.
-`run.examine(app, …)` does the asking, on any ASGI app.
+`run.examine(app, …)` does the asking, on any ASGI app; report/ publishes and compares, bfcl/ reads the leaderboard's
+questions.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from ...settings import Settings
 from ..command import (
@@ -53,18 +55,61 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         default="chat",
         help="the API in which calls are asked for, as a client would (default: %(default)s)",
     )
+    parser.add_argument(
+        "--report", metavar="DIR", type=Path, help="also write a report that can be published: a page and JSON"
+    )
+    parser.add_argument(
+        "--backend", metavar="NAME", help="what the report calls the backend (default: what it says that it is)"
+    )
+    parser.add_argument(
+        "--compare",
+        metavar=("A", "B"),
+        nargs=2,
+        type=Path,
+        help="ask nothing: say what is better or worse in report B than in A, each a JSON file or a DIR of --report",
+    )
+    parser.add_argument(
+        "--bfcl", metavar="FILE", type=Path, help="ask for calls with the questions of this file of BFCL's"
+    )
+    parser.add_argument(
+        "--bfcl-answers",
+        metavar="FILE",
+        type=Path,
+        help="their possible answers (default: the file of that name in possible_answer beside it)",
+    )
+    parser.add_argument(
+        "--bfcl-limit",
+        metavar="N",
+        type=number(1, 100_000),
+        default=20,
+        help="ask the first N of them (default: %(default)s)",
+    )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.compare is not None:
+        from .report import compare
+
+        return compare.run(*args.compare, as_json=args.json)
     settings = Settings.from_env(**given_settings(args))
     refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
 
+    from .bfcl.questions import read_questions
+    from .questions import built_in
     from .run import Options, run
 
-    options = Options(model=args.model, formats=args.formats, seconds=args.seconds, tokens=args.tokens, api=args.api)
-    return run(options, settings, as_json=args.json)
+    options = Options(
+        model=args.model,
+        formats=args.formats,
+        seconds=args.seconds,
+        tokens=args.tokens,
+        api=args.api,
+        questions=read_questions(args.bfcl, args.bfcl_answers, args.bfcl_limit) if args.bfcl else built_in(),
+        backend=args.backend,
+    )
+    return run(options, settings, as_json=args.json, folder=args.report)
 
 
 COMMAND = Command(
@@ -80,7 +125,14 @@ COMMAND = Command(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --api messages   # what Claude Code would get",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format template --template /models/acme-9b",
         "toolcall-middleware check --upstream https://host/v1 --key-env MY_KEY --model NAME --tokens 5000",
+        "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --report reports   # and reports/index.html",
+        "toolcall-middleware check --compare reports-of-may reports",
+        "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --bfcl BFCL_v4_parallel.json --bfcl-limit 50",
     ),
-    exit_codes={0: "calls come out right in some way", 1: "in none", 2: "none was tried, or a mistake"},
+    exit_codes={
+        0: "calls come out right in some way, or nothing got worse (--compare)",
+        1: "in none, or something got worse",
+        2: "none was tried, or a mistake",
+    },
     order=40,
 )

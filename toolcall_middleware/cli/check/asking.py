@@ -14,10 +14,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
+from ...hosts.http.client_library import httpx
 from ...wire import openai
 from ..faces.questions import HEADERS, PATHS, request_body
 from .answers import Answer, read_answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import statistics
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -31,7 +32,9 @@ class Tally:
     """How the calls of one mode, format and `tool_choice` came out.
 
     asked: prompts that were answered for at all. valid: an offered tool was called, with arguments that fit. right: it
-    was the tool that was meant. late: prompts that got no answer in time.
+    was the tool that was meant. repaired: the middleware had to mend a call of an answer that is right. late: prompts
+    that got no answer in time. seconds: of each answer, to its end. prompt_tokens: of each answer that says so.
+    completion_tokens: of all answers.
     """
 
     mode: str
@@ -41,8 +44,33 @@ class Tally:
     asked: int = 0
     valid: int = 0
     right: int = 0
+    repaired: int = 0
     late: int = 0
     faults: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    prompt_tokens: list[int] = field(default_factory=list)
+    completion_tokens: int = 0
+
+    @property
+    def latency(self) -> dict[str, float] | None:
+        """The median and the longest time to an answer, in seconds; None where there is no answer."""
+        if not self.seconds:
+            return None
+        return {"median": round(statistics.median(self.seconds), 3), "longest": round(max(self.seconds), 3)}
+
+    @property
+    def tokens(self) -> dict[str, float | None]:
+        """Of an answer on average, where it is known."""
+        return {
+            "prompt": round(statistics.fmean(self.prompt_tokens), 1) if self.prompt_tokens else None,
+            "completion": round(self.completion_tokens / self.asked, 1) if self.asked else None,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The tally as JSON values, with figures for its lists."""
+        sums = {"seconds", "prompt_tokens", "completion_tokens"}
+        kept = {name: value for name, value in asdict(self).items() if name not in sums}
+        return {**kept, "latency": self.latency, "tokens": self.tokens}
 
 
 @dataclass(slots=True)
@@ -52,6 +80,12 @@ class Report:
     upstream: str
     model: str
     models: list[str]
+    backend: str = ""
+    """What the backend is, for readers who must not know its address."""
+    api: str = "chat"
+    source: str = "built-in"
+    questions: list[str] = field(default_factory=list)
+    """The labels of the prompts for calls."""
     template: str | None = None
     """The setting that was tried."""
     findings: list[Finding] = field(default_factory=list)
@@ -81,13 +115,14 @@ class Report:
         """The whole report as JSON values."""
         return {
             "upstream": self.upstream,
+            "backend": self.backend,
             "model": self.model,
             "models": self.models,
             "findings": [
                 {"key": one.key, "what": one.what, "verdict": one.verdict.value, "detail": one.detail}
                 for one in self.findings
             ],
-            "calls": [asdict(tally) for tally in self.tallies],
+            "calls": [tally.as_json() for tally in self.tallies],
             "settings": self.settings,
             "requests": self.requests,
             "tokens": self.tokens,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Message
@@ -19,12 +21,14 @@ from ...hosts.proxy.props import with_template
 from ...hosts.proxy.upstream.providers import upstream_app
 from ...settings import Settings, hide_login
 from ...wire import openai
+from .._probe import server_of
 from ..command import UsageError
 from . import advice, basics, constraints, native, table, trials
 from .asking import Asker, BudgetSpentError, Meter, TooLargeError
 from .findings import Finding, Report, Verdict
 from .progress import Step, progress
-from .tools import PROMPTS
+from .questions import QuestionSet, built_in
+from .report.folder import prepare, publish
 
 # The user's own settings that a prompt for calls depends on; limits and policies are not the backend's doing.
 _KEPT = ("messages", "system_role", "special_tokens", "drop_params", "template", "send")
@@ -40,7 +44,8 @@ class CheckError(UsageError):
 @dataclass(frozen=True, slots=True)
 class Options:
     """What to check and how long. `seconds` and `tokens` are limits of the whole check. `api`: in which API calls are
-    asked for of the middleware (`chat`, `messages`, `responses`).
+    asked for of the middleware (`chat`, `messages`, `responses`). `questions`: the prompts for calls. `backend`: what
+    a published report calls the backend, where it is not to be what it says it is.
     """
 
     model: str | None = None
@@ -48,15 +53,21 @@ class Options:
     seconds: float = 300.0
     tokens: int = 20_000
     api: str = "chat"
+    questions: QuestionSet = field(default_factory=built_in)
+    backend: str | None = None
 
 
-def run(options: Options, settings: Settings, *, as_json: bool) -> int:
+def run(options: Options, settings: Settings, *, as_json: bool, folder: Path | None = None) -> int:
     """Checks the upstream of `settings`, prints the report, gives the exit code: 0 where calls come out right in some
     way, 1 where in none, 2 where none was tried, for lack of time or tokens or because the backend is gone.
 
-    Raises CheckError where nothing can be checked, SettingsError for an upstream that cannot be.
+    folder: where a report goes that can be published.
+    Raises CheckError where nothing can be checked, SettingsError for an upstream that cannot be, UsageError for a
+    folder that cannot be written.
     """
     settings = with_template(settings)
+    if folder is not None:
+        prepare(folder)
     app = upstream_app(
         settings,
         api=settings.upstream_api,
@@ -75,6 +86,8 @@ def run(options: Options, settings: Settings, *, as_json: bool) -> int:
         json.dumps(report.as_json(), indent=2, ensure_ascii=False) if as_json else table.text(report),
         end="\n" * as_json,
     )
+    if folder is not None:
+        print(f"check: the report is {publish(report, folder)}", file=sys.stderr)
     if report.calls_come_right:
         return 0
     return 1 if report.calls_were_tried else 2
@@ -99,9 +112,11 @@ async def examine(
         registry.for_model(fmt, "", settings.template)
     meter = Meter(app, seconds=options.seconds, tokens=options.tokens)
     asker = Asker(meter, options.model or "", secrets=secrets or ())
-    models = await _models(asker, options.model)
+    models, server = await _models(asker, options.model)
     asker.model = options.model or models[0]
-    report = Report(name, asker.model, models, template=settings.template)
+    report = Report(name, asker.model, models, options.backend or server or _named(settings.upstream_api), options.api)
+    report.source, report.questions = options.questions.source, options.questions.labels
+    report.template = settings.template
     kept = Settings(**{option: getattr(settings, option) for option in _KEPT})
     try:
         await _examine(asker, report, options, kept)
@@ -115,7 +130,13 @@ async def examine(
     return report
 
 
-async def _models(asker: Asker, wanted: str | None) -> list[str]:
+def _named(api: str) -> str:
+    """A backend that does not say what it is, by the API that it speaks."""
+    return {"anthropic": "Anthropic's API", "google": "Google's API"}.get(api, "OpenAI-compatible")
+
+
+async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | None]:
+    """The models that are listed, and which server lists them."""
     try:
         status, body = await asker.get("/v1/models")
     except (TimeoutError, BudgetSpentError):
@@ -133,11 +154,12 @@ async def _models(asker: Asker, wanted: str | None) -> list[str]:
             raise CheckError(f"the upstream refuses the key (status {status}: {message}); set TOOLCALL_UPSTREAM_KEY")
         if wanted is None:
             raise CheckError(f"the upstream does not list its models (status {status}: {message}); give --model")
-        return []
-    models = basics.models_in(openai.read_value(body))
+        return [], None
+    listed = openai.read_value(body)
+    models = basics.models_in(listed)
     if not models and wanted is None:
         raise CheckError("the upstream lists no models; give --model, or is /v1 missing in its address?")
-    return models
+    return models, server_of(listed)
 
 
 class _GoneError(Exception):
@@ -164,7 +186,9 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
                   for key, what, messages in basics.HISTORIES]  # fmt: skip
     formats = trials.formats_for(report.model, options.formats, report.template)
     # As many as there can be; what is found to make no sense is left out.
-    total = len(questions) + len(PROMPTS) * (2 + 3 * len(formats))
+    ways = len(options.questions.choices)
+    most = ways + (ways + options.questions.constrained) * len(formats)
+    total = len(questions) + len(options.questions.questions) * most
     with progress(total) as step:
         failures = _Failures()
         for what, question in questions:
@@ -172,7 +196,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
             found = await question(asker)
             report.findings += found
             failures.count(found)
-        await _try(asker, report, settings, formats, step, options.api)
+        await _try(asker, report, settings, formats, step, options)
 
 
 def _models_finding(report: Report) -> Finding:
@@ -195,7 +219,11 @@ class _Failures:
             raise _GoneError(dead[0].detail)
 
 
-async def _try(asker: Asker, report: Report, settings: Settings, formats: list[str], step: Step, api: str) -> None:
+async def _try(
+    asker: Asker, report: Report, settings: Settings, formats: list[str], step: Step, options: Options
+) -> None:
+    asked = options.questions
+    kinds = {fmt: advice.working_constraint(report, fmt) for fmt in formats}
     role = advice.system_role(report.findings)
     if role is not None:
         settings = settings.replace(system_role=role)
@@ -205,18 +233,19 @@ async def _try(asker: Asker, report: Report, settings: Settings, formats: list[s
             asker,
             settings,
             formats,
-            api=api,
+            api=options.api,
             native=len(refused) < len(native.QUESTIONS),
-            constraints={fmt: advice.working_constraint(report, fmt) for fmt in formats},
+            constraints=kinds if asked.constrained else {},
+            choices=asked.choices,
         )
     )
     report.tallies += [way.tally for way in ways]
-    # In turns: where time runs out, all ways have been asked the same.
-    for number in range(len(PROMPTS)):
+    # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
+    for number, question in enumerate(asked.questions):
         for way in ways:
             tally = way.tally
             step(f"{tally.mode} {tally.format} {tally.tool_choice}")
-            await way.ask(asker, number)
+            await way.ask(asker, question, stream=bool(number % 2))
 
 
 async def _with_lifespan(app: ASGIApp, work: Callable[[], Awaitable[Report]]) -> Report:

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 
 from .findings import Report, Tally
-from .tools import PROMPTS
 from .trials import written_by
 
 _WIDTH = 118
@@ -33,13 +32,18 @@ def text(report: Report) -> str:
         lines.append(f"The backend lists {len(report.models)} models; --model checks another.")
     lines += _findings(report)
     if report.tallies:
-        lines += ["", f"Right calls of {len(PROMPTS)} prompts (valid ones, where that differs)", *_calls(report)]
+        lines += ["", _heading(report), *_calls(report)]
     lines += ["", "Settings", *_settings(report), ""]
     lines.append(
         f"{report.requests} requests, {report.tokens} tokens written, {report.seconds:.0f} s"
         + ("" if report.complete else "; not everything was asked, for lack of time or tokens (--seconds, --tokens)")
     )
     return "\n".join(lines) + "\n"
+
+
+def _heading(report: Report) -> str:
+    source = "" if report.source == "built-in" else f" of {shown(report.source)}"
+    return f"Right calls of {len(report.questions)} prompts{source} (valid ones, where that differs)"
 
 
 def _findings(report: Report) -> list[str]:

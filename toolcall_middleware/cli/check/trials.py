@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...formats import registry
+from ...hosts.http.request_record import RECORD, Record
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
 from ..faces.questions import PATHS
 from .asking import Asker
 from .findings import Tally
-from .tools import PROMPTS, TOOLS, fault_of
+from .questions import Judgement, Question
 
-TOKENS = 160
 _MOST_FAULTS = 4
+
+
+class Recorded:
+    """An app, and what its middleware says of the last request: streams tell their calls' outcomes nowhere else."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._record = Record()
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Of the calls of the last answer."""
+        return self._record.outcomes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._record = scope[RECORD] = Record()
+        await self._app(scope, receive, send)
 
 
 @dataclass(slots=True)
@@ -25,35 +42,42 @@ class Trial:
     """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service."""
 
     tally: Tally
-    app: ASGIApp = field(repr=False)
+    app: Recorded = field(repr=False)
     api: str = "chat"
 
-    async def ask(self, asker: Asker, number: int) -> None:
-        """Prompt `number` of PROMPTS; every second one is streamed."""
-        question, wanted = PROMPTS[number]
-        tally = self.tally
+    async def ask(self, asker: Asker, question: Question, *, stream: bool) -> None:
+        """Asks `question`, and counts what comes."""
+        tally, meter = self.tally, asker.meter
+        began, written = meter.elapsed, meter.tokens
         answer = await asker.ask(
-            [{"role": "user", "content": question}],
-            tokens=TOKENS,
+            question.messages,
+            tokens=question.tokens,
             app=self.app,
             api=self.api,
-            tools=TOOLS,
+            tools=question.tools,
             tool_choice=tally.tool_choice,
-            stream=bool(number % 2),
+            stream=stream,
         )
         if answer.late:
             tally.late += 1
             return
         tally.asked += 1
-        fault = answer.refusal if not answer.ok else fault_of(answer.calls)
-        if fault is None and answer.finish_reason != "tool_calls":
+        tally.seconds.append(meter.elapsed - began)
+        tally.completion_tokens += meter.tokens - written
+        told = (answer.usage or {}).get("prompt_tokens")
+        if type(told) is int:
+            tally.prompt_tokens.append(told)
+        judged = question.judge(answer.calls) if answer.ok else Judgement(answer.refusal, right=False)
+        fault = judged.fault
+        if fault is None and answer.calls and answer.finish_reason != "tool_calls":
             fault = f"finish_reason is {answer.finish_reason}"
         if fault is not None:
             if len(tally.faults) < _MOST_FAULTS:
-                tally.faults.append(f"{question} {fault}")
+                tally.faults.append(f"{question.label} {fault}")
             return
         tally.valid += 1
-        tally.right += {call.name for call in answer.calls} == {wanted}
+        tally.right += judged.right
+        tally.repaired += judged.right and any(outcome != "clean" for outcome in self.app.outcomes)
 
 
 def formats_for(model: str, wanted: list[str], template: str | None) -> list[str]:
@@ -74,17 +98,24 @@ def written_by(model: str, fmt: str, template: str | None) -> str:
 
 
 def trials(
-    asker: Asker, settings: Settings, formats: list[str], *, native: bool, constraints: dict[str, str | None], api: str
+    asker: Asker,
+    settings: Settings,
+    formats: list[str],
+    *,
+    native: bool,
+    constraints: dict[str, str | None],
+    api: str,
+    choices: Sequence[str],
 ) -> Iterator[Trial]:
     """The ways to try. native: whether the backend takes tools. constraints: by format, the kind that works. api: in
-    which calls are asked for.
+    which calls are asked for. choices: the values of `tool_choice` without a constraint.
     """
     make = partial(_trial, asker, settings.replace(faces=tuple(PATHS)), api)
     if native:
-        for choice in ("auto", "required"):
+        for choice in choices:
             yield make("native", "auto", choice, "off")
     for fmt in formats:
-        for choice in ("auto", "required"):
+        for choice in choices:
             yield make("prompt", fmt, choice, "off")
         kind = constraints.get(fmt)
         if kind is not None:
@@ -99,4 +130,4 @@ def _trial(  # noqa: PLR0917 - the first three are the same for all
     if mode == "native":
         own = own.replace(send="chat")
     tally = Tally(mode, fmt if mode == "prompt" else "", choice, constrain)
-    return Trial(tally, ToolCallMiddleware(asker.meter, settings=own), api)
+    return Trial(tally, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)

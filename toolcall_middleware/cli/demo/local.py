@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...hosts.http.client_library import httpx
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...hosts.proxy.upstream.forwarder import Forwarder
 from ...settings import Settings

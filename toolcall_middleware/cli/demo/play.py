@@ -36,8 +36,7 @@ def run(*, only: str | None = None, plain: bool = False) -> int:
 
 
 def _real(shown: Screen) -> Iterator[Check]:
-    import httpx
-
+    from ...hosts.http.client_library import httpx
     from . import local
 
     shown.heading(

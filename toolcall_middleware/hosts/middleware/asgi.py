@@ -38,7 +38,7 @@ from .faces import Door, FaceSettings, chat_request, door_of, means_responses, n
 from .first_word import refuse
 from .observed import exchange_for, tell
 from .responder import Responder
-from .start_up import is_served, refuse_start
+from .start_up import is_served, refuse_start, warn_of_starlette
 from .token_counting import WholeUsage, wait_for
 from .unread import is_guarded, pass_without_tools
 from .warmup import warm
@@ -89,6 +89,7 @@ class ToolCallMiddleware:
             elif options:
                 settings = settings.replace(**options)
             registry.of_settings(settings)
+            warn_of_starlette()
             if settings.allowlist and not settings.by_hand("allowlist_mode"):
                 _log.warning(
                     "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",

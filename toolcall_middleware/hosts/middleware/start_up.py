@@ -1,4 +1,4 @@
-"""A wrong setting in an app: the server is told, and does not start.
+"""What is told at start: a wrong setting, with which the server does not start, and a hole in what it stands on.
 
 Frameworks make their middleware when the first message comes, the one of the server's lifespan. A server takes an
 exception there for an app without a lifespan, starts, and every request fails; `lifespan.startup.failed` ends it.
@@ -7,11 +7,17 @@ exception there for an app without a lifespan, starts, and every request fails; 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import re
+from importlib import metadata
 
 from starlette.types import Receive, Scope, Send
 
 from ...errors import FormatError, SettingsError
+
+_SOUND_STARLETTE = (1, 0, 1)
+"""CVE-2026-48710 is repaired since: https://github.com/Kludex/starlette/security/advisories/GHSA-86qp-5c8j-p5mr"""
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -32,3 +38,20 @@ async def refuse_start(scope: Scope, receive: Receive, send: Send, fault: Settin
     await receive()
     _log.error("%s", fault)
     await send({"type": "lifespan.startup.failed", "message": str(fault)})
+
+
+@functools.cache
+def warn_of_starlette() -> None:
+    """Warn, once a process, of a Starlette whose `request.url` an attacker can choose.
+
+    We decide by the path that the server read, but the app around us may not. The floor of our dependency is lower,
+    because inference servers pin it: where they allow a later one, an installer takes it.
+    """
+    version = metadata.version("starlette")
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    if numbers < _SOUND_STARLETTE:
+        _log.warning(
+            "Starlette %s takes request.url from a Host header that it does not check (CVE-2026-48710): what an app"
+            " decides by request.url.path can be bypassed. Install 1.0.1 or later where the server allows it.",
+            version,
+        )

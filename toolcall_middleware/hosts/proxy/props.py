@@ -40,7 +40,7 @@ def ask(url: str, key: str | None) -> sources.Checkpoint:
 
 
 def _asked(url: str, key: str | None) -> object:
-    import httpx
+    from ..http.client_library import httpx
 
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     body = bytearray()

@@ -25,10 +25,10 @@ from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.providers import PROVIDERS
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
-_PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")
+PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")
 _PROXY = ("upstream_retries", "default_max_tokens")
 _ALIASES = "model_aliases"
-_OWN = ("name", "models", "rename", _ALIASES, "headers", "key_env", "weight", *_PROXY)
+_OWN = ("name", "models", "rename", _ALIASES, "headers", "key_env", "weight")
 _ROOMS = frozenset({"prompt", "parsing", "usage"})
 # What only one upstream has: a value for all would send a key to whom it was not given for.
 _SINGLE = ("upstream_url", "upstream_key", "upstream_api", "upstreams_file")
@@ -36,7 +36,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t -~]*")
 # Written by the proxy itself; two of one kind would be read in two ways.
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade"})
-_MAX_WEIGHT = 1e6
+MAX_WEIGHT = 1e6
 
 
 def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
@@ -84,9 +84,9 @@ class _Table:
 
     def read(self, base: Settings) -> UpstreamConfig:
         table = self._table
-        _known(self._where, table, (*_PREFIXED, *_OWN, *_free()))
-        values = {f"upstream_{key}": table[key] for key in _PREFIXED if key in table}
-        values |= {key: table[key] for key in (*_PROXY, *_free()) if key in table}
+        _known(self._where, table, (*PREFIXED, *_OWN, *table_settings()))
+        values = {f"upstream_{key}": table[key] for key in PREFIXED if key in table}
+        values |= {key: table[key] for key in table_settings() if key in table}
         if "key_env" in table:
             values["upstream_key"] = self._key_from_environment()
         settings = self._settings(base, values)
@@ -181,8 +181,8 @@ class _Table:
         weight = self._table.get("weight")
         if weight is None:
             return None
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _MAX_WEIGHT:
-            raise self._error("weight", f"{weight!r} is not allowed; use a number from 0 to {_MAX_WEIGHT:g}")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MAX_WEIGHT:
+            raise self._error("weight", f"{weight!r} is not allowed; use a number from 0 to {MAX_WEIGHT:g}")
         return float(weight)
 
 
@@ -198,9 +198,9 @@ def _aliases(where: str, value: Any) -> tuple[str, ...]:
     return rules
 
 
-def _free() -> tuple[str, ...]:
+def table_settings() -> tuple[str, ...]:
     """Settings that a table may hold by their own names."""
-    return tuple(name for name, option in OPTIONS.items() if option.room in _ROOMS)
+    return (*_PROXY, *(name for name, option in OPTIONS.items() if option.room in _ROOMS))
 
 
 def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-import httpx
-
+from ...http.client_library import httpx
 from .connection import AtOnce, Connection, Target, close
 from .request_stream import RequestBody
 

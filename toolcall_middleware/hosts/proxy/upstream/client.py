@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-import httpx
-
+from ...http.client_library import httpx
 from .asking import Client
 from .connection import proxy_of_environment
 

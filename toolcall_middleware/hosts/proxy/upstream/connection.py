@@ -11,9 +11,9 @@ import urllib.request
 from typing import Any
 
 import anyio
-import httpx
 
 from ....errors import SettingsError
+from ...http.client_library import httpx
 
 
 def free_port(host: str) -> int:

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
-import httpx
 from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
+from ...http.client_library import httpx
 from ...http.errors import send_error
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.leaving import Leaving

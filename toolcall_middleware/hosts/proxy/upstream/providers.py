@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-import httpx
 from starlette.types import ASGIApp
 
 from ....apis.capabilities import Capabilities
@@ -18,6 +17,7 @@ from ....apis.messages.upstream.translation import AnthropicTranslation
 from ....apis.upstream import Translation
 from ....errors import SettingsError
 from ....settings import Settings
+from ...http.client_library import httpx
 from .call_ids import CallIdCodec
 from .forwarder import Forwarder
 from .limits import Limits

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
-import httpx
 from starlette.types import Message, Receive
 
 from ....errors import ToolCallError
+from ...http.client_library import httpx
 
 
 class ClientGoneError(Exception):

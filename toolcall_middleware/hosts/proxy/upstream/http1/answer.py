@@ -7,7 +7,8 @@ here: the first would fill the memory, the second would be the answer to another
 from __future__ import annotations
 
 import httptools
-import httpx
+
+from ....http.client_library import httpx
 
 # Bytes of heads, chunk sizes and trailers in a row; as many as httpcore takes.
 _MOST_FRAMING = 100 * 1024
@@ -19,12 +20,13 @@ class Answer:
     """The answer to one request. `to_head`: the request was a HEAD, no body follows.
 
     `begun`: status and headers are known. `complete`: the body has ended, too. `clean`: the connection may serve
-    another request, as far as this answer tells. `held`: bytes of the body that nobody has taken yet.
+    another request, as far as this answer tells. `chunked`: the body comes in chunks. `held`: bytes of the body that
+    nobody has taken yet.
     """
 
     __slots__ = (
-        "_chunked", "_framing", "_last", "_parser", "_parts", "_received", "_to_head", "_until_close",
-        "begun", "clean", "complete", "headers", "held", "status",
+        "_framing", "_last", "_parser", "_parts", "_received", "_to_head", "_until_close",
+        "begun", "chunked", "clean", "complete", "headers", "held", "status",
     )  # fmt: skip
 
     def __init__(self, *, to_head: bool = False) -> None:
@@ -36,7 +38,7 @@ class Answer:
         self._parser: httptools.HttpResponseParser | None = parser
         self._to_head = to_head
         self._framing = 0
-        self._chunked = False
+        self.chunked = False
         self._last = b""  # of the body, in the bytes at hand
         self._received: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
@@ -76,7 +78,7 @@ class Answer:
 
     def _ends(self, data: bytes | memoryview) -> bool:
         """Whether the answer, which is complete, ends where `data` does. The parser skips empty lines behind one."""
-        if self._chunked or not self._last:
+        if self.chunked or not self._last:
             return data[-6:] != b"\r\n\r\n\r\n"
         return data[-len(self._last) :] == self._last
 
@@ -144,7 +146,7 @@ class Answer:
         elif self._to_head or status in _BODILESS:
             self.complete = True
         else:
-            self._chunked = bool(codings)
+            self.chunked = bool(codings)
             self._until_close = not codings and not lengths
 
     def on_body(self, data: bytes) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 
-import httpx
-
+from ....http.client_library import httpx
 from ..asking import Question, Reply
 from ..connection import AtOnce
 from .answer import Answer
@@ -16,6 +15,9 @@ from .dial import dial
 from .request import head_of
 
 _READ_SIZE = 64 * 1024
+_SETTLE = 0.05
+"""Seconds for which a connection waits behind a streamed answer. llama.cpp's server closes it there without having said
+so: a request that is sent meanwhile is lost, and cannot be sent again, because it may have been read."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -35,7 +37,7 @@ class OriginClient:
         self._most_idle = idle
         self._keepalive = keepalive
         self._idle: deque[Connection] = deque()  # the one that was used last comes last
-        self._open: set[Connection] = set()  # those in use
+        self._open: set[Connection] = set()  # those in use, and those that wait behind a stream
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
         self._buffer = memoryview(bytearray(_READ_SIZE))
@@ -80,10 +82,16 @@ class OriginClient:
             self._slots.release()
         if connection is None:
             return
-        self._open.discard(connection)
         if not connection.end():
-            return
-        if self._closed or len(self._idle) >= self._most_idle:
+            self._open.discard(connection)
+        elif connection.streamed:
+            asyncio.get_running_loop().call_later(_SETTLE, self._keep, connection)
+        else:
+            self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if self._closed or not connection.usable or len(self._idle) >= self._most_idle:
             connection.abort()
             return
         loop = asyncio.get_running_loop()
@@ -170,7 +178,7 @@ class AnswerBody(AtOnce):
 
 
 def _tls_context() -> ssl.SSLContext:
-    """As httpx makes it: the certificates of certifi, or what SSL_CERT_FILE and SSL_CERT_DIR say."""
+    """As httpx makes it: certifi's certificates (httpx2: the system's), or what SSL_CERT_FILE and SSL_CERT_DIR say."""
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

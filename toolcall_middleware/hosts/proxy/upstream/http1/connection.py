@@ -7,8 +7,7 @@ import select
 from collections.abc import AsyncIterable
 from typing import cast
 
-import httpx
-
+from ....http.client_library import httpx
 from .answer import Answer
 
 # Bytes of a body that wait here for a client who reads slowly; then the upstream has to wait.
@@ -19,7 +18,8 @@ _FIRST_REFUSAL = 400
 class Connection(asyncio.BufferedProtocol):
     """Made by the pool, which gives `buffer`: all its connections read into it, each for a moment.
 
-    `lost`: nothing can be sent or read any more. `sent`: the whole request has left.
+    `lost`: nothing can be sent or read any more. `sent`: the whole request has left. `streamed`: its last answer came
+    in chunks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
@@ -36,6 +36,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self.lost = False
         self.sent = False
+        self.streamed = False
         self.idle_since = 0.0
 
     # -- what asyncio calls ------------------------------------------------------------------------------------------
@@ -199,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None:
             self.abort()
             return False
+        self.streamed = answer.chunked
         answer.close()
         usable = answer.complete and answer.clean and self.sent and fault is None
         if usable and not self._write_paused and not self._read_paused and not self._transport.is_closing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import httpx
+from ....http.client_library import httpx
 
 _TOKEN = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
