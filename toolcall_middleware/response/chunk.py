@@ -120,9 +120,10 @@ class Choices:
     def stopped(self) -> bool:
         """Whether nothing that the model could still write is wanted, because calls or stop strings ended it."""
         choices = self.by_index.values()
-        if not any(choice.answer.stopped for choice in choices):
-            return False
-        return self.all_begun and all(choice.answer.stopped or choice.finished for choice in choices)
+        for choice in choices:
+            if choice.answer.stopped:
+                return self.all_begun and all(other.answer.stopped or other.finished for other in choices)
+        return False
 
     def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - told of each event
         """An event was read: whether the answer is to be ended now, of which nothing more is wanted then. Uses up

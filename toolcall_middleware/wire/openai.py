@@ -63,7 +63,7 @@ def read_objects(data: bytes | msgspec.Raw | None) -> list[Fields] | None:
 
 def read_text(data: bytes | msgspec.Raw | None) -> str | None:
     """A JSON string; None when it is none."""
-    if data is None:
+    if data is None or bytes(data) == b"null":
         return None
     try:
         return _text.decode(data)
