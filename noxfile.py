@@ -16,7 +16,16 @@ def quick(session: nox.Session) -> None:
     session.install("-e", ".[test]")
     folders = [f"tests/{room}" for room in QUICK]
     session.run(
-        "pytest", "-q", "-n", "auto", "-m", "not client and not server and not slow", *folders, *session.posargs
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "--dist",
+        "worksteal",
+        "-m",
+        "not client and not server and not slow",
+        *folders,
+        *session.posargs,
     )
 
 
@@ -25,7 +34,16 @@ def test(session: nox.Session) -> None:
     """All tests, with real clients, servers and Node. Arguments go to pytest."""
     session.install("-e", ".[test,clients]")
     session.run("npm", "ci", "--prefix", "tests/clients/ai_sdk", "--no-audit", "--no-fund", external=True)
-    session.run("pytest", "-n", "auto", *session.posargs)
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", *session.posargs)
+
+
+@nox.session
+def thorough(session: nox.Session) -> None:
+    """Each golden cut at every place, each ordinary text read by every format: half an hour, before a release."""
+    session.install("-e", ".[test]")
+    session.run(
+        "pytest", "-n", "auto", "--dist", "worksteal", "tests/formats", *session.posargs, env={"TEST_THOROUGH": "1"}
+    )
 
 
 @nox.session

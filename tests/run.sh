@@ -7,4 +7,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 install -e '.[test,clients,docs]'
 npm ci --prefix tests/clients/ai_sdk --no-audit --no-fund
-exec .venv/bin/python -m pytest -n auto "$@"
+exec .venv/bin/python -m pytest -n auto --dist worksteal "$@"

@@ -127,7 +127,6 @@ def _only_what_is_new() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(level)
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("name", CASES)

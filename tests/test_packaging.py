@@ -166,3 +166,17 @@ def test_the_workflows_run_what_ci_runs_on_each_python_that_is_named() -> None:
     (listed,) = re.findall(r"^        python: \[(.*)\]$", text, re.MULTILINE)
     classifiers = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", one)]
     assert re.findall(r'"([\d.]+)"', listed) == classifiers
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    """`--version`, `--help` and completion wait for none of what a server needs, nor an app for the proxy."""
+    printed = "import sys; print(*sorted({'asyncio', 'httpx', 'starlette', 'jsonschema'} & sys.modules.keys()))"
+    for code, loaded in (
+        ("import toolcall_middleware", ""),
+        ("import toolcall_middleware.cli.dispatch", ""),
+        ("from toolcall_middleware import ToolCallMiddleware; import sys; print('httpx' in sys.modules)", "False"),
+        ("import toolcall_middleware as t; print(set(t.__all__) - set(dir(t)), hasattr(t, 'nothing'))", "set() False"),
+    ):
+        asked = f"{code}; {printed}" if not loaded else code
+        ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=60)
+        assert ended.stdout.strip() == loaded, code

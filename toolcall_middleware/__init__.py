@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import FormatError, SettingsError, ToolCallError
-from .hosts.middleware.asgi import ToolCallMiddleware
-from .settings import Settings
-
 if TYPE_CHECKING:
+    from .errors import FormatError, SettingsError, ToolCallError
     from .hosts.http.metrics_page import metrics_app
+    from .hosts.middleware.asgi import ToolCallMiddleware
     from .hosts.proxy.app import create_proxy
+    from .settings import Settings
 
 __all__ = [
     "FormatError",
@@ -21,15 +20,27 @@ __all__ = [
 ]
 __version__ = "0.2.0"
 
+# Each name is imported when it is first used: the middleware pays for no HTTP client, and `--version` for nothing.
+_MODULES = {
+    "FormatError": ".errors",
+    "Settings": ".settings",
+    "SettingsError": ".errors",
+    "ToolCallError": ".errors",
+    "ToolCallMiddleware": ".hosts.middleware.asgi",
+    "create_proxy": ".hosts.proxy.app",
+    "metrics_app": ".hosts.http.metrics_page",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # httpx is only needed by the proxy: the middleware must not pay for its import.
-    if name == "create_proxy":
-        from .hosts.proxy.app import create_proxy
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return create_proxy
-    if name == "metrics_app":
-        from .hosts.http.metrics_page import metrics_app
+    value = globals()[name] = getattr(importlib.import_module(module, __name__), name)
+    return value
 
-        return metrics_app
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

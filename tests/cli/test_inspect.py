@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,10 +50,15 @@ def started(*arguments: str, environment: dict[str, str] | None = None) -> Itera
 
 
 def get(address: str, path: str = "", **options: str) -> httpx.Response:
-    """A GET, once the server listens, which it does a moment after it has told where."""
-    transport = httpx.HTTPTransport(retries=8)
-    with httpx.Client(transport=transport, timeout=20) as client:
-        return client.get(address + path, headers=options)
+    """A GET, once the server listens: `serve` does so a moment after it has told where."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return httpx.get(address + path, headers=options, timeout=20)
+        except httpx.ConnectError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def proxied(backend: str, *arguments: str) -> list[str]:

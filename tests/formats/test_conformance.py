@@ -15,13 +15,13 @@ from ..parsing.streams import one_cut, random_cuts, read, two_cuts
 from . import goldens
 from .goldens import Case
 
-# Cut twice in every way where there are no more than this many, else as many at random. `auto` reads the same texts
-# with the same readers behind one more decision, so outside of CI it is cut less often.
-THOROUGH = bool(os.environ.get("CI"))
-TWO_CUTS = 1000 if THOROUGH else 20
-TWO_CUTS_AUTO = 100 if THOROUGH else 5
-ONE_CUT_AUTO = 1 if THOROUGH else 3  # every how manyth place
-RANDOM_CUTS = 3
+# Each case is read whole, character by character, and cut at so many places of its text, evenly spread. TEST_THOROUGH=1
+# cuts at every place, and twice in every way where there are no more than TWO_CUTS: that takes half an hour, and the
+# fuzzer cuts more texts. `auto` reads with the same readers behind one more decision, so it is cut less often.
+THOROUGH = os.environ.get("TEST_THOROUGH") == "1"
+ONE_CUT, ONE_CUT_AUTO = (10**9, 10**9) if THOROUGH else (40, 12)
+TWO_CUTS, TWO_CUTS_AUTO = (1000, 100) if THOROUGH else (10, 3)
+RANDOM_CUTS = 2
 AT_LEAST = 15  # cases a format
 
 
@@ -38,7 +38,7 @@ def test_every_golden_file_is_of_a_format() -> None:
 
 @pytest.mark.parametrize("name", goldens.formats())
 def test_every_format_reads_its_cases(name: str) -> None:
-    _read_all(name, lambda case: case.check(_split_invariant(name, case, 1, TWO_CUTS)))
+    _read_all(name, lambda case: case.check(_split_invariant(name, case, ONE_CUT, TWO_CUTS)))
 
 
 @pytest.mark.parametrize("name", goldens.formats())
@@ -62,8 +62,11 @@ def _read_all(name: str, check: Callable[[Case], None]) -> None:
     assert not failed, "\n\n".join([f"{len(failed)} cases of {name}", *failed])
 
 
-def _split_invariant(name: str, case: Case, step: int, most: int) -> list[Event]:
-    """The merged events of the whole text; asserts that they are the same however it is cut."""
+def _split_invariant(name: str, case: Case, once: int, twice: int) -> list[Event]:
+    """The merged events of the whole text; asserts that they are the same however it is cut.
+
+    once, twice: the most ways with one cut and with two.
+    """
     fmt, cut, text = registry.get(name), case.ends_cut, case.text
     whole = read(case.reader(fmt), [text], cut=cut)
 
@@ -72,11 +75,10 @@ def _split_invariant(name: str, case: Case, step: int, most: int) -> list[Event]
         assert events == whole, f"in the pieces {pieces}"
 
     same(list(text))
-    if not THOROUGH:
-        step += len(text) // 120  # a long text has more places, and each costs more
+    step = 1 + len(text) // once
     for pieces in itertools.islice(one_cut(text), len(case.id) % step, None, step):
         same(pieces)
-    for pieces in two_cuts(text, most):
+    for pieces in two_cuts(text, twice):
         same(pieces)
     for pieces in random_cuts(text, RANDOM_CUTS):
         same(pieces)

@@ -5,6 +5,7 @@ an exception, without a name that is not offered, with valid JSON in every compl
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from ..parsing.meter import PARSING, CountedPattern, Meter
 from ..parsing.streams import calls_in, cut_at, read
 from .test_neutralise import MARKERS
 
-TEXTS = 80  # for each format
+TEXTS = 300 if os.environ.get("TEST_THOROUGH") == "1" else 30  # for each format
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

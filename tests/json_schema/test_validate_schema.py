@@ -221,10 +221,10 @@ def test_what_costs_too_much_is_refused_quickly(parameters: dict[str, Any]) -> N
     body = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [function(parameters=parameters)]}
     ).encode()
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ToolCallError) as caught:
         read_request(body, Settings())
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert caught.value.code == "invalid_tool_schema"
     assert "check" in caught.value.message or "regex" in caught.value.message
     assert len(caught.value.body()) < 2000
@@ -245,17 +245,17 @@ def test_what_costs_too_much_is_refused_quickly(parameters: dict[str, Any]) -> N
 )
 def test_what_is_merely_large_is_accepted_quickly(parameters: dict[str, Any]) -> None:
     read(function())
-    start = time.perf_counter()
+    start = time.process_time()
     schema(parameters)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_million_tools_are_refused_quickly() -> None:
     tools = b",".join([b'{"type":"function","function":{"name":"f"}}'] * 200_000)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ToolCallError) as caught:
         read_request(b'{"model":"m","messages":[{}],"tools":[%b]}' % tools, Settings())
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert caught.value.code in {"too_many_tools", "invalid_request"}
 
 

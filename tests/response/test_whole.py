@@ -190,10 +190,10 @@ def test_half_an_emoji_survives() -> None:
 
 
 def test_a_long_answer_is_read_in_linear_time() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     made = whole(body("some text [f|{}]" * 10_000))
     assert len(made["choices"][0]["message"]["tool_calls"]) == 10_000
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 # -- as a stream ---------------------------------------------------------------------------------------------------

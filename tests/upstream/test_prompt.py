@@ -258,9 +258,9 @@ def test_a_second_turn_with_large_tools_costs_a_lookup(fmt: Any) -> None:
     times = []
     for _ in range(30):
         chat = read(raw)
-        start = time.perf_counter()
+        start = time.process_time()
         build_body(chat, fmt, AUTO)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.0005
 
 

@@ -119,9 +119,9 @@ def test_large_events_are_read_in_linear_time() -> None:
     def seconds(size: int, piece: int) -> float:
         stream = b"data: " + b"x" * size + b"\r\n\r\ndata: y\r\n\r\n"
         pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
-        begin = time.perf_counter()
+        begin = time.process_time()
         events = read(pieces)
-        elapsed = time.perf_counter() - begin
+        elapsed = time.process_time() - begin
         assert [len(event.data or b"") for event in events] == [size, 1]
         return elapsed
 
@@ -133,10 +133,10 @@ def test_large_events_are_read_in_linear_time() -> None:
 
 
 def test_many_events_in_one_piece_are_read_in_linear_time() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     events = read([b"data: x\n\n" * 100_000])
     assert len(events) == 100_000
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize(

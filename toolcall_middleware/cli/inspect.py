@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import socket
 import sys
 import webbrowser
 from pathlib import Path
@@ -25,7 +26,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from ..hosts.proxy.inspector.app import Inspector
     from ..hosts.proxy.inspector.store import MAX_EXCHANGES, Store
-    from ..hosts.proxy.upstream.connection import free_port, is_loopback
+    from ..hosts.proxy.upstream.connection import is_loopback
 
     if not is_loopback(args.host):
         raise UsageError(f"--host {args.host}: the page is for this machine alone.")
@@ -38,22 +39,25 @@ def _run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
     token = secrets.token_urlsafe(24)
-    port = args.port or free_port(args.host)
-    host = f"[{args.host}]" if ":" in args.host else args.host
-    address = f"http://{host}:{port}/inspect/{token}/"
-    print(f"{PROG}: {len(store.entries)} exchanges at {address}", file=sys.stderr, flush=True)
-    if args.open:
-        webbrowser.open(address)
-    app = Inspector(PlainTextResponse("Not found.", 404), store, token)
-    uvicorn.run(
-        app,
-        host=args.host,
-        port=port,
+    config = uvicorn.Config(
+        Inspector(PlainTextResponse("Not found.", 404), store, token),
         log_level="critical",  # a page that is open at the end is no error
         server_header=False,
         access_log=False,
         timeout_graceful_shutdown=1,
     )
+    host, family = (f"[{args.host}]", socket.AF_INET6) if ":" in args.host else (args.host, socket.AF_INET)
+    try:
+        listener = socket.create_server((args.host, args.port), family=family)
+    except OSError as error:
+        raise UsageError(f"{host}:{args.port}: {error.strerror}") from None
+    with listener:
+        # It listens before its address is told: a browser that opens it at once is answered.
+        address = f"http://{host}:{listener.getsockname()[1]}/inspect/{token}/"
+        print(f"{PROG}: {len(store.entries)} exchanges at {address}", file=sys.stderr, flush=True)
+        if args.open:
+            webbrowser.open(address)
+        uvicorn.Server(config).run(sockets=[listener])
     return 0
 
 

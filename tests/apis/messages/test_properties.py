@@ -350,10 +350,10 @@ def test_a_long_call_in_small_pieces_costs_linear_time() -> None:
         face = asked()
         face.feed(opening(0, "call_a", "Read") + opening(1, "call_b", "Read") + more(0, '{"a": "'))
         pieces = [more(0, "x}{") for _ in range(count)]
-        begin = time.perf_counter()
+        begin = time.process_time()
         for piece in pieces:
             face.feed(piece)
-        taken = time.perf_counter() - begin
+        taken = time.process_time() - begin
         face.feed(more(0, '"}'))
         return taken
 

@@ -168,13 +168,14 @@ async def test_a_stream_that_outlives_its_time_ends_with_an_error() -> None:
 
 async def test_connections_are_counted_and_who_waits_too_long_is_told() -> None:
     open_now = most = 0
+    answers_after = 0.1
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal open_now, most
         await read_request(reader)
         open_now += 1
         most = max(most, open_now)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(answers_after)
         open_now -= 1
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
 
@@ -182,11 +183,12 @@ async def test_connections_are_counted_and_who_waits_too_long_is_told() -> None:
         app = Forwarder(address, timeout=5, limits=Limits(connections=2))
         answers = await asyncio.gather(*(ask(app, post(), b"{}") for _ in range(6)))
         assert ([answer.status for answer in answers], most) == ([200] * 6, 2)
-        short = Forwarder(address, timeout=5, limits=Limits(connections=1, connect=0.02))
+        answers_after = 1.5
+        short = Forwarder(address, timeout=5, limits=Limits(connections=1, connect=0.5))
         first, second = await asyncio.gather(*(ask(short, post(), b"{}") for _ in range(2)))
     assert {first.status, second.status} == {200, 504}
     late = first if first.status == 504 else second
-    assert b"had no free connection of 1 for 0.02 s" in late.body
+    assert b"had no free connection of 1 for 0.5 s" in late.body
 
 
 async def test_no_limit_is_the_default() -> None:
