@@ -3,6 +3,7 @@
 - time a chunk: CPU of the process in the middle for each message of many streams, events paced so that each is a
   message of its own, all in turns; the smallest of the rounds counts
 - time a request: the same for whole answers of 1 KB
+- time a new stream: the same for streams of three messages, each on a connection of its own
 - the first byte: streams opened within a short time, how much later each begins than one asked for directly
 - many streams: all of them at once through one process, every answer checked
 - the end: a signal to stop in the middle of them
@@ -77,6 +78,17 @@ async def _streams(
     return await asyncio.gather(*map(one, range(count)))
 
 
+async def _short_streams(port: int, count: int, *, tools: bool, model: str) -> list[int]:
+    """Streams of three messages, twenty at a time, each on a connection of its own: the messages of each."""
+    at_once = asyncio.Semaphore(20)
+
+    async def one() -> int:
+        async with at_once:
+            return await _stream(port, events=2, pause=0, tools=tools, model=model)
+
+    return await asyncio.gather(*(one() for _ in range(count)))
+
+
 async def _requests(port: int, *, count: int, connections: int) -> None:
     """Whole answers, one after another on each of the connections."""
     asked = _request(events=1, pause=0, tools=False, model="m", stream=False)
@@ -143,6 +155,7 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
     against = "x nginx / aiohttp / httpx"
     chunks = Table(f"Proxy: time a chunk, {streams} streams", ("CPU µs a chunk", against))
     whole = Table("Proxy: time a whole answer of 1 KB", ("CPU µs a request", against))
+    new = Table("Proxy: time a new stream, on a connection of its own", ("CPU µs a stream", against))
     first = Table("Proxy: first byte of 200 streams within 0.4 s", ("added ms, median", against))
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -193,6 +206,23 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
             {"proxy, no tools": "<= - / - / 0.4"},
         )
 
+        def opened(server: Server, *, tools: bool = False, model: str = "m") -> Callable[[], float]:
+            count = 20 if smoke else 300
+
+            def run() -> float:
+                begin = server.cpu()
+                if 0 in asyncio.run(_short_streams(server.port, count, tools=tools, model=model)):
+                    raise RuntimeError("a stream was not whole")
+                return (server.cpu() - begin) / count * 1e6
+
+            return run
+
+        runs = {name: opened(server) for name, server in standing.items()}
+        runs[passes] = opened(proxy)
+        runs[prose] = opened(proxy, tools=True)
+        runs[calls] = opened(proxy, tools=True, model="calls")
+        _add(new, _best(runs, rounds), {passes: "<= - / 1.5 / -"})
+
         direct = int(base.rpartition(":")[2])
 
         def late(port: int) -> Callable[[], float]:
@@ -207,7 +237,7 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
             {"proxy, no tools": "<= - / 1.5 / -"},
             "{:.1f}",
         )
-    return [chunks, whole, first]
+    return [chunks, whole, new, first]
 
 
 def _crowd_table(base: str, *, smoke: bool) -> Table:

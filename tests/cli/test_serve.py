@@ -65,7 +65,8 @@ def test_serve_runs_the_factory_with_what_was_asked(
         "access_log": False,
         "timeout_graceful_shutdown": 5,
     }
-    hello, upstream, line = capsys.readouterr().err.splitlines()
+    hello, upstream, line, workers = capsys.readouterr().err.splitlines()
+    assert workers == "workers: 2, each with its own connections to upstreams and its own memory of what they can"
     assert hello == (
         f"toolcall-middleware {toolcall_middleware.__version__}: http://127.0.0.1:9000/v1 (mode=prompt format=auto)"
     )

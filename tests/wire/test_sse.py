@@ -154,3 +154,22 @@ def test_many_events_in_one_piece_are_read_in_linear_time() -> None:
 def test_an_event_with_a_name_that_comes_at_once_is_read_as_in_pieces(event: bytes) -> None:
     pieces = [event[place : place + 1] for place in range(len(event))]
     assert read([event, event]) == read(pieces + pieces)
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        b"data: a\n\ndata: b\n\n",
+        b"data: a\n\ndata: b\n\n\n",
+        b"data: a\n\n\ndata: b\n\n",
+        b"data: a\ndata: b\n\ndata: c\n\n",
+        b"data: a\n\n: ping\n\ndata: b\n\n",
+        b"data: a\n\nevent: x\ndata: b\n\n",
+        b"data: a\n\ndata: \n\ndata: b\n\n",
+        b"data: a\n\ndata:b\n\n",
+        b"data: a\n\ndata: b\r\n\n",
+    ],
+)
+def test_events_that_come_in_one_read_are_those_that_come_byte_by_byte(together: bytes) -> None:
+    assert read([together]) == read([bytes([byte]) for byte in together])
+    assert b"".join(event.raw for event in read([together])) == together

@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     import uvicorn
 
     from ..formats import registry
-    from ..hosts.middleware.rate_limit import warn_of_workers
+    from ..hosts.middleware.rate_limit import shared_storage
     from ..hosts.proxy.app import create_proxy
     from ..hosts.proxy.connections import BoundedProtocol
     from ..hosts.proxy.lifetime import supervise
@@ -101,7 +101,11 @@ def _run(args: argparse.Namespace) -> int:
             f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
             f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1."
         )
-    warn_of_workers(settings, args.workers)
+    storage = shared_storage(settings, args.workers)
+    if storage is not None:
+        to_environment({"rate_limit_storage": storage})
+    if args.workers > 1:
+        _say(_not_shared(settings, args.workers))
     uvicorn.run(
         "toolcall_middleware:create_proxy",
         factory=True,
@@ -147,6 +151,13 @@ def _hello(settings: Settings, base: str) -> str:
         f"upstream: {upstream}\n"
         f"try: curl {base}/chat/completions{key} --json '{json.dumps({**body, 'tools': [_TRY_TOOL]})}'"
     )
+
+
+def _not_shared(settings: Settings, workers: int) -> str:
+    """What each of several workers has for itself."""
+    most = settings.upstream_connections
+    bound = "" if most is None else f" (upstream_connections: {most} each, {most * workers} in all)"
+    return f"workers: {workers}, each with its own connections to upstreams{bound} and its own memory of what they can"
 
 
 def _logging(level: str, *, as_json: bool = False) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..formats import near_misses, registry
-from ..formats.base import ParserOptions, ToolFormat
+from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
@@ -81,9 +81,19 @@ def make_choice(
         thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
     elif offered.tools:
         # A thought in a thought is none, so that its calls are found wherever it has begun.
-        thought = OpenThought(functools.partial(syntax.parser, offered, replace(options, parse_reasoning=True)))
-    policy = _policy(chat, settings, native=native, constrained=constrained, full=full, extension=extension)
-    policy = replace(policy, report=report, retried=retried, opened=opened)
+        thought = OpenThought(functools.partial(_parser, syntax, offered, options))
+    policy = _policy(
+        chat,
+        settings,
+        offered,
+        native=native,
+        constrained=constrained,
+        full=full,
+        extension=extension,
+        report=report,
+        retried=retried,
+        opened=opened,
+    )
     if not parsing:
         return ChoiceAnswer(Verbatim(), policy, own, thoughts)
     unopened = None
@@ -91,6 +101,11 @@ def make_choice(
         unopened = functools.partial(syntax.parser, offered, options)
         options = replace(options, opened=opened)
     return ChoiceAnswer(syntax.parser(offered, options), policy, own, thoughts, thought, unopened)
+
+
+def _parser(syntax: ToolFormat, offered: ToolSet, options: ParserOptions) -> StreamParser:
+    """A reader of a thought, which reads thoughts in it, too."""
+    return syntax.parser(offered, replace(options, parse_reasoning=True))
 
 
 def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:
@@ -130,29 +145,34 @@ _NEEDS: LRUCache[int, tuple[Tool, bool]] = LRUCache(max_entries=1024, max_size=1
 def _policy(
     chat: ChatRequest,
     settings: Settings,
+    offered: ToolSet,
     *,
     native: bool,
     constrained: bool,
     full: Callable[[], bool],
     extension: Extension | None,
+    report: CallReport | None,
+    retried: bool,
+    opened: Opened | None,
 ) -> AnswerPolicy:
     choice = chat.choice
-    watched = bool(callable_tools(chat).tools) and tells_near_misses()
+    offers = bool(offered.tools)
+    must_call = choice.must_call
     strict: frozenset[str] = frozenset()
     if settings.validate_arguments == "off":
-        strict = frozenset(tool.name for tool in callable_tools(chat).tools if tool.strict)
+        strict = frozenset(tool.name for tool in offered.tools if tool.strict)
     refuses = bool(strict) and settings.profile in {"strict", "gateway"}
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
-        may_call=len(callable_tools(chat)) > 0,
-        hold_prose=choice.must_call,
+        may_call=offers,
+        hold_prose=must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
-        drop_prose=settings.prose == "drop" and len(callable_tools(chat)) > 0,
+        drop_prose=settings.prose == "drop" and offers,
         stream_arguments=settings.stream_arguments,
         # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
         # then, and half a call more is of no use to anybody.
-        hold_later=choice.must_call and constrained,
+        hold_later=must_call and constrained,
         malformed=settings.malformed_arguments,
         reasoning_field=settings.reasoning_field,
         max_arguments_bytes=settings.max_arguments_bytes,
@@ -168,10 +188,13 @@ def _policy(
         held=strict if refuses else frozenset(),
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
-        offered=callable_tools(chat).by_name if chat.tools.tools else None,
-        near_misses=functools.partial(near_misses.reasons, tools=callable_tools(chat)) if watched else None,
+        offered=offered.by_name if chat.tools.tools else None,
+        near_misses=functools.partial(near_misses.reasons, tools=offered) if offers and tells_near_misses() else None,
         objects=settings.arguments_as_object,
         extension=extension,
         full=full,
-        coerce=_coercions(callable_tools(chat)) if settings.coerce_arguments else None,
+        coerce=_coercions(offered) if settings.coerce_arguments else None,
+        report=report,
+        retried=retried,
+        opened=opened,
     )

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
@@ -37,8 +39,7 @@ class Choice:
     """Its empty content was made null, for calls could come; where none came it is due with the finish_reason."""
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """What a chunk says of one choice."""
 
     choice: Choice
@@ -119,9 +120,10 @@ class Choices:
     def stopped(self) -> bool:
         """Whether nothing that the model could still write is wanted, because calls or stop strings ended it."""
         choices = self.by_index.values()
-        if not any(choice.answer.stopped for choice in choices):
-            return False
-        return self.all_begun and all(choice.answer.stopped or choice.finished for choice in choices)
+        for choice in choices:
+            if choice.answer.stopped:
+                return self.all_begun and all(other.answer.stopped or other.finished for other in choices)
+        return False
 
     def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - told of each event
         """An event was read: whether the answer is to be ended now, of which nothing more is wanted then. Uses up
@@ -190,9 +192,7 @@ class Choices:
         unchanged = unchanged and not (reason is not None and choice.owes_content)
         if told in ENDED:
             self._usage.ended()
-        made = Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside)
-        made.may_repeat, made.opens = may_repeat, opens
-        return made
+        return Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat, opens)
 
     def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
         """A delta whose content is empty, and whether it may open an answer. silent: nothing else is said.

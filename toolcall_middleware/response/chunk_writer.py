@@ -5,8 +5,6 @@ An operation on the client's message is a delta: today's `tool_calls`, or the de
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 
 from ..usage.meter import UsageMeter
@@ -191,7 +189,7 @@ class Opening:
             self._gate.said = True
             return False
         if not self.is_held:
-            self._writer.put(replace(part, delta={**part.delta, "content": openai.NULL}), self._null)
+            self._writer.put(msgspec.structs.replace(part, delta={**part.delta, "content": openai.NULL}), self._null)
             choice.has_role = False
         if part.unchanged:
             self._as_it_is.append(event.raw)

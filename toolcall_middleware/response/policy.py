@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion
 from .outcome import CallReport, FinishedCall, counted
@@ -34,8 +36,7 @@ class Extension:
         return {self.field: said}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPolicy:
+class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The settings and the request's wishes, as far as they rule one choice.
 
     max_calls: after so many calls the model is stopped. hold_prose: text waits for the first call (it is lost to a

@@ -169,7 +169,7 @@ _ROWS = (
     Option("rate_limit", None, readers.RATE, "guard", OPERATOR, "Tool calls of a tenant in a time; "
            "an answer with five calls counts five. Nothing is reserved while it runs."),
     Option("rate_limit_storage", "memory://", readers.STORAGE,
-           "guard", OPERATOR, "Where they are counted; several workers or machines share a Redis.", secret=True),
+           "guard", OPERATOR, "Where they are counted; several machines share a Redis.", secret=True),
     Option("rate_limit_failure", "open", choice("open", "closed"), "guard", OPERATOR,
            "When the storage is down: requests pass uncounted, or are refused."),
     Option("tenant_header", "authorization", readers.HEADER, "guard", OPERATOR, "What tells tenants apart."),

@@ -22,6 +22,7 @@ ENDED = frozenset({"stop", "tool_calls", "function_call"})
 _NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NEAR = 0.6  # an estimate errs by about a third
 _REASONING = ("reasoning", "reasoning_content")
+_TEXT = frozenset({"role", "content"})  # what most deltas hold, and nothing beside
 
 
 class Attempt:
@@ -141,7 +142,7 @@ class UsageMeter:
 
         True when there was something.
         """
-        if not self._count and self.limit is None:
+        if message.keys() <= _TEXT or (not self._count and self.limit is None):
             return False
         before = self._attempt.written
         for name in _REASONING:

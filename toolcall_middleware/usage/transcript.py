@@ -7,7 +7,7 @@ from collections import deque
 from .tokenizers.base import APPROXIMATE, Tokenizer
 from .tokenizers.blocks import BLOCK, last_seam
 
-_PIECES = 256
+_PIECES = 64
 _THINK, _UNTHINK = "<think>", "</think>"
 
 

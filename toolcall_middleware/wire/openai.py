@@ -63,7 +63,7 @@ def read_objects(data: bytes | msgspec.Raw | None) -> list[Fields] | None:
 
 def read_text(data: bytes | msgspec.Raw | None) -> str | None:
     """A JSON string; None when it is none."""
-    if data is None:
+    if data is None or bytes(data) == b"null":
         return None
     try:
         return _text.decode(data)
@@ -174,9 +174,8 @@ def new_head(model: str, kind: str) -> Fields:
 
 def missing(head: Fields, top: Fields) -> Fields:
     """What of `head` an answer leaves out. An error is none."""
-    if is_error(top):
-        return {}
-    return {name: value for name, value in head.items() if is_null(top.get(name))}
+    absent = {name: value for name, value in head.items() if (said := top.get(name)) is None or bytes(said) == b"null"}
+    return absent if absent and not is_error(top) else {}
 
 
 class Shell:

@@ -78,6 +78,12 @@ class EventReader:
             if found_data and b"\n" not in name and rest.find(b"\n") == len(rest) - 2:
                 self._begun = True
                 return [ServerEvent(data, rest[:-2], name[6:].strip().decode("utf-8", "replace"))]
+        # Several of the common kind, which came together.
+        if not buffer and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(_CR) < 0:
+            lines = data[:-2].split(b"\n\n")
+            if data.count(b"\n") == 2 * len(lines) and all(line.startswith(b"data: ") for line in lines):
+                self._begun = True
+                return [ServerEvent(line + b"\n\n", line[6:]) for line in lines]
         buffer += data
         events: list[ServerEvent] = []
         begin = 0

@@ -98,3 +98,16 @@ def test_an_allowlist_that_warns_says_nothing_of_it() -> None:
 
 def test_nothing_is_loaded_where_nothing_is_done() -> None:
     run("mode='off'", warmed=False)
+
+
+def test_a_settled_process_is_warm_and_its_collector_has_little_to_look_at() -> None:
+    script = (
+        "import gc\n"
+        "from toolcall_middleware import Settings\n"
+        "from toolcall_middleware.hosts.middleware.warmup import settle, warm\n"
+        "thread = warm(Settings())\n"
+        "settle().join()\n"
+        "print(thread.is_alive(), gc.get_freeze_count() > 20_000, len(gc.get_objects()) < 5_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]

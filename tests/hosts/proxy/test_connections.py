@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from toolcall_middleware.hosts.middleware.rate_limit import warn_of_workers
+from toolcall_middleware.hosts.middleware.rate_limit import shared_storage
 from toolcall_middleware.hosts.proxy.auth import Gate
 from toolcall_middleware.hosts.proxy.connections import (
     Bounded,
@@ -189,10 +190,14 @@ def test_words_about_a_full_table_of_files_come_once_a_second() -> None:
     assert all(bound.filter(other) for _ in range(3))
 
 
-def test_workers_that_count_by_themselves_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_that_count_by_themselves_are_told_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with caplog.at_level(logging.WARNING, "toolcall_middleware"):
-        warn_of_workers(Settings(rate_limit="5/minute"), 1)
-        warn_of_workers(Settings(), 2)
+        assert shared_storage(Settings(rate_limit="5/minute"), 1) is None
+        assert shared_storage(Settings(), 2) is None
+        assert shared_storage(Settings(rate_limit="5/minute", rate_limit_storage="redis://x"), 2) is None
         assert not caplog.records
-        warn_of_workers(Settings(rate_limit="5/minute"), 2)
+        monkeypatch.setattr(tempfile, "tempdir", tempfile.mkdtemp(prefix="x" * 100))  # too long for a socket's name
+        assert shared_storage(Settings(rate_limit="5/minute"), 2) is None
     assert "2 times the rate" in caplog.text

@@ -124,7 +124,7 @@ def raw_path(scope: Scope) -> bytes:
 
 def _lower(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     pairs = [(name.lower(), value) for name, value in headers]
-    if any(_LINE_END.search(name) or _LINE_END.search(value) for name, value in pairs):
+    if _LINE_END.search(b"".join([part for pair in pairs for part in pair])):
         raise ValueError("a header holds a line end")
     return pairs
 
@@ -132,7 +132,8 @@ def _lower(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 def _end_to_end(headers: Headers, dropped: frozenset[bytes]) -> Headers:
     """In order, repeated ones kept, without `dropped` and without those that `connection` names."""
     named = {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
-    return [pair for pair in headers if pair[0] not in dropped and pair[0] not in named]
+    dropped = dropped | named if named else dropped
+    return [pair for pair in headers if pair[0] not in dropped]
 
 
 def _shown_key(given: Headers, key_header: bytes) -> Headers:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
 import time
 import weakref
 from collections.abc import Awaitable, Callable
@@ -38,16 +39,31 @@ def require_limits(storage: str) -> None:
     _limiter(storage)
 
 
-def warn_of_workers(settings: Settings, workers: int) -> None:
-    """Says so where each of several `workers` would count by itself: the rate is that many times as high."""
+def shared_storage(settings: Settings, workers: int) -> str | None:
+    """The `rate_limit_storage` that several `workers` of this process are to have; None where it stays as it is.
+
+    `memory://` is each process's own: this process counts for all of its workers then. Where it cannot, that is said,
+    because the rate is that many times as high.
+    """
     limits = settings.rate_limit is not None or settings.tenants_file is not None
-    if workers > 1 and limits and _is_memory(settings.rate_limit_storage):
-        _log.warning(
-            "rate_limit_storage is memory://, and each of the %d workers counts by itself: up to %d times the rate "
-            "passes. Give them a common one, redis://HOST.",
-            workers,
-            workers,
-        )
+    if workers <= 1 or not limits or not _is_memory(settings.rate_limit_storage):
+        return None
+    reason = "there are no Unix sockets"
+    if hasattr(socket, "AF_UNIX"):
+        from .shared_rates import count_here
+
+        try:
+            return count_here()
+        except OSError as error:
+            reason = error.strerror or str(error)
+    _log.warning(
+        "rate_limit_storage is memory://, and each of the %d workers counts by itself (%s): up to %d times the rate "
+        "passes. Give them a common one, redis://HOST.",
+        workers,
+        reason,
+        workers,
+    )
+    return None
 
 
 _memory: list[FixedWindowRateLimiter] = []
@@ -69,6 +85,10 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
         message = "rate_limit needs the library limits: pip install 'toolcall-middleware[limits]'"
         raise SettingsError(f"{message} (with [redis] instead where several workers share a Redis).") from None
     uri = storage.removeprefix("async+")
+    if uri.startswith("workers://"):
+        from .shared_rates import WorkersStorage
+
+        return FixedWindowRateLimiter(WorkersStorage(uri, wrap_exceptions=True))
     options: dict[str, Any] = {"wrap_exceptions": True}
     if uri.startswith("redis"):
         try:
@@ -170,7 +190,8 @@ class RateLimiter:
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
         limiter = self._limiters.pop(asyncio.get_running_loop(), None)
-        client = getattr(getattr(limiter and limiter.storage, "bridge", None), "storage", None)
+        storage = limiter and limiter.storage
+        client = getattr(getattr(storage, "bridge", None), "storage", storage)
         if client is not None and hasattr(client, "aclose"):
             await client.aclose()
 

@@ -32,6 +32,7 @@ from ...exchange import (
 )
 from ..http.bodies import Inflate, Message, Receive
 from ..http.errors import log_refusal, send_error
+from ..http.leaving import done_one
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
 from ..http.offload import CODED, LARGE, offloaded
@@ -77,8 +78,11 @@ class Responder:
                 await self._attempt(ask)
         finally:
             if self._receiving is not None:
-                self._receiving.cancel()
-                await asyncio.gather(self._receiving, return_exceptions=True)
+                receiving, self._receiving = self._receiving, None
+                if receiving.cancel():
+                    await done_one(receiving)
+                if not receiving.cancelled():
+                    receiving.exception()  # nobody asks for it any more
 
     async def _attempt(self, ask: Ask) -> None:
         """One request to the app."""
@@ -123,7 +127,7 @@ class Responder:
             if self._receiving is None:
                 self._receiving = asyncio.ensure_future(self._client_receive())
             receiving = self._receiving
-            await asyncio.wait({receiving, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+            await done_one(receiving, self._stop)
             if receiving.done() and self._receiving is receiving:
                 self._receiving = None
                 message = receiving.result()

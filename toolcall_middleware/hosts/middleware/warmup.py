@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import logging
 import threading
@@ -22,6 +23,7 @@ from ...request.parse import ChatRequest, read_request
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
 
+_NAME = "toolcall-middleware warming"
 _TOOL = {"type": "function", "function": {"name": "warm_up", "parameters": {"type": "object", "properties": {}}}}
 _ASKED = {"model": "m", "messages": [{"role": "user", "content": ""}], "tools": [_TOOL]}
 _REQUEST = json.dumps(_ASKED).encode()
@@ -31,9 +33,27 @@ _TEXT = 'So.\n```json\n{"tool_calls": [{"name": "warm_up", "arguments": {}}]}\n`
 @functools.lru_cache(maxsize=16)  # once a process for each settings
 def warm(settings: Settings) -> threading.Thread:
     """Start it, once. The thread, which ends by itself."""
-    thread = threading.Thread(target=_load, args=(settings,), name="toolcall-middleware warming", daemon=True)
+    thread = threading.Thread(target=_load, args=(settings,), name=_NAME, daemon=True)
     thread.start()
     return thread
+
+
+def settle() -> threading.Thread:
+    """Once all is warm, take what this process has by then out of the garbage collector's sight: it stays anyway, and
+    to look through it takes some fifty milliseconds in which every stream stands still. Only for a process that is a
+    server and nothing else. The thread, which ends by itself.
+    """
+    thread = threading.Thread(target=_settle, name="toolcall-middleware settling", daemon=True)
+    thread.start()
+    return thread
+
+
+def _settle() -> None:
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join()
+    gc.collect()
+    gc.freeze()
 
 
 def _load(settings: Settings) -> None:

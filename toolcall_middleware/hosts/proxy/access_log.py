@@ -27,6 +27,8 @@ _UPSTREAM_ID = b"x-upstream-request-id"
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
 _MAX_VALUE = 256
+# Fields that are never text.
+_NUMBERS = frozenset({"status", "duration_ms", "first_byte_ms", "bytes", "calls", "prompt_tokens", "completion_tokens"})
 # The model is read for the log alone where nobody else reads it: not from what takes long (some 5 ms).
 _PEEK = 8 << 20
 # Of W3C's Trace Context.
@@ -60,7 +62,8 @@ class AccessLog:
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         shown = [value for name, value in headers if name == _ID]
         own = shown[0] if len(shown) == 1 and _SANE_ID.fullmatch(shown[0]) else b"req_" + secrets.token_hex(16).encode()
-        headers = [pair for pair in headers if pair[0] != _ID]
+        if shown:
+            headers = [pair for pair in headers if pair[0] != _ID]
         headers.append((_ID, own))
         record = Record(id=own.decode(), trace=_trace_in(headers))
         answer = _Answer(send, own)
@@ -76,16 +79,18 @@ class AccessLog:
                 self._log(scope, record, answer, begin, ended)
 
     def _log(self, scope: Scope, record: Record, answer: _Answer, begin: float, ended: str) -> None:
+        if not logger.isEnabledFor(logging.INFO):
+            return
         first = None if answer.first is None else round((answer.first - begin) * 1000, 1)
         row: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "id": record.id,
-            "client": (scope.get("client") or ("",))[0],
-            "tenant": record.tenant,
-            "method": scope["method"],
-            "path": raw_path(scope).decode("latin-1"),
-            "model": record.model,
-            "upstream": record.upstream,
+            "client": _short((scope.get("client") or ("",))[0]),
+            "tenant": _short(record.tenant),
+            "method": scope["method"][:_MAX_VALUE],
+            "path": raw_path(scope)[:_MAX_VALUE].decode("latin-1"),
+            "model": _short(record.model),
+            "upstream": _short(record.upstream),
             "status": answer.status,
             "duration_ms": round((time.perf_counter() - begin) * 1000, 1),
             "first_byte_ms": first,
@@ -95,19 +100,22 @@ class AccessLog:
             "calls": answer.calls if record.calls is None else record.calls,
             "outcome": _outcomes(record.outcomes),
             **answer.tail.usage(),
-            "error": record.error,
+            "error": _short(record.error),
             "trace": record.trace,
             "end": ended,
         }
-        row = {name: value[:_MAX_VALUE] if isinstance(value, str) else value for name, value in row.items()}
         logger.info("%s", json.dumps(row) if self._style == "json" else _as_text(row))
+
+
+def _short(value: str | None) -> str | None:
+    return value if value is None or len(value) <= _MAX_VALUE else value[:_MAX_VALUE]
 
 
 def _outcomes(outcomes: tuple[str, ...]) -> str | None:
     """`clean` for one call, `clean:2,repaired:1` for more."""
-    counts = Counter(outcomes)
     if len(outcomes) <= 1:
-        return next(iter(outcomes), None)
+        return outcomes[0] if outcomes else None
+    counts = Counter(outcomes)
     return ",".join(f"{name}:{count}" for name, count in sorted(counts.items()))
 
 
@@ -166,9 +174,11 @@ def _as_text(row: dict[str, Any]) -> str:
     """`time name=value ...`; what is no plain word is written as JSON, and what there is none of is left out."""
     words = [str(row["time"])]
     for name, value in row.items():
-        if name != "time" and value is not None:
-            text = str(value)
-            words.append(f"{name}={text if _PLAIN.fullmatch(text) else json.dumps(text)}")
+        if name in _NUMBERS:
+            if value is not None:
+                words.append(f"{name}={value}")
+        elif name != "time" and value is not None:
+            words.append(f"{name}={value if _PLAIN.fullmatch(value) else json.dumps(value)}")
     return " ".join(words)
 
 

@@ -15,8 +15,10 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
+
+from ..middleware.warmup import settle
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -47,7 +49,7 @@ class Lifetime:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             with self._signals():
-                await self._app(scope, receive, send)
+                await self._app(scope, receive, self._settling(send))
             return
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is a coroutine of a task
@@ -58,6 +60,16 @@ class Lifetime:
             self._running.discard(task)
             if not self._running:
                 self._idle.set()
+
+    def _settling(self, send: Send) -> Send:
+        """`send`; when the start is complete, the process settles, where it is the server's own."""
+
+        async def started(message: Message) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete" and self._previous:
+                settle()
+
+        return started
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -53,10 +53,13 @@ class _Answer:
         self._stream: MaskedStream | None = None
         self._inflate: Inflate | None = None
         self._unreadable = False
+        self._passes = False  # nothing is done to its body
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
-        if message["type"] == "http.response.start":
+        if self._passes:
+            await self._client(message)
+        elif message["type"] == "http.response.start":
             await self._begin(message)
         elif message["type"] == "http.response.body":
             await self._body(message)
@@ -73,21 +76,23 @@ class _Answer:
         coding = _coding(headers)
         if coding and (is_error or (is_stream and self._mask)):
             headers = without(headers, ENTITY_HEADERS)
+            coding, inflated = "", coding
             try:
-                self._inflate = Inflate(coding, _MOST_INFLATED if is_error else None)
+                self._inflate = Inflate(inflated, _MOST_INFLATED if is_error else None)
             except ToolCallError:
                 self._unreadable = True
         message = {**message, "headers": headers}
         if is_error:
             self._start = message
         else:
-            self._stream = self._masked(headers)
+            # What is coded is not read, unless it is decoded.
+            if self._mask and not coding:
+                self._stream = self._masked(headers)
+            self._passes = self._stream is None and self._inflate is None and not self._unreadable
             await self._client(message)
 
     def _masked(self, headers: list[tuple[bytes, bytes]]) -> MaskedStream:
-        tells_length = any(name.lower() == b"content-length" for name, _ in headers)
-        # What is coded is not read, unless it was decoded above.
-        return MaskedStream(Mask(()) if _coding(headers) else self._mask, keeps_length=tells_length)
+        return MaskedStream(self._mask, keeps_length=any(name.lower() == b"content-length" for name, _ in headers))
 
     async def _body(self, message: Message) -> None:
         data, more = message.get("body", b""), message.get("more_body", False)
@@ -100,8 +105,9 @@ class _Answer:
             data, self._unreadable = b"", True
         start = self._start
         if start is None:
-            assert self._stream is not None  # noqa: S101 - a body follows its start
-            out = await offloaded(len(data), partial(self._stream.feed, last=not more), data)
+            out = data
+            if self._stream is not None:
+                out = await offloaded(len(data), partial(self._stream.feed, last=not more), data)
             if out is data and data is message.get("body"):
                 await self._client(message)
             elif out or not more:

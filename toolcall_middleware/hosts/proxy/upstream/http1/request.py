@@ -9,8 +9,9 @@ from ....http.client_library import httpx
 
 _TOKEN = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
-# Without blanks around it, and without control characters that end a line to somebody.
-_VALUE = re.compile(rb"(?:[^\x00\s]+(?:[ \t]+[^\x00\s]+)*)?")
+# A name, and a value without blanks around it, and without control characters that end a line to somebody.
+# Possessive, because what does not match need not be tried in another way.
+_LINES = re.compile(rb"(?:[-!#$%&'*+.^_`|~0-9a-zA-Z]++: (?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?\r\n)*+")
 
 
 def head_of(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -21,10 +22,9 @@ def head_of(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) 
     verb = method.encode("latin-1", "replace")
     if not _TOKEN.fullmatch(verb) or not _TARGET.fullmatch(target):
         raise httpx.LocalProtocolError("the method or the target is no HTTP")
-    lines = [verb, b" ", target, b" HTTP/1.1\r\n"]
-    for name, value in headers:
-        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise httpx.LocalProtocolError("a header is no HTTP")
-        lines += (name, b": ", value, b"\r\n")
-    lines.append(b"\r\n")
-    return b"".join(lines)
+    lines = [b"%b: %b\r\n" % pair for pair in headers]
+    fields = b"".join(lines)
+    # As many line ends as headers: none hides another one in it.
+    if fields.count(b"\r\n") != len(lines) or not _LINES.fullmatch(fields):
+        raise httpx.LocalProtocolError("a header is no HTTP")
+    return b"%b %b HTTP/1.1\r\n%b\r\n" % (verb, target, fields)
