@@ -126,7 +126,7 @@ def document(report: Report, *, today: dt.date) -> Document:
         questions=Questions(
             source=tidy(report.source), asked=len(labels), digest=digest, prompts=labels if built_in else ()
         ),
-        calls=tuple(_calls(tally, report.model, tidy) for tally in report.tallies),
+        calls=tuple(_calls(tally, report, tidy) for tally in report.tallies),
         findings=tuple(
             Found(key=one.key, what=one.what, verdict=one.verdict.value, detail=tidy(one.detail))
             for one in report.findings
@@ -139,12 +139,12 @@ def document(report: Report, *, today: dt.date) -> Document:
     )
 
 
-def _calls(tally: Tally, model: str, tidy: _Tidy) -> Calls:
+def _calls(tally: Tally, report: Report, tidy: _Tidy) -> Calls:
     latency = tally.latency
     return Calls(
         mode=tally.mode,
         format=tally.format,
-        writes=written_by(model, tally.format) if tally.format else "",
+        writes=written_by(report.model, tally.format, report.template) if tally.format else "",
         tool_choice=tally.tool_choice,
         constrain=tally.constrain,
         asked=tally.asked,
