@@ -220,8 +220,9 @@ class ToolRequest:
         mode = "native" if self.native else "prompt"
         self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
         if not self.native:
-            sent = "chat" if self._raw is None else "completions"
-            self.decisions.append(Decision("send", sent, f"send={settings.send}"))
+            if settings.send != "chat":
+                sent = "chat" if self._raw is None else "completions"
+                self.decisions.append(Decision("send", sent, f"send={settings.send}"))
             why = f"constrain={settings.constrain}"
             self.decisions.append(Decision("constraint", self.constraint or "none", why))
         return body

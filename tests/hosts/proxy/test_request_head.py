@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-import httpx
 import pytest
 
+from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.http1.request import head_of
 
 
