@@ -27,7 +27,7 @@ def changed(folder: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "toolcall_middleware", folder / "toolcall_middleware", ignore=ignored)
     with (folder / "toolcall_middleware/__init__.py").open("a", encoding="utf-8") as file:
-        file.write("_explain = Settings.explain\n")
+        file.write("from .settings import Settings\n_explain = Settings.explain\n")
         file.write("Settings.explain = lambda self: [(name, f'<{value}>', at) for name, value, at in _explain(self)]\n")
     return folder
 

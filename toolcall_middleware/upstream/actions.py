@@ -7,12 +7,15 @@ none of them says more than its fields: a host knows no more of an answer than t
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..errors import ToolCallError
 from ..usage.pending_count import PendingCount
-from .completions.pending import PendingPrompt
+
+if TYPE_CHECKING:
+    from .completions.pending import PendingPrompt
 
 Headers = list[tuple[bytes, bytes]]
 

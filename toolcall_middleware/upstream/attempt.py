@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ToolCallError, shown
 from ..parsing.text.reasoning import Opened
@@ -23,13 +23,15 @@ from ..usage.pending_count import meter_for
 from ..wire import openai
 from . import prompt
 from .backend_memory import BackendMemory
-from .completions.pending import PendingPrompt
-from .completions.raw_prompt import RawPrompt, raw_prompt
 from .constraints import answer_schema
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
 from .reasoning_start import ReasoningStart
 from .tool_results import for_backend
+
+if TYPE_CHECKING:
+    from .completions.pending import PendingPrompt
+    from .completions.raw_prompt import RawPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
@@ -190,7 +192,10 @@ class ToolRequest:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)
-        self._raw = raw_prompt(self.chat, self._settings, self._format.chosen)
+        if self._settings.send == "completions":
+            from .completions.raw_prompt import raw_prompt  # with all that reads templates
+
+            self._raw = raw_prompt(self.chat, self._settings, self._format.chosen)
         self._write_prompt()
         return self._body()
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply
 from ..usage.pending_count import PendingCount
 from .actions import State
-from .completions.pending import PendingPrompt
+
+if TYPE_CHECKING:
+    from .completions.pending import PendingPrompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

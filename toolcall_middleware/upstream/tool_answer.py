@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
@@ -22,8 +23,10 @@ from ..wire.sse import DONE
 from .actions import State
 from .attempt import ToolRequest
 from .backend_memory import BackendMemory
-from .completions.pending import PendingPrompt
 from .conversation import Facts
+
+if TYPE_CHECKING:
+    from .completions.pending import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 

@@ -36,7 +36,6 @@ from ..http.leaving import done_one
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
 from ..http.offload import CODED, LARGE, offloaded
-from .raw_prompts import written
 from .token_counting import wait_for
 
 
@@ -96,6 +95,8 @@ class Responder:
         try:
             app = self._app
             if ask.prompt is not None:
+                from .raw_prompts import written  # with all that renders templates
+
                 app, self._body = await written(app, ask.body, ask.prompt)
             await app(request_scope(self._scope, len(self._body or b"")), self._receive, self._send)
         except Exception as error:
