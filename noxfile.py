@@ -42,7 +42,17 @@ def thorough(session: nox.Session) -> None:
     """Each golden cut at every place, each ordinary text read by every format: half an hour, before a release."""
     session.install("-e", ".[test]")
     session.run(
-        "pytest", "-n", "auto", "--dist", "worksteal", "tests/formats", *session.posargs, env={"TEST_THOROUGH": "1"}
+        "pytest",
+        "-n",
+        "auto",
+        "--dist",
+        "worksteal",
+        "tests/formats",
+        "tests/hosts",
+        "tests/apis",
+        "tests/upstream",
+        *session.posargs,
+        env={"TEST_THOROUGH": "1"},
     )
 
 

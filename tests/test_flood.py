@@ -14,7 +14,7 @@ def test_an_answer_without_an_end_is_not_held(name: str) -> None:
     """Five times the text takes no more memory."""
     case = CASES[name]
     flood(case, 1000)  # what is imported and cached at first is not the text's
-    size = 30_000 if case.dear else 200_000
+    size = 30_000 if case.dear else 100_000
     # What is open in a call's arguments has to be remembered: as much as they may take.
     limit = 10_000 if name == "nesting" else None
     short = flood(case, size, trace=True, piece=PIECE, max_arguments_bytes=limit)

@@ -17,6 +17,7 @@ from toolcall_middleware.upstream.backend_memory import BackendMemory
 from .formats import goldens
 from .formats.goldens import Case
 from .stream_rules import Answered, check_stream, check_whole, same_answer
+from .thorough import THOROUGH
 
 HEAD = {"id": "c", "created": 1, "model": "m"}
 
@@ -88,7 +89,9 @@ def collected(case: Case, settings: Settings, reason: str) -> Answered:
 def test_every_case_comes_out_the_same_streamed_and_whole(name: str, reader: str) -> None:
     settings = Settings(format=name if reader == "explicit" else "auto")
     failed: list[str] = []
-    for case in goldens.load(name):
+    # `auto` reads with the same readers: half of the cases show that it finds them.
+    step = 1 if reader == "explicit" or THOROUGH else 2
+    for case in goldens.load(name)[::step]:
         if case.options or case.expected_stop is not None:
             continue  # of the parser alone
         reason = "length" if case.cut or case.partial else "stop"

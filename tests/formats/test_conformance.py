@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 
 import pytest
@@ -12,14 +11,14 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.parsing.events import Event
 
 from ..parsing.streams import one_cut, random_cuts, read, two_cuts
+from ..thorough import THOROUGH
 from . import goldens
 from .goldens import Case
 
 # Each case is read whole, character by character, and cut at so many places of its text, evenly spread. TEST_THOROUGH=1
 # cuts at every place, and twice in every way where there are no more than TWO_CUTS: that takes half an hour, and the
 # fuzzer cuts more texts. `auto` reads with the same readers behind one more decision, so it is cut less often.
-THOROUGH = os.environ.get("TEST_THOROUGH") == "1"
-ONE_CUT, ONE_CUT_AUTO = (10**9, 10**9) if THOROUGH else (40, 12)
+ONE_CUT, ONE_CUT_AUTO = (10**9, 10**9) if THOROUGH else (30, 10)
 TWO_CUTS, TWO_CUTS_AUTO = (1000, 100) if THOROUGH else (10, 3)
 RANDOM_CUTS = 2
 AT_LEAST = 15  # cases a format

@@ -5,7 +5,6 @@ an exception, without a name that is not offered, with valid JSON in every compl
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,9 +21,10 @@ from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 from ..parsing.meter import PARSING, CountedPattern, Meter
 from ..parsing.streams import calls_in, cut_at, read
+from ..thorough import THOROUGH
 from .test_neutralise import MARKERS
 
-TEXTS = 300 if os.environ.get("TEST_THOROUGH") == "1" else 30  # for each format
+TEXTS = 300 if THOROUGH else 30  # for each format
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

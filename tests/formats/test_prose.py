@@ -5,7 +5,6 @@ Tools are offered whose names occur in the texts. Markers stand in them as examp
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
 
 from ..parsing.streams import calls_in, random_cuts, read, shown_in
+from ..thorough import THOROUGH
 
 FOLDER = Path(__file__).parent / "prose"
 KINDS = sorted(path.stem for path in FOLDER.glob("*.md"))
@@ -51,7 +51,7 @@ def _share(name: str, found: list[str]) -> list[tuple[int, str]]:
     another one than its neighbour's. Formats share their readers, so every reader meets every text.
     """
     numbered = list(enumerate(found))
-    if name == "auto" or os.environ.get("TEST_THOROUGH") == "1":
+    if name == "auto" or THOROUGH:
         return numbered
     return numbered[registry.names().index(name) % 4 :: 4]
 

@@ -16,9 +16,10 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 
 from ..parsing.streams import calls_in, cut_at, read, text_in
+from ..thorough import THOROUGH
 from .goldens import exact
 
-EXAMPLES = 40
+EXAMPLES = 200 if THOROUGH else 20
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True) | st.sampled_from(
     ["name", "arguments", "null", "true", "tool_calls", "json", "think", "final_answer", "get_weather"]

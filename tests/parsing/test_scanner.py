@@ -647,8 +647,8 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", ["<tool_call>", "`", "``a`", "<tool_cal", "x ", "> "])
 def test_an_answer_of_megabytes_without_a_line_end_is_read(unit: str) -> None:
-    # Looking back, or copying the rest, at each marker would be 10**12 characters here.
-    text = unit * (3_000_000 // len(unit))
+    # Looking back, or copying the rest, at each marker would be 10**11 characters here.
+    text = unit * (1_000_000 // len(unit))
     for pieces in ([text], cut_at(text, range(0, len(text), 65_536))):
         scanner = fresh()
         shown = sum(len(shown_in(scanner.feed(piece))) for piece in pieces) + len(shown_in(scanner.finish()))

@@ -91,8 +91,11 @@ def read_events(body: bytes) -> list[dict[str, Any]]:
     return events
 
 
-def check_stream(body: bytes) -> Received:
-    """Checks a complete stream against the wire's rules and the SDK's types, and gives what it says."""
+def check_stream(body: bytes, *, accumulate: bool = True) -> Received:
+    """Checks a complete stream against the wire's rules and the SDK's types, and gives what it says.
+
+    accumulate: also by what the SDK's helper makes of it, which takes most of the time.
+    """
     events = read_events(body)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
@@ -103,7 +106,8 @@ def check_stream(body: bytes) -> Received:
         if event["type"] == "response.failed":  # Codex reads codes that the SDK's type does not list
             event = {**event, "response": {**event["response"], "error": None}}  # noqa: PLW2901
         _EVENTS[event["type"]].model_validate(event)
-        state.handle_event(construct_type(type_=_EVENTS[event["type"]], value=event))  # type: ignore[arg-type]
+        if accumulate:
+            state.handle_event(construct_type(type_=_EVENTS[event["type"]], value=event))  # type: ignore[arg-type]
     lifecycle = [event["response"] for event in events if "response" in event]
     assert len({(response["id"], response["created_at"], response["model"]) for response in lifecycle}) == 1
     assert all(r["output"] == [] and r["usage"] is None and r["status"] == "in_progress" for r in lifecycle[:-1])
@@ -111,7 +115,7 @@ def check_stream(body: bytes) -> Received:
     assert events[-1]["type"] == f"response.{received.response['status']}"
     _check_items(received)
     check_response(received.response)
-    if events[-1]["type"] == "response.completed":
+    if accumulate and events[-1]["type"] == "response.completed":
         final = state._completed_response
         assert final is not None
         assert final.output_text == received.text

@@ -14,6 +14,7 @@ from ... import stream_rules
 from ...driven import Driven
 from ...formats import goldens
 from ...test_goldens_on_the_wire import chunks, is_object, offered, whole
+from ...thorough import THOROUGH
 from .received import Received, check_stream, check_whole
 
 
@@ -27,12 +28,14 @@ def asked(case: goldens.Case, settings: Settings, *, stream: bool) -> tuple[Resp
     return face, exchange
 
 
-def streamed(case: goldens.Case, settings: Settings, reason: str) -> tuple[Received, stream_rules.Answered]:
+def streamed(
+    case: goldens.Case, settings: Settings, reason: str, *, accumulate: bool
+) -> tuple[Received, stream_rules.Answered]:
     face, exchange = asked(case, settings, stream=True)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     data = chunks(case, reason)
     answer = exchange.feed(data) + exchange.finish()
-    got = check_stream(face.feed(answer) + face.finish(cut=False))
+    got = check_stream(face.feed(answer) + face.finish(cut=False), accumulate=accumulate)
     return got, stream_rules.check_stream(answer, objects=False, include_usage=True)
 
 
@@ -62,13 +65,14 @@ def compared(got: Received, answered: stream_rules.Answered) -> list[tuple[str, 
 def test_the_face_says_what_the_chat_says(name: str) -> None:
     settings = Settings(format=name)
     seen = 0
-    for case in goldens.load(name):
+    for number, case in enumerate(goldens.load(name)):
         if case.options or case.expected_stop is not None:
             continue  # of the parser alone
         if not all(is_object(call.get("arguments")) for call in case.expected_tool_calls or ()):
             continue  # a fault of the model: test_goldens_on_the_wire.py
         reason = "length" if case.cut or case.partial else "stop"
-        stream, whole_ = streamed(case, settings, reason), collected(case, settings, reason)
+        stream = streamed(case, settings, reason, accumulate=THOROUGH or number % 4 == 0)
+        whole_ = collected(case, settings, reason)
         assert compared(*stream) == compared(*whole_), case.id
         seen += len(stream[0].calls)
     assert seen

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 
+from ...thorough import places
 from . import chat
 from .asking import CODES, PATCH, WEATHER, asked, body, chat_of, streamed
 from .chat import call, text, thought
@@ -89,7 +90,7 @@ def test_the_cuts_of_the_chat_stream_change_nothing(name: str) -> None:
 
     expected = cut_at()
     check_stream(expected)
-    for place in range(1 + len(name) % 3, len(data), 3):  # another third of the places for each answer
+    for place in places(len(data), name):
         assert cut_at(place) == expected
     for place in range(1, len(data), 83):
         for other in range(place, len(data), 131):
@@ -281,7 +282,7 @@ def test_a_stream_without_done_ends_as_far_as_it_was_said(reason: str | None) ->
 def test_a_stream_that_breaks_off_anywhere_ends_in_an_event(name: str) -> None:
     data = chat.stream(*ANSWERS[name])
     seen: set[bytes] = set()
-    for place in range(len(name) % 3, len(data), 3):
+    for place in places(len(data), name):
         face, _ = asked(tools=TOOLS, stream=True)
         left = face.feed(data[:place]) + face.finish(cut=True)
         if (left := STAMP.sub(b"1", left)) in seen:

@@ -19,6 +19,7 @@ from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from ...response.streams import DONE, HEAD, chunk, event, role, says
 from ...stream_rules import Answered, check_error, check_stream, check_whole
+from ...thorough import places
 from ..asgi_client import CALL, JSON_TYPE, SSE_TYPE, App, Client, Receive, Scope, Send, ask, middleware, read_body
 from .proxy_servers import PATIENCE, raw_upstream, read_request
 
@@ -125,7 +126,7 @@ def conserved(answer: Answered, seen: int) -> None:
 @pytest.mark.parametrize("how", ["returns", "ends", "raises"])
 async def test_an_app_that_dies_after_any_byte_of_its_stream(how: str) -> None:
     body = b"".join(EVENTS)
-    for count in range(len(body) + 1):
+    for count in places(len(body) + 1, how):
         made = await answer_of(middleware(Dies(body, count, how, SSE_TYPE)), ask())
         answer = judge(made, EVENTS, count, own_ids=True)
         if answer is not None:
@@ -136,7 +137,7 @@ async def test_an_app_that_dies_after_any_byte_of_its_stream(how: str) -> None:
 @pytest.mark.parametrize("how", ["returns", "ends", "raises"])
 async def test_an_app_with_calls_of_its_own_that_dies_after_any_byte(how: str) -> None:
     body = b"".join(NATIVE)
-    for count in range(len(body) + 1):
+    for count in places(len(body) + 1, how):
         made = await answer_of(middleware(Dies(body, count, how, SSE_TYPE), mode="native"), ask())
         judge(made, NATIVE, count, own_ids=False)
 
@@ -144,7 +145,7 @@ async def test_an_app_with_calls_of_its_own_that_dies_after_any_byte(how: str) -
 @pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "asked for a stream"])
 @pytest.mark.parametrize("how", ["returns", "ends", "raises"])
 async def test_an_app_that_dies_after_any_byte_of_its_whole_answer(how: str, stream_it: bool) -> None:
-    for count in range(len(WHOLE) + 1):
+    for count in places(len(WHOLE) + 1, how):
         made = await answer_of(middleware(Dies(WHOLE, count, how, JSON_TYPE)), ask(stream=stream_it))
         if count == len(WHOLE) and how != "raises":
             answer = check_stream(made.body) if stream_it else check_whole(made.json)
@@ -158,7 +159,7 @@ async def test_an_app_that_dies_after_any_byte_of_its_whole_answer(how: str, str
 @pytest.mark.parametrize("policy", [{"validate_arguments": "error"}, {"stream_arguments": False}], ids=str)
 async def test_a_call_that_is_held_never_leaves_half(policy: dict[str, Any]) -> None:
     body = b"".join(EVENTS)
-    for count in range(len(body)):
+    for count in places(len(body), str(policy)):
         made = await answer_of(middleware(Dies(body, count, "returns", SSE_TYPE), **policy), ask())
         if made.status == 200:
             answer = check_stream(made.body, error=b'"error"' in made.body)
@@ -201,7 +202,7 @@ class Stream(httpx.AsyncByteStream):
 @pytest.mark.parametrize("ends_streams", [True, False])
 async def test_a_stream_that_breaks_after_any_byte_comes_through_proxy_and_middleware(ends_streams: bool) -> None:
     body = b"".join(EVENTS)
-    for count in range(len(body) + 1):
+    for count in places(len(body) + 1, str(ends_streams)):
         upstream = Breaks(body, count, "text/event-stream")
         app = middleware(Forwarder("http://up.example", timeout=5, transport=upstream, ends_streams=ends_streams))
         made = await answer_of(app, ask())
@@ -212,7 +213,7 @@ async def test_a_stream_that_breaks_after_any_byte_comes_through_proxy_and_middl
 
 
 async def test_a_whole_answer_that_breaks_after_any_byte_comes_through_proxy_and_middleware() -> None:
-    for count in range(len(WHOLE) + 1):
+    for count in places(len(WHOLE) + 1, "whole"):
         upstream = Breaks(WHOLE, count, "application/json")
         made = await answer_of(
             middleware(Forwarder("http://up.example", timeout=5, transport=upstream)), ask(stream=False)
