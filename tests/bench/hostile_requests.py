@@ -38,6 +38,10 @@ def _schema(**more: Any) -> Body:
     return _ask(tools=[_tool({"type": "object", **more})])
 
 
+def _patterns(patterns: list[str]) -> Body:
+    return _schema(properties={f"p{i}": {"pattern": pattern} for i, pattern in enumerate(patterns)})
+
+
 def _results(text: str, count: int = 1) -> Body:
     calls = [{"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in range(count)]
     answers: list[Body] = [{"role": "tool", "tool_call_id": f"c{i}", "content": text} for i in range(count)]
@@ -69,6 +73,9 @@ CASES: dict[str, Callable[[int], Body]] = {
     "a circle": lambda n: _schema(properties={f"p{i}": {"$ref": "#"} for i in range(n // 20)}),
     "patterns": lambda n: _schema(properties={f"p{i}": {"pattern": f"(a+)+{i}$"} for i in range(n // 30)}),
     "names by pattern": lambda n: _schema(patternProperties={f"^(a+)+{i}$": {} for i in range(n // 18)}),
+    "counted patterns": lambda n: _patterns([f"x{{{10 ** (i % 10)}}}" for i in range(n // 40)]),
+    "counts in counts": lambda n: _patterns(["(x{1000}){1500}"] * (n // 45)),
+    "counted classes": lambda n: _patterns([f"\\p{{L}}{{{100 + i}}}" for i in range(n // 40)]),
     "one long pattern": lambda n: _schema(properties={"a": {"pattern": "(a|b)*" * (n // 6)}}),
     "groups": lambda n: _schema(properties={"a": {"pattern": "(" * (n // 2) + ")" * (n // 2)}}),
     "depth": lambda n: _ask(tools=[_tool(_nested(n // 40), f"f{i}") for i in range(max(1, min(100, n // 2500)))]),
