@@ -158,14 +158,15 @@ class Responder:
                     return
                 message = {**message, "body": data}
             last = not message.get("more_body", False)
-            self._held += len(data)
             # What was held of a whole answer is read with its end.
-            size = self._held if last else len(data)
+            size = self._held + len(data) if last else len(data)
             if size <= LARGE:
                 actions = self._exchange.receive(Body(data, last))
             else:
                 actions = await offloaded(size, self._exchange.receive, Body(data, last))
-            if actions:
+            if not actions:
+                self._held += len(data)
+            elif self._held:
                 self._held = 0
             # Nearly every message has one action: it is done here, without another coroutine.
             only = actions[0] if len(actions) == 1 else None
