@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
 from ...observe.recorder import Recorder
@@ -87,9 +88,12 @@ class ExchangeNotes:
                 cause = recorder.note("event", begin, what=type(event).__name__)
         for action in actions:
             match action:
-                case Ask(body):
+                case Ask(body, prompt):
                     self._record_decisions(recorder, facts, now)  # all that is decided leads to a question
-                    recorder.data("ask", body, now)
+                    if prompt is None:
+                        recorder.data("ask", body, now)
+                    else:  # the template writes it, in a thread
+                        prompt.on_body = partial(recorder.data, "ask")
                 case Send(data):
                     if data:
                         recorder.data("client", data, now, of=cause)
