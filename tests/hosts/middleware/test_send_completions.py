@@ -248,6 +248,26 @@ async def test_llama_cpps_constraint_is_called_json_schema_there(template: str) 
     assert backend.asked[0]["json_schema"]["type"] == "object"
 
 
+async def test_llama_cpp_is_told_which_special_tokens_are_to_be_text(tmp_path: Path) -> None:
+    own = templates.NAMED.replace("acme:", "acme_")
+    call = '<|acme_call|>look_up<|acme_args|>{"city": "Paris"}<|acme_end|>'
+    backend = CompletionsBackend(call)
+    answer = await ask(backend, place(tmp_path, own), asked())
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "look_up"
+    (sent,) = backend.asked
+    assert sent["skip_special_tokens"] is False
+    assert {"<|acme_call|>", "<|acme_args|>", "<|acme_end|>", "<ponder>", "</ponder>"} <= set(sent["preserved_tokens"])
+    assert all(isinstance(each, str) for each in sent["preserved_tokens"])
+    assert len(sent["preserved_tokens"]) < 64
+
+
+@pytest.mark.parametrize("own", [templates.JSON, templates.NAMED])
+async def test_where_no_special_tokens_are_wanted_none_are_preserved(own: str, tmp_path: Path) -> None:
+    backend = CompletionsBackend()
+    await ask(backend, place(tmp_path, own), asked(), special_tokens="off")
+    assert "preserved_tokens" not in backend.asked[0]
+
+
 async def test_a_retry_goes_on_from_what_the_model_wrote(template: str) -> None:
     backend = CompletionsBackend(lambda body: CALL if "no tool call" in body["prompt"] else "I will not.")
     value = (await ask(backend, template, asked(tool_choice="required"), constrain="off")).json()

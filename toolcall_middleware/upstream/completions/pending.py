@@ -12,6 +12,7 @@ from ...formats.template.live import TemplateRefusalError
 from ...formats.template.prompts import TemplatePrompts, Written
 from ...formats.thoughts import of_model
 from ...parsing.text.reasoning import Opened
+from .preserved import preserved_tokens
 
 
 class PendingPrompt:
@@ -53,7 +54,8 @@ class PendingPrompt:
 
     def body(self, body: bytes) -> bytes:
         """The text completion's body for the chat completion's."""
-        asked = completion_body(body, self.text, stop=() if self.written is None else self.written.ends)
+        stop = () if self.written is None else self.written.ends
+        asked = completion_body(body, self.text, stop=stop, preserved=preserved_tokens(self._format, self._model))
         if self.on_body is not None:
             self.on_body(asked)
         return asked
