@@ -9,7 +9,11 @@ import pytest
 
 from toolcall_middleware.formats import reading
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.template.response_template import NotCompiled, compile_calls, compile_reasoning
+from toolcall_middleware.formats.template.declared.response_template import (
+    NotCompiled,
+    compile_calls,
+    compile_reasoning,
+)
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallArgs
 

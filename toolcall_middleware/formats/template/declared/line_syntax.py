@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...model import ToolCall
-from ...parsing.calls.line_calls import LineCalls, LineSyntax
-from ...parsing.sink import Sink
-from ...parsing.text.grammar import Opener
-from ..syntax.openers import opener
-from ..syntax.round_trip import comes_back
-from .json_syntax import Syntax, is_special
+from ....model import ToolCall
+from ....parsing.calls.line_calls import LineCalls, LineSyntax
+from ....parsing.sink import Sink
+from ....parsing.text.grammar import Opener
+from ...syntax.openers import opener
+from ...syntax.round_trip import comes_back
+from ..json_syntax import Syntax, is_special
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 

@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...json_schema.types import STRING
-from ...parsing.calls.line_calls import LineSyntax
-from ...parsing.text.grammar import Opener
-from .. import reading
-from . import element_syntax, json_syntax
-from .json_syntax import Syntax
-from .layout import ARGUMENTS, NAME, Layout
+from ....json_schema.types import STRING
+from ....parsing.calls.line_calls import LineSyntax
+from ....parsing.text.grammar import Opener
+from ... import reading
+from .. import element_syntax, json_syntax
+from ..json_syntax import Syntax
+from ..layout import ARGUMENTS, NAME, Layout
+from ..probes import KEYS, PLAIN, VALUES, as_call
+from ..round_trip import Rendered, reads
 from .line_syntax import of_lines
-from .probes import KEYS, PLAIN, VALUES, as_call
-from .round_trip import Rendered, reads
 
 VERSION = 1
 _MAX_PATTERN = 2000
