@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -200,6 +201,32 @@ def test_a_string_streams_and_a_call_that_is_cut_stays_open(form: str) -> None:
     assert arguments.endswith(('"1 <', '"1 < '))
     (call,) = calls_in([*events, *parser.finish()])
     assert not call.complete
+
+
+ODD: list[Any] = [None, [], [1], {}, {"x": []}, 1, True, "", "x", "{", "{content}", "(?P<name>", "[", "\\", "<" * 5000]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whatever_is_declared_is_compiled_or_refused(form: str) -> None:
+    field = FORMS[form][0]
+    places: list[tuple[str, ...]] = [(key,) for key in (*field, "content_args", "transform_each")]
+    places += [("content_args", key) for key in ("tag_pattern", "value_parser", "kv_sep", "string_delims")]
+    places += [("transform", "function"), ("transform", "function", "name"), ("transform", "function", "arguments")]
+    for place in places:
+        for odd in ODD:
+            changed = copy.deepcopy(field)
+            at = changed
+            for key in place[:-1]:
+                at = at[key] if isinstance(at.get(key), dict) else at.setdefault(key, {})
+                if not isinstance(at, dict):
+                    break
+            else:
+                at[place[-1]] = odd
+                try:
+                    syntax = compile_calls(declared(changed))
+                except NotCompiled:
+                    continue
+                assert all(len(opener.marker) <= 256 for opener in syntax.openers)
 
 
 def test_a_declaration_of_another_version_or_shape_is_not_compiled() -> None:

@@ -28,9 +28,10 @@ from .line_syntax import of_lines
 
 VERSION = 1
 _MAX_PATTERN = 2000
+_MAX_TEXT = 256  # characters of one marker: it is looked for in all that a model writes
 _SPACES = re.compile(r"(?:\\s|\\n|\\r|\\t|\\ | |\n)(?:[*+?]\??|\{\d*,?\d*\})?")
 _GROUP = "(?P<{}>"
-_PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
+_PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
 _MAX_OPENS = 8
 _SCALARS: dict[str, frozenset[str]] = {
     "text": STRING,
@@ -66,6 +67,8 @@ def compile_calls(declared: Mapping[str, Any]) -> Syntax:
 
 def _compiled(field: Mapping[str, Any], places: _Places) -> Syntax:
     content = field.get("content", "text")
+    if not isinstance(content, str):
+        raise NotCompiled(f"content of the kind {str(content)[:40]}")
     if content == "json":
         mark = _string_mark(field)
         if mark is not None:
@@ -77,7 +80,7 @@ def _compiled(field: Mapping[str, Any], places: _Places) -> Syntax:
     elif content == "kv-lines" or content in _SCALARS:
         return _lines(field, places, content)
     else:
-        raise NotCompiled(f"content of the kind {str(content)[:40]}")
+        raise NotCompiled(f"content of the kind {content[:40]}")
     if found is None:
         raise NotCompiled("no reader knows calls of this layout")
     return found
@@ -177,7 +180,7 @@ def _string_mark(field: Mapping[str, Any]) -> str | None:
     pair = odd[0]
     if len(odd) > 1 or not isinstance(pair, list) or len(pair) != 2 or pair[0] != pair[1] or not str(pair[0]).strip():
         raise NotCompiled("JSON of a dialect: strings between different marks")
-    return str(pair[0])
+    return _short(str(pair[0]))
 
 
 def _gemma(field: Mapping[str, Any], places: _Places, mark: str) -> Syntax:
@@ -215,7 +218,7 @@ def _lines(field: Mapping[str, Any], places: _Places, content: str) -> Syntax:
     end = after.strip() or ("\n" if "\n" in after else "")
     close = _anchor(field, "close").strip()
     key_end, line_end = arguments.get("kv_sep", ":"), arguments.get("line_sep", "\n")
-    known = all(isinstance(each, str) and each for each in (key_end, line_end))
+    known = all(isinstance(each, str) and 0 < len(each) <= _MAX_TEXT for each in (key_end, line_end))
     if not known or not end or not close or not json_syntax.unmistakable(before.strip()):
         raise NotCompiled(f"content of the kind {content} without texts that tell where it begins and ends")
     syntax = LineSyntax(
@@ -233,7 +236,7 @@ def _check_values(arguments: Mapping[str, Any]) -> None:
     """Values are typed by the tool's schema, and else read as JSON: more than that no `value_parser` may want."""
     parser = arguments.get("value_parser")
     name = parser.get("name", "text") if isinstance(parser, Mapping) else parser
-    if name is not None and name not in {"json", *_SCALARS}:
+    if name is not None and (not isinstance(name, str) or name not in {"json", *_SCALARS}):
         raise NotCompiled(f"values of the kind {str(name)[:40]}")
     if arguments.get("merge_duplicates"):
         raise NotCompiled("arguments that are lists of what stands several times")
@@ -267,7 +270,7 @@ def _tag_layout(field: Mapping[str, Any], places: _Places) -> Layout:
         raise NotCompiled("no tag_pattern")
     before, rest = _split(pattern, "key")
     between, after = _split(rest, "value")
-    parameter, is_, end = _plain(before), _plain(between), _plain(after)
+    parameter, is_, end = (_short(_plain(each)) for each in (before, between, after))
     begin, behind = _around(field, "open_pattern", places.group)
     close = _anchor(field, "close")
     region = f"{KEYS[0]}{is_}{VALUES[0]}{end}{parameter}{KEYS[1]}{is_}{VALUES[1]}"
@@ -288,11 +291,18 @@ def _anchor(field: Mapping[str, Any], kind: str) -> str:
         if len(literal) > 1:
             raise NotCompiled(f"several texts in {kind}")
         literal = literal[0]
-    if isinstance(literal, str):
-        return literal
+    if isinstance(literal, str) and literal:
+        return _short(literal)
     if isinstance(pattern, str):
-        return _plain(pattern)
+        return _short(_plain(pattern))
     raise NotCompiled(f"no {kind}")
+
+
+def _short(text: str) -> str:
+    """The text, if it can be a marker."""
+    if len(text) > _MAX_TEXT:
+        raise NotCompiled(f"a marker of more than {_MAX_TEXT} characters")
+    return text
 
 
 def _around(field: Mapping[str, Any], key: str, group: str) -> tuple[str, str]:
@@ -300,7 +310,7 @@ def _around(field: Mapping[str, Any], key: str, group: str) -> tuple[str, str]:
     if not isinstance(pattern, str):
         raise NotCompiled(f"no {key}")
     before, after = _split(pattern, group)
-    return _plain(before), _plain(after)
+    return _short(_plain(before)), _short(_plain(after))
 
 
 def _split(pattern: str, group: str) -> tuple[str, str]:
@@ -327,6 +337,8 @@ def _split(pattern: str, group: str) -> tuple[str, str]:
 
 def _plain(pattern: str) -> str:
     """The text of a pattern that is one, white space as one character each. Raises NotCompiled."""
+    if len(pattern) > _MAX_PATTERN:
+        raise NotCompiled(f"a pattern of more than {_MAX_PATTERN} characters")
     text, at = "", 0
     while at < len(pattern):
         space = _SPACES.match(pattern, at)
