@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from typing import Any
 
 import pytest
@@ -113,6 +114,20 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
         },
         '<|a_call|>f<|a_args|>{"x": "1 < 2"}<|a_end|>',
     ),
+    "tags with other attributes": (
+        {
+            "open_pattern": r'<an_invoke\b[^>]*?\bname="(?P<name>[^"]+)">',
+            "close": "</an_invoke>",
+            "repeats": True,
+            "content": "xml-inline",
+            "content_args": {
+                "tag_pattern": r'<with\b[^>]*?\bname="(?P<key>[^"]+)"[^>]*?>(?P<value>.*?)</with>',
+                "value_parser": {"name": "json", "args": {"allow_non_json": True}},
+            },
+            "transform": NAMED,
+        },
+        '<an_invoke id="1" name="f"><with name="x" kind=\'s\'>1 < 2</with></an_invoke>',
+    ),
     "tags": (
         {
             "open_pattern": r"<a_call>\s*<do=(?P<name>[^\n>]+)>",
@@ -188,6 +203,19 @@ def test_arguments_of_a_parser_that_cannot_stream_are_not_compiled(form: str, ch
     field = FORMS[form][0]
     with pytest.raises(NotCompiled, match=why):
         compile_calls(declared({**field, "content_args": {**field.get("content_args", {}), **change}}))
+
+
+@pytest.mark.parametrize("piece", ['<an_invoke name="', 'name="', "<with ", ' name="f', "<an_invoke ", '" name="x">'])
+def test_tags_with_other_attributes_take_linear_time(piece: str) -> None:
+    openers = compile_calls(declared(FORMS["tags with other attributes"][0])).openers
+
+    def taken(size: int) -> float:
+        begin = time.process_time()
+        read(reading.scanner(openers, None, ParserOptions()), list('<an_invoke name="f">' + piece * size))
+        return time.process_time() - begin
+
+    taken(100)
+    assert taken(1600) < 14 * max(taken(200), 0.005)
 
 
 @pytest.mark.parametrize("form", FORMS)

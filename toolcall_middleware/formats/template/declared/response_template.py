@@ -25,12 +25,15 @@ from ..layout import ARGUMENTS, NAME, Layout
 from ..probes import KEYS, PLAIN, VALUES, as_call
 from ..round_trip import Rendered, reads
 from .line_syntax import of_lines
+from .loose_tags import TooLooseError, of_attributes
 
 VERSION = 1
 _MAX_PATTERN = 2000
 _MAX_TEXT = 256  # characters of one marker: it is looked for in all that a model writes
 _SPACES = re.compile(r"(?:\\s|\\n|\\r|\\t|\\ | |\n)(?:[*+?]\??|\{\d*,?\d*\})?")
 _GROUP = "(?P<{}>"
+_GAPS = re.compile(r"\\b|\[\^[^\]]+\][*+]|\.[*+]")
+"""What leaves room for other attributes of a tag."""
 _PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
 _MAX_OPENS = 8
 _SCALARS: dict[str, frozenset[str]] = {
@@ -75,8 +78,7 @@ def _compiled(field: Mapping[str, Any], places: _Places) -> Syntax:
             return _gemma(field, places, mark)
         found = json_syntax.of_layout(_json_layout(field, places))
     elif content == "xml-inline":
-        layout = _tag_layout(field, places)
-        found = element_syntax.of_layout(layout, lambda _: _numbered(layout))
+        found = _tags(field, places)
     elif content == "kv-lines" or content in _SCALARS:
         return _lines(field, places, content)
     else:
@@ -260,22 +262,29 @@ def _json_layout(field: Mapping[str, Any], places: _Places) -> Layout:
     return Layout(opening="", call=f"{opening}{call}{close}", between=between, closing="", json=True, region="{}")
 
 
-def _tag_layout(field: Mapping[str, Any], places: _Places) -> Layout:
+def _tags(field: Mapping[str, Any], places: _Places) -> Syntax | None:
     arguments = field.get("content_args")
     if not isinstance(arguments, Mapping) or places.group is None or places.only is not None:
         raise NotCompiled("xml-inline without arguments, or whose name is not captured")
     _check_values(arguments)
-    pattern = arguments.get("tag_pattern")
-    if not isinstance(pattern, str):
-        raise NotCompiled("no tag_pattern")
+    pattern, opening = arguments.get("tag_pattern"), field.get("open_pattern")
+    if not isinstance(pattern, str) or not isinstance(opening, str):
+        raise NotCompiled("no tag_pattern, or no open_pattern")
     before, rest = _split(pattern, "key")
     between, after = _split(rest, "value")
-    parameter, is_, end = (_short(_plain(each)) for each in (before, between, after))
-    begin, behind = _around(field, "open_pattern", places.group)
-    close = _anchor(field, "close")
+    begin, behind = _split(opening, places.group)
+    end, close = _short(_plain(after)), _anchor(field, "close")
+    if _GAPS.search(begin + behind + before + between):
+        stripped = between.endswith((r"\s*", r"\n", r"\s*?"))
+        try:
+            return of_attributes((begin, behind), (before, between), end.strip(), close.strip(), stripped=stripped)
+        except TooLooseError as error:
+            raise NotCompiled(str(error)) from None
+    begin, behind, parameter, is_ = (_short(_plain(each)) for each in (begin, behind, before, between))
     region = f"{KEYS[0]}{is_}{VALUES[0]}{end}{parameter}{KEYS[1]}{is_}{VALUES[1]}"
     call = f"{begin}{NAME}{behind}{parameter}{ARGUMENTS}{end}{close}"
-    return Layout(opening="", call=call, between="\n", closing="", json=False, region=region)
+    layout = Layout(opening="", call=call, between="\n", closing="", json=False, region=region)
+    return element_syntax.of_layout(layout, lambda _: _numbered(layout))
 
 
 def _numbered(layout: Layout) -> str:
