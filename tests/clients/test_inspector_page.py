@@ -38,7 +38,7 @@ HOSTILE = (
 )
 THOUGHT = "<think>The weather, then.</think>"
 CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "weather",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ import httpx
 import pytest
 
 from toolcall_middleware import SettingsError, ToolCallMiddleware
+from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Report
+from toolcall_middleware.upstream.completions.pending import PendingPrompt
 
 from ...completions_fake import CompletionsBackend
 from ...fakes import serve
@@ -371,3 +376,37 @@ def test_the_proxy_asks_the_sibling_path_over_loopback(template: str, monkeypatc
     assert whole["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "look_up"
     assert [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1] == "tool_calls"
     assert len(backend.asked) == 2
+
+
+async def test_writing_the_prompt_is_work_of_ours_and_no_time_of_the_backends(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = PendingPrompt.write
+
+    def slowly(prompt: PendingPrompt) -> None:
+        time.sleep(0.3)
+        write(prompt)
+
+    monkeypatch.setattr(PendingPrompt, "write", slowly)
+    reports: list[Report] = []
+
+    class Observer:
+        wants_content = False
+
+        def begin(self, report: Report, headers: Mapping[str, str]) -> None:
+            reports.append(report)
+
+        def end(self, report: Report) -> None:
+            assert report is reports[0]
+
+    backend = CompletionsBackend(CALL)
+    app = ToolCallMiddleware(backend.app, format="template", template=template, send="completions")
+    app._observers = Observers([Observer()])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        assert (await client.post("/v1/chat/completions", json=asked(stream=True))).status_code == 200
+    (report,) = reports
+    (attempt,) = report.attempts
+    assert report.own >= 0.3
+    assert attempt.began - report.began >= 0.3
+    assert attempt.first_byte is not None
+    assert attempt.first_byte >= attempt.began

@@ -52,8 +52,18 @@ class ExchangeNotes:
                 facts = exchange.facts
                 self._answering = False
                 report.attempts.append(Attempt("first" if facts is None else facts.why, now))
+                if action.prompt is not None:  # the template writes it first, in a thread
+                    action.prompt.on_body = partial(self._on_body, now)
             elif type(action) is Fail:
                 report.error = str(action.error.code)
+
+    def _on_body(self, begin: float, data: bytes) -> None:
+        """The prompt is written: that was work of ours since `begin`, and only now the backend is asked."""
+        report, now = self._report, time.perf_counter()
+        report.own += now - begin
+        report.attempts[-1].began = now
+        if report.recorder is not None:
+            report.recorder.data("ask", data, now)
 
     def _note_sent(self, data: bytes, now: float, *, called: bool) -> None:
         report = self._report
@@ -92,8 +102,6 @@ class ExchangeNotes:
                     self._record_decisions(recorder, facts, now)  # all that is decided leads to a question
                     if prompt is None:
                         recorder.data("ask", body, now)
-                    else:  # the template writes it, in a thread
-                        prompt.on_body = partial(recorder.data, "ask")
                 case Send(data):
                     if data:
                         recorder.data("client", data, now, of=cause)
