@@ -60,7 +60,8 @@ def _call(cursor: Cursor, syntax: LineSyntax) -> Steps[None]:
 
 
 class _LineArguments:
-    """Reads the lines up to the closing marker, and puts out JSON. See `CopiedArguments`.
+    """Reads the lines up to the closing marker, and puts out JSON. See `CopiedArguments`, and `ArgumentsReader`: it
+    reads on in a value while nothing comes that may end it.
 
     A value is as long as its line, without the blanks around it. A line without a key is nobody's.
     """
@@ -70,7 +71,7 @@ class _LineArguments:
         "_silent", "_skips", "_types", "done", "repaired",
     )  # fmt: skip
     stuck = False
-    streams = None
+    tail = ""
 
     def __init__(self, syntax: LineSyntax, schema: Mapping[str, Any] | None) -> None:
         self._key_end, self._line_end, self._close = syntax.key_end, syntax.line_end, syntax.close
@@ -92,6 +93,23 @@ class _LineArguments:
     def cut(self) -> bool:
         """Whether the text ends in a value, which may have had more."""
         return self._open
+
+    @property
+    def streams(self) -> _LineArguments | None:
+        """What reads on without the reader of the calls."""
+        return self if self._open and self._begun else None
+
+    def run(self, text: str) -> str | None:
+        """What leaves for more of the value; None where it may end in it."""
+        if self._line_end[0] in text or self._close[0] in text:
+            return None
+        out: list[str] = []
+        self._take(text, out)
+        return out[0] if out else ""
+
+    def leave(self, text: str) -> tuple[str, str]:
+        """Where the value may end, the lines are read."""
+        return "", text
 
     def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
         """(index behind what was read, what leaves)."""
