@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .errors import FormatError, SettingsError, ToolCallError
     from .hosts.http.metrics_page import metrics_app
@@ -18,7 +20,6 @@ __all__ = [
     "create_proxy",
     "metrics_app",
 ]
-__version__ = "0.2.0"
 
 # Each name is imported when it is first used: the middleware pays for no HTTP client, and `--version` for nothing.
 _MODULES = {

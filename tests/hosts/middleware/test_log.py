@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+import toolcall_middleware
 from toolcall_middleware import ToolCallMiddleware
 
 from ...fakes import TextBackend
@@ -17,7 +18,7 @@ def test_one_line_at_the_start_tells_how_it_works(caplog: pytest.LogCaptureFixtu
         ToolCallMiddleware(TextBackend([]), mode="prompt", format="hermes")
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
-    assert told[0].startswith("active: version=")
+    assert told[0].startswith(f"active: version={toolcall_middleware.__version__};")
     assert told[0].endswith("; mode=prompt; format=hermes; paths=/chat/completions")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
@@ -24,6 +23,7 @@ from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...usage.tokenizers.load import load
+from ...version import __version__
 from ..http.bodies import Message, Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
@@ -96,7 +96,7 @@ class ToolCallMiddleware:
                     settings.where("allowlist"),
                 )
             if settings.mode != "off":
-                shown = (_version(), settings.mode, settings.format, ",".join(settings.paths))
+                shown = (__version__, settings.mode, settings.format, ",".join(settings.paths))
                 _log.info("active: version=%s; mode=%s; format=%s; paths=%s", *shown)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.settings = settings
@@ -343,11 +343,3 @@ def _client(scope: Scope, settings: Settings) -> bytes:
 def _counts_upstream(settings: Settings) -> bool:
     """Whether an upstream that counts the tokens of a prompt itself is asked to."""
     return settings.tokenizer == "upstream" or not settings.by_hand("tokenizer")
-
-
-def _version() -> str:
-    """The installed version, for the log; `unknown` for a source tree that nobody has installed."""
-    try:
-        return metadata.version("toolcall-middleware")
-    except metadata.PackageNotFoundError:
-        return "unknown"
