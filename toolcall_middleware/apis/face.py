@@ -125,7 +125,8 @@ class StreamedFace:
 
     def feed(self, data: bytes, /) -> bytes:
         """As `Face.feed`."""
-        return self._events.feed(data)
+        stream = self._stream
+        return stream.feed(data) if stream is not None else self._events.feed(data)
 
     def finish(self, *, cut: bool) -> bytes:
         """As `Face.finish`."""

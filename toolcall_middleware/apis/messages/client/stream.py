@@ -1,18 +1,22 @@
 """A chat stream as the events of Messages, chunk by chunk.
 
-One typed decode a chunk: text and arguments stay the raw JSON strings that they are and go into the events as such.
+One typed decode a chunk, none where it repeats the one before (`RepeatedChunk`): text and arguments stay the raw JSON
+strings that they are and go into the events as such.
 
     message_start, ping, (content_block_start, content_block_delta …, content_block_stop) …, message_delta, message_stop
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import without_halves
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
+from ...repeated_chunk import RepeatedChunk, Said
 from ..halves import WholePairs
 from .blocks import Blocks, text_of
 from .chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
@@ -74,6 +78,8 @@ class _Events:
                 self._carried.append(inner)
         elif self._arguments is None:
             self.out.append(self._before + inner + b'"}}\n\n')
+        elif b"\\" not in inner and not self._arguments.holds:  # no escape, so none that is half of one
+            self.out.append(self._before + inner + b'"}}\n\n')
         elif piece := self._arguments.feed(without_halves(inner)):
             self.out.append(self._before + piece + b'"}}\n\n')
 
@@ -99,8 +105,10 @@ class MessageStream:
         self._message_id = message_id
         self._errors = errors
         self._reader = EventReader(_LONGEST_EVENT)
+        self._last = RepeatedChunk()
         self._events = _Events(asked.thinking)
         self._blocks = Blocks(self._events, asked.thinking, asked.call_ids)
+        self._more: Callable[[bytes], None] = self._blocks.text
         self._usage: Any = None
         self._reason = ""
         self._matched: Any = None
@@ -128,10 +136,19 @@ class MessageStream:
 
     def feed(self, data: bytes) -> bytes:
         """More of the chat stream."""
+        last = self._last
+        if last.repeats(data):  # nearly always
+            if last.text:
+                self._more(last.written)
+            out = self._events.out
+            return out.pop() if len(out) == 1 else self._take()
+        last.forget()
         if self.over:
             return b""
-        if not self._reader.buffer and is_one_line(data):  # nearly always
+        if not self._reader.buffer and is_one_line(data):
             self._read_data(data[6:-2])
+            if not self.over and last.learn(data):
+                self._expect(last)
             return self._take()
         try:
             events = self._reader.feed(data)
@@ -143,6 +160,7 @@ class MessageStream:
 
     def finish(self, *, cut: bool) -> bytes:
         """The chat stream is over."""
+        self._last.forget()
         if self.over:
             return b""
         if not cut:
@@ -185,6 +203,17 @@ class MessageStream:
             if choice.index == 0:
                 self._choice(choice)
 
+    def _expect(self, chunk: RepeatedChunk) -> None:
+        """Chunks of which the text alone is news go on with what this one has begun."""
+        blocks = self._blocks
+        match chunk.said:
+            case Said.CONTENT:
+                self._more = blocks.text
+            case Said.THOUGHT:
+                self._more = blocks.thought
+            case Said.ARGUMENTS:
+                self._more = partial(blocks.call, chunk.index, None, None)
+
     def _choice(self, choice: Choice) -> None:
         delta, blocks = choice.delta, self._blocks
         if delta is not None:
@@ -223,6 +252,7 @@ class MessageStream:
 
     def _fail(self, error: ToolCallError) -> bytes:
         self.over = True
+        self._last.forget()
         return self._errors.event(error)
 
     def fail(self, error: ToolCallError) -> bytes:
