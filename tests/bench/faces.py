@@ -1,13 +1,19 @@
-"""Time a chunk that a face adds: the same stream on Messages and on Responses, against that on chat completions."""
+"""Time a chunk that a face adds: Messages and Responses, against chat completions.
+
+By itself: what turns the events of a chat completion into the face's. On its way: what the same stream costs more on
+the face than as a chat completion, with all that sends it; answers of a face always hold the usage, so the chat
+completion is asked for it, too.
+"""
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Callable
 from typing import Any
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.apis.messages.client.face import MessagesFace
+from toolcall_middleware.apis.responses import ResponsesFace
 
 from . import material, measure
 from .chunks import Case, arguments_case
@@ -16,6 +22,7 @@ from .report import Table
 _FUNCTION = material.write_file_tool()["function"]
 _HEAD: dict[str, Any] = {"model": "m", "stream": True}
 _ASKED = "What does the report of the station say, and is any of it wrong? " * 4
+_GOES_ON = b'"choices":[{'  # what is in the first event that says anything
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "Messages": (
         "/v1/messages",
@@ -35,7 +42,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def run(*, smoke: bool) -> Table:
-    repeats, size = (2, 400) if smoke else (150, 2500)
+    repeats, size = (2, 400) if smoke else (400, 1200)
     table = Table("Time a chunk that a face adds", ("added ns a chunk", "x one typed decode"))
     text = (material.PROSE * (1 + size // len(material.PROSE)))[:size]
     given = material.file_arguments(size)
@@ -59,13 +66,31 @@ def _case(table: Table, what: str, case: Case, client: measure.Client, repeats: 
         measure.RUNNER.run(client.ask(app))
         return case.stream.seconds
 
-    chat = case.run(app, material.request([material.write_file_tool()]))
+    asked = material.request([material.write_file_tool()], stream_options={"include_usage": True})
+    chat = case.run(app, asked)
     runs: list[Callable[[], float]] = [chat, on_face, case.decode()]
-    rounds = measure.rounds(runs, repeats)
-    # Each round is short, and its three take turns: what else the machine does hits all of them, or is left out.
-    ratio = statistics.median((face - chat) / decode for chat, face, decode in rounds)
-    least = min(decode for _, _, decode in rounds)
-    table.add(what, f"{ratio * least / len(case.pieces) * 1e9:.0f}", f"{ratio:.2f}", "<= 2")
+    chat_time, face_time, decode_time, own_time = measure.best([*runs, _alone(app, asked, client)], repeats)
+    for name, added, goal in ((", by itself", own_time, "<= 2"), (", on its way", face_time - chat_time, "")):
+        table.add(what + name, f"{added / len(case.pieces) * 1e9:.0f}", f"{added / decode_time:.2f}", goal)
+
+
+def _alone(app: ToolCallMiddleware, asked: bytes, client: measure.Client) -> Callable[[], float]:
+    """The face without a host, fed with what leaves for the chat completion."""
+    events = [data for data in measure.answer(app, asked) if data]
+    first = next(place for place, data in enumerate(events) if _GOES_ON in data) + 1
+    new = MessagesFace if client.path.endswith("messages") else ResponsesFace
+
+    def run() -> float:
+        face = new()
+        face.request(client.body, {})
+        for data in events[:first]:
+            face.feed(data)
+        begin = measure.clock()
+        for data in events[first:-1]:  # the last one holds the end of the answer
+            face.feed(data)
+        return measure.clock() - begin
+
+    return run
 
 
 def _check(answer: bytes, written: str) -> None:

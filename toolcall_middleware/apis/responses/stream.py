@@ -14,10 +14,13 @@ from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from ..repeated_chunk import RepeatedChunk, Said
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
+from .output import Frame
 from .request import Asked
 
 _encode = msgspec.json.encode
 _DONE = b"[DONE]"
+_BACKSLASH = ord("\\")
+_DELTA = b'%b%d,"delta":%b}\n\n'
 MAX_EVENT = 64 << 20
 """Bytes of an unfinished event. The exchange sends pieces; only a backend whose bytes pass could send more at once."""
 
@@ -35,14 +38,19 @@ class EventStream:
         self._number = 0
         self._writer = ResponseWriter(asked, self, mark)
         self._more: Callable[[str], None] = self._writer.say
+        self._frame: Frame | None = None
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the chat stream: the events that they make."""
         last = self._last
         if last.repeats(data):  # nearly always
-            if last.text:
-                self._say(last)
-            return self._taken()
+            frame, written = self._frame, last.written
+            if frame is None or not last.text:
+                return self._go_on(last)
+            frame.pieces.append(last.text)
+            number = self._number
+            self._number = number + 1
+            return _DELTA % (frame.head, number, _encode(last.text) if _BACKSLASH in written else written)
         last.forget()
         if self._writer.ended:
             return b""
@@ -101,7 +109,7 @@ class EventStream:
         self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
 
     def delta(self, head: bytes, text: str) -> None:
-        self._out.append(b'%b%d,"delta":%b}\n\n' % (head, self._number, _encode(text)))
+        self._out.append(_DELTA % (head, self._number, _encode(text)))
         self._number += 1
 
     def _taken(self) -> bytes:
@@ -143,13 +151,19 @@ class EventStream:
             case Said.ARGUMENTS:
                 self._more = partial(writer.call, chunk.index, None, None)
 
-    def _say(self, chunk: RepeatedChunk) -> None:
-        """One more of them."""
-        try:
-            self._more(chunk.text)
-        except ToolCallError as error:
-            chunk.forget()
-            self._writer.fail(error)
+        self._frame = writer.frame
+
+    def _go_on(self, chunk: RepeatedChunk) -> bytes:
+        """One more of them, by way of the writer."""
+        writer = self._writer
+        if chunk.text:
+            try:
+                self._more(chunk.text)
+            except ToolCallError as error:
+                chunk.forget()
+                writer.fail(error)
+            self._frame = writer.frame
+        return self._taken()
 
     def _chunk(self, chunk: Completion) -> None:
         writer = self._writer

@@ -58,22 +58,36 @@ class FaceAnswer:
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
+        # There are thousands of messages in a stream: what is usual makes as few calls as it can.
         kind = message["type"]
         turns = self._turns
-        if not turns.free():
+        if turns.taken:
             await turns.come()
+        turns.taken = True
         try:
             if self._over:
                 return
             if kind == "http.response.body":
-                if self._streams:
-                    await self._on_events(message.get("body", b""), more=message.get("more_body", False))
-                else:
+                if not self._streams:
                     await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+                elif not message.get("more_body", False):
+                    await self._on_last_event(message.get("body", b""))
+                else:
+                    data = message.get("body", b"")
+                    feed = self._face.feed
+                    out = feed(data) if len(data) <= LARGE else await offloaded(len(data), feed, data)
+                    if out:
+                        self._quiet = False
+                        if self.recorder is not None:
+                            self.recorder.data("face", out)
+                        await self._send({"type": "http.response.body", "body": out, "more_body": True})
             elif kind == "http.response.start":  # else of an extension, which speaks of the chat answer's own bytes
                 await self._on_start(message)
         finally:
-            turns.leave()
+            if turns.waiting:
+                turns.leave()
+            else:
+                turns.taken = False
 
     async def _on_start(self, message: Message) -> None:
         self._start, self._parts, self._size = message, [], 0
@@ -83,19 +97,9 @@ class FaceAnswer:
         if self._streams:
             await self._begin(message)
 
-    async def _on_events(self, data: bytes, *, more: bool) -> None:
-        """More of a stream. What is not large makes as few calls as it can: there are thousands in an answer."""
-        face = self._face
-        out = face.feed(data) if len(data) <= LARGE else await offloaded(len(data), face.feed, data)
-        if not more:
-            out += face.finish(cut=False)
-            self._over = True
-        elif not out:
-            return
-        self._quiet = False
-        if self.recorder is not None:
-            self._note(out)
-        await self._send({"type": "http.response.body", "body": out, "more_body": more})
+    async def _on_last_event(self, data: bytes) -> None:
+        out = await offloaded(len(data), self._face.feed, data)
+        await self._body(out + self._face.finish(cut=False), more=False)
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         self._size += len(data)

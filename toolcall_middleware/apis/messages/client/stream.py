@@ -27,6 +27,8 @@ from .usage import stop_of, usage_of
 
 _LONGEST_EVENT = 64 << 20
 _BYTES_A_TOKEN = 4
+_END = b'"}}\n\n'
+_BACKSLASH = ord("\\")  # found in a tenth of the time of b"\\"
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
@@ -71,17 +73,21 @@ class _Events:
         self._open(block, "input_json_delta", "partial_json")
         self._arguments = WholePairs()
 
+    @property
+    def frame(self) -> tuple[bytes, bytes] | None:
+        """What stands around a piece in its event, where each piece is one; no escape in it may be half of one."""
+        held = self._hidden or (self._arguments is not None and self._arguments.holds)
+        return None if held else (self._before, _END)
+
     def add(self, inner: bytes) -> None:
         if self._hidden and self._carried is not None:
             self._room -= len(inner)
             if self._room >= 0:
                 self._carried.append(inner)
         elif self._arguments is None:
-            self.out.append(self._before + inner + b'"}}\n\n')
-        elif b"\\" not in inner and not self._arguments.holds:  # no escape, so none that is half of one
-            self.out.append(self._before + inner + b'"}}\n\n')
+            self.out.append(self._before + inner + _END)
         elif piece := self._arguments.feed(without_halves(inner)):
-            self.out.append(self._before + piece + b'"}}\n\n')
+            self.out.append(self._before + piece + _END)
 
     def close(self) -> None:
         if self._carried is not None:
@@ -91,7 +97,7 @@ class _Events:
             self._carried, self._hidden = None, False
         if self._arguments is not None:
             if rest := self._arguments.finish():
-                self.out.append(self._before + rest + b'"}}\n\n')
+                self.out.append(self._before + rest + _END)
             self._arguments = None
         self.out.append(event("content_block_stop", {"index": self.index}))
         self.index += 1
@@ -109,6 +115,9 @@ class MessageStream:
         self._events = _Events(asked.thinking)
         self._blocks = Blocks(self._events, asked.thinking, asked.call_ids)
         self._more: Callable[[bytes], None] = self._blocks.text
+        self._kind = "text"
+        self._frame: tuple[bytes, bytes] | None = None  # of a delta that holds no escape of half a character
+        self._kept: list[bytes] | None = None
         self._usage: Any = None
         self._reason = ""
         self._matched: Any = None
@@ -138,10 +147,14 @@ class MessageStream:
         """More of the chat stream."""
         last = self._last
         if last.repeats(data):  # nearly always
-            if last.text:
-                self._more(last.written)
-            out = self._events.out
-            return out.pop() if len(out) == 1 else self._take()
+            frame, written = self._frame, last.written
+            if frame is None or (_BACKSLASH in written and (b"\\u" in written or written[-2] == _BACKSLASH)):
+                return self._go_on(written)
+            inner = written[1:-1]
+            self._blocks.size += len(inner)
+            if self._kept is not None:
+                self._kept.append(inner)
+            return inner.join(frame) if inner else b""
         last.forget()
         if self.over:
             return b""
@@ -208,11 +221,25 @@ class MessageStream:
         blocks = self._blocks
         match chunk.said:
             case Said.CONTENT:
-                self._more = blocks.text
+                self._more, self._kind = blocks.text, "text"
             case Said.THOUGHT:
-                self._more = blocks.thought
+                self._more, self._kind = blocks.thought, "thinking"
             case Said.ARGUMENTS:
-                self._more = partial(blocks.call, chunk.index, None, None)
+                self._more, self._kind = partial(blocks.call, chunk.index, None, None), "call"
+        self._settle()
+
+    def _settle(self) -> None:
+        """Find out whether another one is a delta of the open block, whatever it says."""
+        blocks = self._blocks
+        self._frame = self._events.frame if blocks.goes_on(self._kind, self._last.index) else None
+        self._kept = blocks.kept
+
+    def _go_on(self, written: bytes) -> bytes:
+        """One more of them, by way of the blocks."""
+        if len(written) > 2:
+            self._more(written)
+            self._settle()
+        return self._take()
 
     def _choice(self, choice: Choice) -> None:
         delta, blocks = choice.delta, self._blocks
