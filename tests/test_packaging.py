@@ -169,6 +169,13 @@ def test_the_workflows_run_what_ci_runs_on_each_python_that_is_named() -> None:
     assert re.findall(r'"([\d.]+)"', listed) == classifiers
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_each_action_is_pinned_to_a_commit_whose_version_is_told(path: Path) -> None:
+    used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+
+
 def test_what_is_not_used_is_not_imported() -> None:
     """`--version`, `--help` and completion wait for none of what a server needs, nor an app for the proxy."""
     printed = "import sys; print(*sorted({'asyncio', 'httpx', 'starlette', 'jsonschema'} & sys.modules.keys()))"

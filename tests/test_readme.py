@@ -191,8 +191,9 @@ def test_the_two_commands_are_scripts_whose_steps_exist(name: str, last: str) ->
     extras = tomllib.loads((readme.ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     (named,) = re.findall(r"'\.\[([\w,]+)\]'", text)
     assert set(named.split(",")) <= set(extras)
+    variables = dict(re.findall(r"^(\w+)=(\S+)$", text, re.MULTILINE))
     for folder in re.findall(r"--prefix (\S+)", text):
-        assert (readme.ROOT / folder / "package-lock.json").is_file()
+        assert (readme.ROOT / variables.get(folder.strip('"$'), folder) / "package-lock.json").is_file()
     for path in (script, readme.ROOT / "examples" / "venv.sh"):
         done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from . import (
     chunks,
     derived,
     each,
+    faces,
     growth,
     held,
     hostile,
@@ -27,6 +28,7 @@ from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
     "chunks": chunks.run,
+    "faces": faces.run,
     "formats": each.run,
     "derived": derived.run,
     "parsers": parsers.run,

@@ -49,7 +49,8 @@ class Case:
         return measure.timed(all_of_them)
 
 
-def _arguments(style: str, arguments: str) -> Case:
+def arguments_case(style: str, arguments: str) -> Case:
+    """Within the arguments of a call, in a format or as `json-string`."""
     opening, written = material.call_text(style, arguments)
     # The first characters bring the reader into the arguments; the call stays open.
     return Case([*material.cut(opening, 3), written[:16]], written[16:])
@@ -79,12 +80,12 @@ def run(*, smoke: bool) -> Table:
     _case(table, "fenced code, auto", Case([*_HELLO, "\n\n", "```python\n"], material.CODE), "auto", repeats, "")
     file, fields = material.file_arguments(size), material.field_arguments(size)
     for name in FORMATS:
-        _case(table, f"arguments, a long string, {name}", _arguments(name, file), name, repeats, "<= 5", given=file)
+        _case(table, f"arguments, a long string, {name}", arguments_case(name, file), name, repeats, "<= 5", given=file)
     for name in FORMATS:
         what = f"arguments, short values, {name}"
-        _case(table, what, _arguments(name, fields), name, repeats, "<= 5", given=fields)
+        _case(table, what, arguments_case(name, fields), name, repeats, "<= 5", given=fields)
     what = "arguments, a long string, written as a JSON string, json"
-    _case(table, what, _arguments("json-string", file), "json", repeats, "<= 5", given=file)
+    _case(table, what, arguments_case("json-string", file), "json", repeats, "<= 5", given=file)
     return table
 
 

@@ -75,6 +75,7 @@ class Client:
 
     body: bytes
     keep: bool = False
+    path: str = "/v1/chat/completions"
     got: list[bytes] = field(default_factory=list)
 
     async def ask(self, app: App) -> None:
@@ -94,7 +95,7 @@ class Client:
             self.got.append(message.get("body", b""))
 
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(self.body)).encode())]
-        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
+        scope = {"type": "http", "method": "POST", "path": self.path, "headers": headers}
         await app(scope, receive, keeping if self.keep else send)
 
 

@@ -85,11 +85,15 @@ def events(*blocks: dict[str, Any], pieces: int = 3) -> list[bytes]:
 
 @dataclass
 class Upstream:
-    """Anthropic's API, which answers with bytes. bodies, headers, targets: what it was asked."""
+    """Anthropic's API, which answers with bytes. bodies, headers, targets: what it was asked.
+
+    first: the first answer, whole and as a stream, where it is another.
+    """
 
     whole: bytes = b""
     stream: list[bytes] = field(default_factory=list)
     status: int = 200
+    first: tuple[bytes, list[bytes]] | None = None
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
@@ -114,13 +118,15 @@ class Upstream:
     async def _answer(self, request: Request) -> Response:
         body = await self._note(request)
         headers = {"request-id": "req_upstream", "anthropic-ratelimit-requests-remaining": "9"}
+        whole, stream = self.first if self.first is not None and len(self.bodies) == 1 else (self.whole, self.stream)
         if self.status == 200 and json.loads(body).get("stream"):
-            return StreamingResponse(self._pieces(), media_type="text/event-stream", headers=headers)
-        return Response(self.whole, self.status, media_type="application/json", headers=headers)
+            return StreamingResponse(_pieces(stream), media_type="text/event-stream", headers=headers)
+        return Response(whole, self.status, media_type="application/json", headers=headers)
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        for piece in self.stream:
-            yield piece
+
+async def _pieces(stream: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in stream:
+        yield piece
 
 
 Start = Callable[..., tuple[Upstream, str]]
@@ -401,3 +407,55 @@ def test_arguments_that_are_coerced_leave_so(start: Start) -> None:
     got = ask(url, body(tools=[tool], stream=True)).content
     parts = [json.loads(line[6:])["delta"] for line in got.splitlines() if b'"partial_json"' in line]
     assert json.loads("".join(part["partial_json"] for part in parts)) == {"n": 7}
+
+
+# -- asked again -------------------------------------------------------------------------------------------------------
+
+WORDS: dict[str, Any] = {"type": "text", "text": "I would rather not."}
+WRONG = {**CALL, "input": {"path": 7}}
+
+
+@pytest.mark.parametrize(
+    ("first", "fields", "settings"),
+    [
+        (WORDS, {"tool_choice": {"type": "any"}}, {}),
+        (WORDS, {"tool_choice": {"type": "tool", "name": "Read"}}, {}),
+        (WRONG, {}, {"validate_arguments": "retry", "coerce_arguments": "false"}),
+    ],
+)
+def test_a_model_that_did_not_call_as_it_had_to_is_asked_again(
+    start: Start, first: dict[str, Any], fields: dict[str, Any], settings: dict[str, str]
+) -> None:
+    upstream = Upstream(spelled(message(CALL)), events(CALL), first=(spelled(message(first)), events(first)))
+    _, url = start(upstream, **settings)
+    answer = ask(url, body(**fields))
+    assert [block["type"] for block in answer.json()["content"]] == ["tool_use"]
+    assert answer.json()["content"][0]["input"] == CALL["input"]
+    assert len(upstream.bodies) == 2
+    assert "retried=1" in answer.headers["x-toolcall"]
+    again = json.loads(upstream.bodies[1])["messages"]
+    assert len(again) > 1, "the model is told what was wrong"
+    upstream.bodies.clear()
+    got = ask(url, body(stream=True, **fields)).content
+    assert len(upstream.bodies) == 2
+    assert got.count(b"event: message_start\n") == 1
+    assert b'"name":"Read"' in got.replace(b'"name": "Read"', b'"name":"Read"')
+    assert b"rather not" not in got
+    assert b'"path": 7' not in got
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_clients_of_the_other_apis_have_the_model_asked_again_too(start: Start, path: str) -> None:
+    first = spelled(message(WORDS)), events(WORDS)
+    upstream, url = start(Upstream(spelled(message(CALL)), events(CALL), first=first))
+    function = {"name": "Read", "parameters": READ["input_schema"]}
+    said = {"role": "user", "content": "hi"}
+    chat = path.endswith("completions")
+    asked: dict[str, Any] = {"model": "claude", "tool_choice": "required"}
+    asked |= {"messages": [said]} if chat else {"input": [said]}
+    asked["tools"] = [{"type": "function", "function": function} if chat else {"type": "function", **function}]
+    answer = ask(url, spelled(asked), path)
+    assert "retried=1" in answer.headers["x-toolcall"]
+    assert len(upstream.bodies) == 2
+    assert '"Read"' in answer.text
+    assert "rather not" not in answer.text

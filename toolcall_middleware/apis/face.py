@@ -7,7 +7,7 @@ API has it. Guards, formats and limits therefore hold on each face, and no face 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -73,8 +73,9 @@ class Face(Protocol):
         """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
         ...
 
-    def feed(self, data: bytes, /) -> bytes:
-        """The next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
+    @property
+    def feed(self) -> Callable[[bytes], bytes]:
+        """Takes the next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
         ...
 
     def finish(self, *, cut: bool) -> bytes:
@@ -104,10 +105,17 @@ class AnswerStream(Protocol):
 
 
 class StreamedFace:
-    """The part of a face that writes streams: handed on to an `AnswerStream`, made when the first event is due."""
+    """The part of a face that writes streams: handed on to an `AnswerStream`, made when the first event is due.
+
+    feed: as `Face.feed`; the stream's own, as soon as there is one.
+    """
 
     def __init__(self) -> None:
         self._stream: AnswerStream | None = None
+        self.feed: Callable[[bytes], bytes] = self._first
+
+    def _first(self, data: bytes, /) -> bytes:
+        return self._events.feed(data)
 
     def _new_stream(self) -> AnswerStream:
         """The stream of the request that was read."""
@@ -117,15 +125,12 @@ class StreamedFace:
     def _events(self) -> AnswerStream:
         if self._stream is None:
             self._stream = self._new_stream()
+            self.feed = self._stream.feed
         return self._stream
 
     def begin(self) -> bytes:
         """As `Face.begin`."""
         return self._events.begin()
-
-    def feed(self, data: bytes, /) -> bytes:
-        """As `Face.feed`."""
-        return self._events.feed(data)
 
     def finish(self, *, cut: bool) -> bytes:
         """As `Face.finish`."""

@@ -22,30 +22,30 @@ _ESCAPE = re.compile(
 class WholePairs:
     """Reads the arguments of one call in pieces, each the bytes between the quotes of a JSON string.
 
-    Holds back at most one escape, or the first half of a pair with the beginning of the second: 11 characters.
+    holds: what is held back, at most one escape, or the first half of a pair with the beginning of the second.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("holds",)
 
     def __init__(self) -> None:
-        self._held = ""
+        self.holds = ""
 
     def feed(self, inner: bytes) -> bytes:
         """The next piece, and what can be emitted of it; itself where no escape in it can be half a pair."""
-        if not self._held and b"\\\\u" not in inner and not inner.endswith(b"\\\\"):
+        if not self.holds and b"\\\\u" not in inner and not inner.endswith(b"\\\\"):
             return inner
-        text = self._held + (openai.read_text(b'"%b"' % inner) or "")
-        self._held = ""
+        text = self.holds + (openai.read_text(b'"%b"' % inner) or "")
+        self.holds = ""
         return _inner(_ESCAPE.sub(self._one, text))
 
     def finish(self) -> bytes:
         """The arguments are over: what was held back."""
-        held, self._held = self._held, ""
+        held, self.holds = self.holds, ""
         return _inner(re.sub(_HIGH, "\\\\ufffd", held))
 
     def _one(self, match: re.Match[str]) -> str:
         if match["open"] is not None:
-            self._held = match["open"]
+            self.holds = match["open"]
             return ""
         return "\\ufffd" if match["half"] else match[0]
 

@@ -11,7 +11,7 @@ from ...errors import ToolCallError
 from ...wire.new_call_id import new_call_id
 from .errors import failed_code
 from .names import ClientTool, Kind
-from .output import CallItem, Events, Item, ReasoningItem, TextItem, call_item
+from .output import CallItem, Events, Frame, Item, ReasoningItem, TextItem, call_item
 from .request import Asked
 
 # What cuts an answer short, as `incomplete_details` has it.
@@ -86,6 +86,11 @@ class ResponseWriter:
             # Items come one at a time; the core never sends this, a backend whose bytes pass might.
             raise ToolCallError("upstream_error", "The backend went on with a call after it had begun another item.")
         item.write(arguments)
+
+    @property
+    def frame(self) -> Frame | None:
+        """What more of the open item becomes; None where there is none, or where that depends on what has come."""
+        return None if self._open is None else self._open.frame
 
     # -- how it ends -----------------------------------------------------------------------------------------------
 

@@ -36,6 +36,13 @@ def delta_head(name: str, fields: dict[str, Any]) -> bytes:
     return b'event: %b\ndata: %b,"sequence_number":' % (name.encode(), body)
 
 
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """What is the same in all pieces of an item. head: see `delta_head`. pieces: where their texts are kept."""
+
+    head: bytes
+    pieces: list[str]
+
+
 class Item:
     """One item of the output: opened with an event, fed, closed with its `done` events.
 
@@ -81,6 +88,11 @@ class Item:
         """Whether nothing is missing, as far as it tells: what is open when an answer is cut short is cut itself."""
         return False
 
+    @property
+    def frame(self) -> Frame | None:
+        """Of the next pieces; None where an event is more than its piece, or not each piece makes one."""
+        return None
+
     def abandon(self) -> None:
         """The answer has failed in it: no event says that it is done."""
         self.raw = msgspec.Raw(_encode(self.item("incomplete")))
@@ -125,6 +137,10 @@ class TextItem(Item):
         if text:
             self._pieces.append(text)
             self._events.delta(self._head, text)
+
+    @property
+    def frame(self) -> Frame | None:
+        return Frame(self._head, self._pieces) if self._kind == "output_text" else None
 
     def ending(self) -> None:
         self._end_part()
@@ -188,6 +204,10 @@ class ReasoningItem(Item):
         self._pieces.append(text)
         self._events.delta(self._head, text)
 
+    @property
+    def frame(self) -> Frame | None:
+        return Frame(self._head, self._pieces)
+
     def ending(self) -> None:
         text = "".join(self._pieces)
         self._events.emit("response.reasoning_text.done", {**self._part, "text": text})
@@ -233,6 +253,10 @@ class CallItem(Item):
         if arguments:
             self._pieces.append(arguments)
             self._events.delta(self._head, arguments)
+
+    @property
+    def frame(self) -> Frame | None:
+        return Frame(self._head, self._pieces) if type(self) is CallItem else None
 
     def ending(self) -> None:
         self._events.emit("response.function_call_arguments.done", {**self._place, "arguments": "".join(self._pieces)})

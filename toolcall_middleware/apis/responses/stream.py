@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,12 +11,16 @@ import msgspec
 from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
+from ..repeated_chunk import RepeatedChunk, Said
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
+from .output import Frame
 from .request import Asked
 
 _encode = msgspec.json.encode
 _DONE = b"[DONE]"
+_BACKSLASH = ord("\\")
+_DELTA = b'%b%d,"delta":%b}\n\n'
 MAX_EVENT = 64 << 20
 """Bytes of an unfinished event. The exchange sends pieces; only a backend whose bytes pass could send more at once."""
 
@@ -27,16 +33,31 @@ class EventStream:
 
     def __init__(self, asked: Asked, mark: str, limit: int = MAX_EVENT) -> None:
         self._reader = EventReader(limit)
+        self._last = RepeatedChunk()
         self._out: list[bytes] = []
         self._number = 0
         self._writer = ResponseWriter(asked, self, mark)
+        self._more: Callable[[str], None] = self._writer.say
+        self._frame: Frame | None = None
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the chat stream: the events that they make."""
+        last = self._last
+        if last.repeats(data):  # nearly always
+            frame, written = self._frame, last.written
+            if frame is None or not last.text:
+                return self._go_on(last)
+            frame.pieces.append(last.text)
+            number = self._number
+            self._number = number + 1
+            return _DELTA % (frame.head, number, _encode(last.text) if _BACKSLASH in written else written)
+        last.forget()
         if self._writer.ended:
             return b""
-        if not self._reader.buffer and is_one_line(data):  # nearly always
+        if not self._reader.buffer and is_one_line(data):
             self._data(data[6:-2])
+            if self._writer.finish_reason is None and not self._writer.ended and last.learn(data):
+                self._expect(last)
             return self._taken()
         try:
             events = self._reader.feed(data)
@@ -56,12 +77,14 @@ class EventStream:
 
     def fail(self, error: ToolCallError) -> bytes:
         """The answer cannot go on; empty where it is over already."""
+        self._last.forget()
         if not self._writer.ended:
             self._writer.fail(error)
         return self._taken()
 
     def finish(self, *, cut: bool) -> bytes:
         """The chat stream is over: what is missing. cut: it broke off."""
+        self._last.forget()
         for event in self._reader.finish():
             if not cut:  # the last event may lack its blank line; half of one says nothing
                 self._event(event)
@@ -86,7 +109,7 @@ class EventStream:
         self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
 
     def delta(self, head: bytes, text: str) -> None:
-        self._out.append(b'%b%d,"delta":%b}\n\n' % (head, self._number, _encode(text)))
+        self._out.append(_DELTA % (head, self._number, _encode(text)))
         self._number += 1
 
     def _taken(self) -> bytes:
@@ -116,6 +139,31 @@ class EventStream:
             self._chunk(read_completion(data))
         except ToolCallError as error:
             writer.fail(error)
+
+    def _expect(self, chunk: RepeatedChunk) -> None:
+        """Chunks of which the text alone is news go on with what this one has begun."""
+        writer = self._writer
+        match chunk.said:
+            case Said.CONTENT:
+                self._more = writer.say
+            case Said.THOUGHT:
+                self._more = writer.reason
+            case Said.ARGUMENTS:
+                self._more = partial(writer.call, chunk.index, None, None)
+
+        self._frame = writer.frame
+
+    def _go_on(self, chunk: RepeatedChunk) -> bytes:
+        """One more of them, by way of the writer."""
+        writer = self._writer
+        if chunk.text:
+            try:
+                self._more(chunk.text)
+            except ToolCallError as error:
+                chunk.forget()
+                writer.fail(error)
+            self._frame = writer.frame
+        return self._taken()
 
     def _chunk(self, chunk: Completion) -> None:
         writer = self._writer

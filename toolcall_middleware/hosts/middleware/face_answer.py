@@ -19,8 +19,9 @@ from ...errors import ToolCallError
 from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, Headers, without
-from ..http.offload import offloaded
+from ..http.offload import LARGE, offloaded
 from ..http.request_record import record_of
+from ..http.turns import Turns
 
 _NOTE = b"x-toolcall"
 _STREAM = b"text/event-stream"
@@ -41,7 +42,7 @@ class FaceAnswer:
         self._send = send
         self._face = face
         self._limit = _LIMIT if limit is None else limit
-        self._lock = asyncio.Lock()
+        self._turns = Turns()
         self._start: Message | None = None
         self._streams = False  # the chat answer at hand is a stream
         self._parts: list[bytes] = []
@@ -57,16 +58,36 @@ class FaceAnswer:
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
+        # There are thousands of messages in a stream: what is usual makes as few calls as it can.
         kind = message["type"]
-        if kind not in {"http.response.start", "http.response.body"}:
-            return  # of extensions, which speak of the chat answer's own bytes
-        async with self._lock:
+        turns = self._turns
+        if turns.taken:
+            await turns.come()
+        turns.taken = True
+        try:
             if self._over:
                 return
-            if kind == "http.response.start":
+            if kind == "http.response.body":
+                if not self._streams:
+                    await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+                elif not message.get("more_body", False):
+                    await self._on_last_event(message.get("body", b""))
+                else:
+                    data = message.get("body", b"")
+                    feed = self._face.feed
+                    out = feed(data) if len(data) <= LARGE else await offloaded(len(data), feed, data)
+                    if out:
+                        self._quiet = False
+                        if self.recorder is not None:
+                            self.recorder.data("face", out)
+                        await self._send({"type": "http.response.body", "body": out, "more_body": True})
+            elif kind == "http.response.start":  # else of an extension, which speaks of the chat answer's own bytes
                 await self._on_start(message)
+        finally:
+            if turns.waiting:
+                turns.leave()
             else:
-                await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+                turns.taken = False
 
     async def _on_start(self, message: Message) -> None:
         self._start, self._parts, self._size = message, [], 0
@@ -76,14 +97,11 @@ class FaceAnswer:
         if self._streams:
             await self._begin(message)
 
+    async def _on_last_event(self, data: bytes) -> None:
+        out = await offloaded(len(data), self._face.feed, data)
+        await self._body(out + self._face.finish(cut=False), more=False)
+
     async def _on_body(self, data: bytes, *, more: bool) -> None:
-        if self._streams:
-            out = await offloaded(len(data), self._face.feed, data)
-            if not more:
-                out += self._face.finish(cut=False)
-            if out or not more:
-                await self._body(out, more=more)
-            return
         self._size += len(data)
         if self._size > self._limit:
             await self._fail(ToolCallError("upstream_error", f"The answer exceeds {self._limit} bytes."))
@@ -115,7 +133,7 @@ class FaceAnswer:
 
     async def fail(self, error: ToolCallError) -> None:
         """Answer with an error of our own."""
-        async with self._lock:
+        async with self._turns:
             await self._fail(error)
 
     async def _fail(self, error: ToolCallError) -> None:
@@ -130,7 +148,7 @@ class FaceAnswer:
     async def reply(self, reply: FaceReply, note: str = "") -> None:
         """Answer with what the face has written itself. note: of the header `x-toolcall`."""
         start = {"type": "http.response.start", "status": 200, "headers": [(_NOTE, note.encode())] if note else []}
-        async with self._lock:
+        async with self._turns:
             self._start = start
             await self._reply(reply)
 
@@ -197,7 +215,7 @@ class FaceAnswer:
             while not self._over:
                 self._quiet = True
                 await asyncio.sleep(_QUIET)
-                async with self._lock:
+                async with self._turns:
                     if self._quiet and not self._over:
                         await self._tell(scope)
 

@@ -145,14 +145,16 @@ class Blocks:
 
     def thought(self, raw: bytes) -> None:
         """More reasoning: a JSON string, or nothing."""
-        self.size += len(raw)
+        inner = raw[1:-1]
+        self.size += len(inner)
         if self._thinking.wanted:
-            self._say("thinking", raw[1:-1])
+            self._say("thinking", inner)
 
     def text(self, raw: bytes) -> None:
         """More text: a JSON string, or nothing."""
-        self.size += len(raw)
-        self._say("text", raw[1:-1])
+        inner = raw[1:-1]
+        self.size += len(inner)
+        self._say("text", inner)
 
     def call(self, index: int, call_id: str | None, name: str | None, raw: bytes) -> None:
         """A call begins or goes on. `raw`: more of its arguments, a JSON string, or nothing."""
@@ -171,6 +173,18 @@ class Blocks:
         self._more(call, inner)
         if self._waiting and call.is_complete():
             self._release()
+
+    def goes_on(self, kind: str, index: int) -> bool:
+        """Whether more of this only adds to the open block. kind: text, thinking or call; index: of the call."""
+        if self._waiting or self._kind != kind:
+            return False
+        call = self._open
+        return kind != "call" or (call is not None and call is self._calls.get(index) and bool(call.is_object))
+
+    @property
+    def kept(self) -> list[bytes] | None:
+        """Where the pieces of the open block are kept; None where none are."""
+        return None if self._open is None else self._open.pieces
 
     def finish(self) -> None:
         """The answer is over: the open block is closed, and what waits is written."""
