@@ -57,6 +57,7 @@ class ToolAnswer:
         self._extension = extension
         self._defer = defer
         self._request = ToolRequest(chat, settings, memory, extension)
+        self.error: ToolCallError | None = None
         # Of the response at hand:
         self.stream: StreamRewriter | None = None
         self._status = 200
@@ -105,6 +106,7 @@ class ToolAnswer:
             completion_tokens=completion,
             estimated=estimated,
             decisions=request.decisions,
+            error=self.error,
         )
 
     @property
@@ -204,6 +206,7 @@ class ToolAnswer:
         if error is not None:
             if not left:
                 raise error
+            self.error = error
             return out + error.sse() + DONE
         outcome = stream.choices.outcome
         if not request.is_settled(outcome, left=left):

@@ -18,6 +18,7 @@ from ...apis.face import ChatRequest, Face, FaceReply
 from ...errors import ToolCallError
 from ...observe.recorder import Recorder
 from ...wire import openai
+from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, Headers, without
 from ..http.offload import offloaded
 from ..http.request_record import record_of
@@ -86,7 +87,9 @@ class FaceAnswer:
             return
         self._size += len(data)
         if self._size > self._limit:
-            await self._fail(ToolCallError("upstream_error", f"The answer exceeds {self._limit} bytes."))
+            error = ToolCallError("upstream_error", f"The answer exceeds {self._limit} bytes.")
+            log_refusal(error)
+            await self._fail(error)
             return
         self._parts.append(data)
         if not more:

@@ -6,7 +6,8 @@ from starlette.types import ASGIApp, Message, Scope, Send
 
 from ...errors import ToolCallError
 from ..http.bodies import giving
-from ..http.errors import send_error
+from ..http.errors import log_refusal, send_error
+from ..http.request_record import record_of
 
 _UNAUTHORIZED = 401
 _MOST = 64 * 1024
@@ -47,10 +48,12 @@ async def refusal_of(app: ASGIApp, scope: Scope) -> list[Message]:
 
 
 async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -> None:
-    """Answer with `error`; in the app's own words where it would not have let the client in."""
+    """Answer with `error`, and log that; in the app's own words where it would not have let the client in."""
     if wants_keys(app):
         for message in (told := await refusal_of(app, scope)):
             await send(message)
         if told:
             return
+    record_of(scope).error = str(error.code)
+    log_refusal(error)
     await send_error(send, error)

@@ -31,7 +31,7 @@ from ...exchange import (
     Undecodable,
 )
 from ..http.bodies import Inflate, Message, Receive
-from ..http.errors import log_refusal, send_error
+from ..http.errors import send_error
 from ..http.leaving import done_one
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
@@ -208,8 +208,6 @@ class Responder:
                     except ToolCallError as error:
                         await self._execute(self._exchange.receive(Undecodable(error)))
                 case Fail(error):
-                    if error.status < 500:  # else it is no refusal
-                        log_refusal(error)
                     await send_error(self._client_send, error)
                 case _:
                     raise AssertionError(action)

@@ -38,20 +38,9 @@ class Scanner:
     """
 
     __slots__ = (
-        "_code",
-        "_compiled",
-        "_in_thought",
-        "_markup",
-        "_names",
-        "_out",
-        "_parse_reasoning",
-        "_passed",
-        "_prose",
-        "_sink",
-        "_special",
-        "_thought",
-        "stopped",
-    )
+        "_code", "_compiled", "_in_thought", "_markup", "_names", "_out", "_parse_reasoning", "_passed", "_prose",
+        "_sink", "_special", "_thought", "stopped",
+    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what a parser may be told, by name
         self,
