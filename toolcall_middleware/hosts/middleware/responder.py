@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Sequence
 
 from ...errors import ToolCallError
@@ -27,6 +28,7 @@ from ...exchange import (
     Head,
     Send,
     Start,
+    State,
     StopUpstream,
     Undecodable,
 )
@@ -37,6 +39,8 @@ from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
 from ..http.offload import CODED, LARGE, offloaded
 from .token_counting import wait_for
+
+_log = logging.getLogger("toolcall_middleware")
 
 
 class GenerationEndedError(OSError):
@@ -109,12 +113,22 @@ class Responder:
                     await self._execute(actions)
                     return
                 raise
+            if await self._goes_on():
+                _log.warning("The app raised behind an answer that is asked again.", exc_info=True)
+                return
             # The client learns that this is no end; the server learns of the exception.
             with contextlib.suppress(OSError):
                 await self._execute(self._exchange.receive(BrokenOff(raised=True)))
             raise
         if self._start is not None and not self._over and not self._gone:
             await self._execute(await offloaded(self._held, self._exchange.receive, BrokenOff()))
+
+    async def _goes_on(self) -> bool:
+        """The app raised: whether it is asked again all the same."""
+        if self._next is None and self._exchange.state is State.SNIFFING and not self._held:
+            # A stream that says nothing: llama-cpp-python refuses so, and raises what it would say without a stream.
+            await self._execute(self._exchange.receive(Body(b"", last=True)))
+        return self._next is not None
 
     # -- what the app receives -----------------------------------------------------------------------------------
 
