@@ -32,6 +32,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 _FAULTS = " do not fit its schema: "
+_UNAUTHORIZED = 401
 _PATIENCE = 24
 """Events for the brackets behind a constrained call: a model may put white space between them, but not for ever."""
 
@@ -229,7 +230,10 @@ class ToolAnswer:
         if self._status >= 400:
             if request.repairs(self._status, data):
                 return None
-            return self._json(openai.read_error(data, self._status).body())
+            reply = self._json(openai.read_error(data, self._status).body())
+            if self._status == _UNAUTHORIZED and reply.headers is not None:
+                del reply.headers["x-toolcall"]  # who is not let in learns of no setting
+            return reply
         if chat.stream:
             return self._as_stream(data)
         try:

@@ -35,7 +35,7 @@ from ..http.watch import watched
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face, prepare_passage
-from .first_word import refuse
+from .first_word import refuse, turned_away
 from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start, warn_of_starlette
@@ -174,6 +174,8 @@ class ToolCallMiddleware:
         face = None if door is Door.CHAT else new_face(door, settings.upstream_api)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
         asking = _Asking(self.app, scope, receive, send if answer is None else answer.send, settings)
+        if await turned_away(self.app, scope, asking.send):
+            return
         try:
             if self._tenancy is not None:
                 asking.tenant = await self._tenancy.find(scope)

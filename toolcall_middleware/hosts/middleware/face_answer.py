@@ -29,6 +29,7 @@ _QUIET = 5.0  # seconds without an event, after which one says that the answer i
 _STRANGE = re.compile(r"[^A-Za-z0-9_.:-]")
 _LIMIT = 64 << 20
 _MOST_NAMED = 20
+_UNAUTHORIZED = 401  # the app's: who is not let in learns of nothing here
 
 
 class FaceAnswer:
@@ -174,7 +175,8 @@ class FaceAnswer:
         if names:
             note += b"; dropped_tools=" + names.encode()
         replaced = ENTITY_HEADERS | {name.lower() for name, _ in own} | {_NOTE}
-        return [*without(given, replaced), *own, (_NOTE, note)]
+        told = [(_NOTE, note)] if start.get("status") != _UNAUTHORIZED else []
+        return [*without(given, replaced), *own, *told]
 
     # -- a client that waits ---------------------------------------------------------------------------------------
 

@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ..http.bodies import replay
-from ..http.errors import log_refusal, send_error
+from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words
 from ..http.offload import offloaded
 from ..http.paths import normal_path_of
-from ..http.request_record import record_of
 from ..http.upload import cleared, collect
+from .first_word import refuse, turned_away
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
@@ -52,15 +52,15 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
         log_refusal(ToolCallError("tool_not_allowed", _UNREAD))
         await send({"type": "websocket.close", "code": 1008, "reason": _UNREAD})
         return
+    if await turned_away(app, scope, send):
+        return
     try:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
         if body:
             body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
             await offloaded(len(body), _refuse_tools, scope, body)
     except ToolCallError as error:
-        record_of(scope).error = str(error.code)
-        log_refusal(error)
-        await send_error(send, error)
+        await refuse(app, scope, send, error)
         return
     await app(scope, replay(messages, receive), send)
 
