@@ -125,7 +125,7 @@ def formats() -> str:
 
 def reasoning() -> str:
     """What each family reads again of its reasoning, and which templates open it, with the sources."""
-    returned, opened = [], []
+    returned, opened, unopened = [], [], []
     for name in built_in():
         found = thoughts.of_format(registry.get(name))
         if found.source:
@@ -133,12 +133,13 @@ def reasoning() -> str:
             returned.append((f"`{name}`", found.returned.value, f"`` {sample} ``", found.source))
         returned += [(f"`{name}`: `{glob}`", wants.value, "", source) for glob, (wants, source) in found.other.items()]
         opened += [(f"`{glob}`", f"`{name}`", source) for glob, source in found.opened.items()]
+        unopened += [(f"`{glob}`", f"`{name}`", source) for glob, source in found.unopened.items()]
     parts = [
         "# Reasoning by family",
         (
             "How it is read, and when a call in it is one: [Reasoning](../explanation/reasoning.md). Globs match"
             " parts of a model's name. Sources: `[llama.cpp]` is a file of its `models/templates`,"
-            " `[card]` the model's card or chat template on huggingface.co."
+            " `[card]` the model's card or chat template on huggingface.co, `[sglang]` a page of its documentation."
         ),
         "## What of earlier turns is read again",
         "Families that are not here read nothing of it again.",
@@ -146,6 +147,8 @@ def reasoning() -> str:
         "## Whose chat template opens it",
         "`reasoning_start=auto` takes answers of these to begin in a thought.",
         _table(("models", "format", "source"), opened),
+        "But not of these:",
+        _table(("models", "format", "source"), unopened),
     ]
     return "\n\n".join(parts)
 

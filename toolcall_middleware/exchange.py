@@ -80,12 +80,10 @@ class Exchange:
         self._talk: Conversation | None = None
         self._stream: StreamRewriter | None = None  # that STREAMING feeds
         self._begun = False  # the client's answer has begun
-        # Of the response at hand:
-        self._kept: list[bytes] = []  # what was collected, or is held for a count
+        self._kept: list[bytes] = []  # what was collected of the response at hand, or is held for a count
         self._size = 0
         self._reply: Reply | None = None  # ... and the whole answer that is
-        self._last = False  # what waits for a count is at the end of the backend's answer
-        self._early = False  # ... or ends that before its own end
+        self._last = self._early = False  # what waits for a count is at the answer's end, or ends it before that
         self.state = State.NEW
 
     # -- what a host may ask -------------------------------------------------------------------------------------
@@ -350,6 +348,8 @@ class Exchange:
         """An error for the client: the HTTP answer where nothing has left, else an event."""
         # The frames that it was raised in know those that will hold the action: a reference cycle.
         error.__traceback__ = error.__context__ = None
+        if self._talk is not None:
+            self._talk.error = error
         state, self.state = self.state, State.ENDED
         if not self._begun:
             return [Fail(error), StopUpstream(early=True)]

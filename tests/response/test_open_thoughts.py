@@ -10,8 +10,6 @@ import pytest
 from tests.formats.test_families import NAMES
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.auto import Auto
-from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Reasoning
 from toolcall_middleware.parsing.text.reasoning import Opened
@@ -49,15 +47,62 @@ def agreed(text: str, *, field: str = "content", **chosen: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_call_of_each_family_in_a_thought_that_never_ends_is_a_call(name: str) -> None:
+@pytest.mark.parametrize("lead", ["", HM])
+def test_a_call_of_each_family_in_a_thought_that_never_ends_is_a_call(name: str, lead: str) -> None:
     written = registry.get(name).render_calls([WRITTEN])
-    for lead in ("", HM):
-        if lead and not calls_in(read(Auto(registry.get(name)).parser(None, ParserOptions()), [lead + written])):
-            continue  # such a call is none behind other text, in a thought or not
-        answer = agreed(f"<think>{lead}{written}", format=name, reasoning_field="reasoning")
-        assert [call.name for call in answer.calls] == ["weather"], lead
+    for field, text in (("content", f"<think>{lead}{written}"), ("reasoning", lead + written)):
+        answer = agreed(text, field=field, format=name, reasoning_field="reasoning")
+        assert [call.name for call in answer.calls] == ["weather"]
         assert json.loads(answer.calls[0].arguments) == json.loads(CITY)
         assert answer.finish_reason == "tool_calls"
+
+
+UNMARKED = [
+    ("pythonic", '[weather(city="Zürich")]'),
+    ("pythonic", '[\n  functions.weather(city="Zürich"),\n]'),
+    ("llama4_pythonic", "[weather(city='Zürich')]"),
+    ("xlam", f'[{{"name": "weather", "arguments": {CITY}}}]'),
+    ("hermes", f'{{"name": "weather", "arguments": {CITY}}}'),
+    ("hermes", f'[\n {{"name": "weather", "arguments": {CITY}}}\n]'),
+    ("auto", '[weather(city="Zürich")]'),
+    ("auto", f'[{{"name": "weather", "arguments": {CITY}}}]'),
+]
+
+
+@pytest.mark.parametrize(("name", "written"), UNMARKED)
+@pytest.mark.parametrize("parsed", ["ignore", "parse"])
+def test_calls_that_nothing_marks_are_some_as_the_last_lines_of_a_thought(name: str, written: str, parsed: str) -> None:
+    for behind in ("", "\n \n", "<|im_end|>"):
+        for field, text in (("content", f"<think>{HM}{written}{behind}"), ("reasoning", HM + written + behind)):
+            answer = agreed(text, field=field, format=name, reasoning=parsed)
+            assert answer.named_calls == [("weather", CITY)], (field, behind)
+
+
+@pytest.mark.parametrize(("name", "written"), UNMARKED)
+def test_they_are_none_beside_other_text_in_code_or_in_a_thought_that_is_closed(name: str, written: str) -> None:
+    other = written.replace("weather", "nobody")
+    thoughts = [
+        f"{HM}{written}\nSo I should.",
+        f"{HM}{written} it is",
+        f"{HM}As in {written}",
+        f"{HM}```python\n{written}\n```",
+        f"{HM}```\n{written}",
+        f"{HM}{other}",
+        f"{HM}{written}\n{other}",
+        HM + written[: written.index("rich")],
+    ]
+    for thought in thoughts:
+        assert not agreed(thought, field="reasoning", format=name).calls, thought
+        assert not agreed(f"<think>{thought}", format=name).calls, thought
+    assert not agreed(f"<think>{HM}{written}</think>Done.", format=name).calls
+
+
+@pytest.mark.parametrize(("name", "written"), [row for row in UNMARKED if row[0] != "auto"])
+@pytest.mark.parametrize("parsed", ["ignore", "parse"])
+def test_behind_the_text_of_an_answer_they_are_none(name: str, written: str, parsed: str) -> None:
+    for text in (HM + written, f"<think>Hm</think>{HM}{written}"):
+        answer = agreed(text, format=name, reasoning=parsed)
+        assert (answer.content, answer.calls) == (text, [])
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])

@@ -125,6 +125,11 @@ def test_a_call_in_a_thought_that_the_prompt_opened_and_nothing_closes_is_one() 
         ("moonshotai/Kimi-K2.5", True),
         ("moonshotai/Kimi-K3", True),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", True),
+        ("deepseek-ai/DeepSeek-R1", True),
+        ("unsloth/DeepSeek-R1-GGUF", True),
+        ("deepseek-ai/DeepSeek-R1-0528", False),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", False),
+        ("deepseek-r1:671b", False),
         ("deepseek-ai/DeepSeek-V3.2", False),
         ("openai/gpt-oss-20b", False),
         ("stepfun-ai/Step-3.5-Flash", True),
@@ -148,7 +153,8 @@ def test_each_entry_of_the_table_has_a_source_and_matches_its_own_family() -> No
     for family in markup.families():
         found = thoughts.of_format(family)
         assert bool(found.source) is (found.returned is not Returned.NONE), family.name
-        for glob, source in [*found.opened.items(), *((glob, row[1]) for glob, row in found.other.items())]:
+        others = [(glob, row[1]) for glob, row in found.other.items()]
+        for glob, source in [*found.opened.items(), *found.unopened.items(), *others]:
             assert source
             sample = glob.replace("[-:]", "-").replace("[13-9]", "9b").replace("[5-9]", "5").replace("[3-9]", "3")
             sample = sample.replace("2[0-9]", "27b").replace("*", "4b-")

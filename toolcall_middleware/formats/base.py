@@ -35,6 +35,8 @@ class ParserOptions:
     unknown_tool: str = "text"
     """A call of a name that is not offered: `text`, `drop`, `forward` or `error` (a `Malformed` event is added)."""
     parse_reasoning: bool = False
+    in_thought: bool = False
+    """Whether all of the text is a thought: what only opens an answer may be the thought's last lines, too."""
     keep_raw: bool = False
     """Whether `CallEnd.raw` is filled."""
     repair_names: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,8 @@ from ..model import ToolSet
 from ..parsing.calls.json.calls import JsonCalls
 from ..parsing.calls.json.syntax import JsonCallSyntax
 from ..parsing.calls.last_line import LastLine
+from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ..parsing.sink import Body, Sink
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
 from ..parsing.trie import Trie
@@ -21,9 +24,48 @@ _BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls", "function_ca
 _ALONE = replace(_BARE, no_other_keys=True)
 _WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
 
+_WS = r"[ \t\r\n]{0,32}"
+_KEYS = sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"})
+_KEY = "|".join(_KEYS)
+_KEY_BEGUN = "|".join(Trie.of(f'{key}"' for key in _KEYS).beginnings().values())
+_OBJECT = rf"\{{{_WS}\"(?:{_KEY})\"[ \t]{{0,32}}:"
+_OBJECT_BEGUN = rf"\{{{_WS}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?"
+_PYTHON_NAME = r"[A-Za-z_][\w.\-/:]{0,255}"
+
+
+def _last_lines(make: Callable[[Sink], Body], pattern: str, partial: str) -> Opener:
+    """Calls behind other text, where nothing else stands on their lines nor behind them."""
+    return Opener(
+        pattern=pattern,
+        partial=partial,
+        where=Where.LINE,
+        consume=False,
+        body=lambda sink, _: LastLine(sink, make, markup.gathered().ends),
+    )
+
+
+def _alone(sink: Sink) -> Body:
+    return JsonCalls(sink, _ALONE)
+
+
+LAST_LINE = _last_lines(_alone, _OBJECT, _OBJECT_BEGUN)
+"""A call in JSON."""
+LAST_LIST = _last_lines(_alone, rf"\[{_WS}{_OBJECT}", rf"\[{_WS}(?:{_OBJECT_BEGUN})?")
+"""A list of them."""
+LAST_PYTHON = _last_lines(
+    lambda sink: PythonicCalls(sink, PythonicSyntax(bare=True)),
+    rf"\[{_WS}{_PYTHON_NAME}[ \t]{{0,32}}\(",
+    rf"\[{_WS}(?:{_PYTHON_NAME}[ \t]{{0,32}})?",
+)
+"""Python's list of calls."""
+
 # A call that is the whole answer, without any marker: what small models write under every prompt.
-BARE_OBJECT = Opener(marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE))
-_BARE_LIST = Opener(marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE))
+BARE_OBJECT = Opener(
+    marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE), as_last=(LAST_LINE,)
+)
+_BARE_LIST = Opener(
+    marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE), as_last=(LAST_LIST,)
+)
 BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST)
 
 # `{"tool_calls":`, alone, between text, or first in a block marked as JSON.
@@ -34,19 +76,6 @@ WRAPPED_JSON = Opener(
     body=lambda sink, context: JsonCalls(sink, _BARE if context.at_start else _WRAPPED),
     fences=frozenset({"json", "tool_call", "tool_calls"}),
     not_behind=('":', "=", "(", "["),  # a message within a JSON document, or code
-)
-
-_KEYS = sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"})
-_KEY = "|".join(_KEYS)
-_KEY_BEGUN = "|".join(Trie.of(f'{key}"' for key in _KEYS).beginnings().values())
-
-# A call in JSON behind other text, where nothing else stands on its lines nor behind it.
-LAST_LINE = Opener(
-    pattern=rf"\{{[ \t\r\n]{{0,32}}\"(?:{_KEY})\"[ \t]{{0,32}}:",
-    partial=rf"\{{[ \t\r\n]{{0,32}}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?",
-    where=Where.LINE,
-    consume=False,
-    body=lambda sink, _: LastLine(sink, lambda inner: JsonCalls(inner, _ALONE), markup.gathered().ends),
 )
 
 # What every format reads besides its own syntax: the block that stands for calls that its syntax cannot write, and a
@@ -62,6 +91,8 @@ def tagged_json(marker: str, close: str) -> Opener:
 
 def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserOptions) -> StreamParser:
     """A parser that recognises `openers` and every family's markup. Without `tools` any name can be called."""
+    if options.in_thought or options.parse_reasoning:
+        openers = _with_last_lines(openers)
     known = markup.gathered()
     meant = _meant(tools) if tools is not None and options.repair_names else None
     return Scanner(
@@ -70,6 +101,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         _schema(tools, meant),
         unknown_tool=options.unknown_tool,
         parse_reasoning=options.parse_reasoning,
+        in_thought=options.in_thought,
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
         keep_arguments=options.keep_arguments,
@@ -78,6 +110,13 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         names=() if tools is None else tools.by_name,
         opened=options.opened,
     )
+
+
+@functools.lru_cache(maxsize=128)
+def _with_last_lines(openers: tuple[Opener, ...]) -> tuple[Opener, ...]:
+    """`openers`, and what of them may stand as the last lines of a thought."""
+    last = dict.fromkeys(opener for first in openers for opener in first.as_last)
+    return (*openers, *(replace(opener, in_thought=True) for opener in last if opener not in openers))
 
 
 _Meant = Callable[[str], str]

@@ -24,7 +24,7 @@ def opened_for(model: str) -> Opened | None:
     for family in markup.families():
         thoughts = of_format(family)
         if any(models.matches(model, glob) for glob in thoughts.opened):
-            return thoughts.tags
+            return None if any(models.matches(model, glob) for glob in thoughts.unopened) else thoughts.tags
     return None
 
 

@@ -78,7 +78,7 @@ def make_choice(
     parsing = len(offered) > 0 or settings.reasoning_field is not None
     thoughts = thought = None
     if options.parse_reasoning and offered.tools:
-        thoughts = ReasoningReader(functools.partial(syntax.parser, offered, options))
+        thoughts = ReasoningReader(functools.partial(_parser, syntax, offered, options))
     elif offered.tools:
         # A thought in a thought is none, so that its calls are found wherever it has begun.
         thought = OpenThought(functools.partial(_parser, syntax, offered, options))
@@ -105,7 +105,7 @@ def make_choice(
 
 def _parser(syntax: ToolFormat, offered: ToolSet, options: ParserOptions) -> StreamParser:
     """A reader of a thought, which reads thoughts in it, too."""
-    return syntax.parser(offered, replace(options, parse_reasoning=True))
+    return syntax.parser(offered, replace(options, parse_reasoning=True, in_thought=True))
 
 
 def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:

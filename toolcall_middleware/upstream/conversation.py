@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ..errors import ToolCallError
 from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply
@@ -21,7 +22,7 @@ class Facts:
     """What is known of a request so far.
 
     mode: `prompt`, `native`, or `pass` where there are no tools. why: what led to the attempt at hand. outcomes: of
-    each finished call. estimated: whether any of the numbers is a guess.
+    each finished call. estimated: whether any of the numbers is a guess. error: what the answer ended in.
     """
 
     mode: str
@@ -35,6 +36,7 @@ class Facts:
     completion_tokens: int | None = None
     estimated: bool = False
     decisions: Sequence[tuple[str, str, str]] = ()
+    error: ToolCallError | None = None
 
 
 class Conversation(Protocol):
@@ -42,8 +44,11 @@ class Conversation(Protocol):
 
     native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
     report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING. facts: what
-    observers are told. prompt: what is to be written for the body that `first` or `take_next` gave.
+    observers are told. prompt: what is to be written for the body that `first` or `take_next` gave. error: what the
+    client is told instead of an answer, or at the end of one.
     """
+
+    error: ToolCallError | None
 
     @property
     def native(self) -> bool: ...

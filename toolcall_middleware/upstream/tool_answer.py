@@ -32,6 +32,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 _FAULTS = " do not fit its schema: "
+_UNAUTHORIZED = 401
 _PATIENCE = 24
 """Events for the brackets behind a constrained call: a model may put white space between them, but not for ever."""
 
@@ -57,6 +58,7 @@ class ToolAnswer:
         self._extension = extension
         self._defer = defer
         self._request = ToolRequest(chat, settings, memory, extension)
+        self.error: ToolCallError | None = None
         # Of the response at hand:
         self.stream: StreamRewriter | None = None
         self._status = 200
@@ -105,6 +107,7 @@ class ToolAnswer:
             completion_tokens=completion,
             estimated=estimated,
             decisions=request.decisions,
+            error=self.error,
         )
 
     @property
@@ -204,6 +207,7 @@ class ToolAnswer:
         if error is not None:
             if not left:
                 raise error
+            self.error = error
             return out + error.sse() + DONE
         outcome = stream.choices.outcome
         if not request.is_settled(outcome, left=left):
@@ -226,7 +230,10 @@ class ToolAnswer:
         if self._status >= 400:
             if request.repairs(self._status, data):
                 return None
-            return self._json(openai.read_error(data, self._status).body())
+            reply = self._json(openai.read_error(data, self._status).body())
+            if self._status == _UNAUTHORIZED and reply.headers is not None:
+                del reply.headers["x-toolcall"]  # who is not let in learns of no setting
+            return reply
         if chat.stream:
             return self._as_stream(data)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..errors import ToolCallError
 from ..response.outcome import FinishedCall
 from ..response.whole import Reply
 from ..settings import Settings
@@ -31,6 +32,7 @@ class UsageOnlyAnswer:
     stream = None
     prompt = None
     report: Sequence[FinishedCall] = ()
+    error: ToolCallError | None = None
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
         self._model = model_of(body)
@@ -60,6 +62,7 @@ class UsageOnlyAnswer:
             prompt_tokens=prompt,
             completion_tokens=completion,
             estimated=estimated,
+            error=self.error,
         )
 
     def first(self) -> bytes:

@@ -24,7 +24,7 @@ TOOLS: list[dict[str, Any]] = [
     }
     for name in ("weather", "find_all")
 ]
-NAMES = ("weather", "weather", "find_all", "find_all", "find_all", "unknown", "")
+NAMES = ("weather", "weather", "find_all", "find_all", "find_all", "unknown", "", "functions.weather", "FindAll")
 PROSE = (
     "The rain in Paris. ", "x < y && y > z ", "{a: [1, 2]} ", "雨が降る。", "😀 ", "\n\n", "`code` ", "- item\n",
     "> quoted\n",
@@ -44,6 +44,7 @@ def _markers() -> tuple[str, ...]:
         " // done ", " /* done ", " # done\n", "{'a', 'b'}", "\nAction: ", "\nAction Input: ", "\nObservation: ",
         "\n<weather>",
         '\n{"name": "weather", "arguments": {"city": "Paris"}}', '\n{"action": "weather", "action_input": ',
+        '\n[{"name": "weather", "arguments": {"city": "Paris"}}]', '\n[weather(city="Paris", days=3)]',
     )  # fmt: skip
 
 

@@ -40,14 +40,38 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_apps_own_401_tells_nothing_of_ours(path: str, stream: bool) -> None:
+    app = middleware(AuthenticationMiddleware(get_is_no_method), faces="chat,messages", max_tools=9)
+    made = await Client(ask(stream=stream, max_tokens=5), path=path, headers=[JSON_TYPE]).run(app)
+    assert made.status == 401
+    assert b"Unauthorized" in made.body
+    assert "x-toolcall" not in made.headers
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
+@pytest.mark.parametrize("length", [None, b"9000000"])
+async def test_of_who_shows_no_key_no_large_body_is_read(path: str, length: bytes | None) -> None:
+    app = middleware(AuthenticationMiddleware(get_is_no_method), max_tools=9)
+    headers: Headers = [JSON_TYPE, *([(b"content-length", length)] if length else [])]
+    parts = [ask(x="x" * 3000), *([b" " * 90_000] * 100)]
+    client = Client(parts, path=path, headers=headers)
+    made = await client.run(app)
+    assert (made.status, made.body, client.received) == (401, b'{"error":"Unauthorized"}', 0)
+    client = Client(ask(x="x" * 90_000), headers=[*headers[:1], (b"authorization", b"Bearer right")])
+    assert (await client.run(app)).status == 200
+
+
 @pytest.mark.parametrize("key", [None, b"Bearer wrong"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
 @pytest.mark.parametrize("kind", BAD)
-async def test_who_shows_no_key_gets_the_apps_401(kind: str, key: bytes | None) -> None:
+async def test_who_shows_no_key_gets_the_apps_401(kind: str, key: bytes | None, path: str) -> None:
     options = {"allowlist": "other", "allowlist_mode": "enforce", "max_request_bytes": 2000}
     app = middleware(AuthenticationMiddleware(get_is_no_method), **options)
     headers: Headers = [JSON_TYPE, *([(b"authorization", key)] if key else [])]
-    made = await Client(BAD[kind], headers=headers).run(app)
+    made = await Client(BAD[kind], path=path, headers=headers).run(app)
     assert (made.status, made.body) == (401, b'{"error":"Unauthorized"}')
     assert "x-toolcall" not in made.headers
-    made = await Client(BAD[kind], headers=[JSON_TYPE, (b"authorization", b"Bearer right")]).run(app)
+    made = await Client(BAD[kind], path=path, headers=[JSON_TYPE, (b"authorization", b"Bearer right")]).run(app)
     assert made.status in {400, 403, 413}

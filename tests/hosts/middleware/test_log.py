@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 import toolcall_middleware
 from toolcall_middleware import ToolCallMiddleware
 
-from ...fakes import TextBackend
-from ...test_modes import post
+from ...fakes import Quirks, Refusal, TextBackend
+from ...test_modes import TOOL, post
 
 
 def test_one_line_at_the_start_tells_how_it_works(caplog: pytest.LogCaptureFixture) -> None:
@@ -46,3 +49,117 @@ async def test_so_is_an_answer_that_is_refused_for_the_models_fault(caplog: pyte
     told = [record.getMessage() for record in caplog.records]
     assert told[-1] == ("refused: status=422; code=malformed_tool_arguments; param=tool_calls[0].function.arguments")
     assert not any("secret" in line for line in told)
+
+
+WEATHER = '<tool_call>\n{"name": "f", "arguments": {x: "secret"}}\n</tool_call>'
+DECLARED: Any = TOOL["function"]
+FUNCTION = {"name": "f", "input_schema": DECLARED["parameters"]}
+OTHERS: dict[str, dict[str, Any]] = {
+    "/v1/messages": {"max_tokens": 100, "tools": [FUNCTION]},
+    "/v1/responses": {"input": "hi", "messages": None, "tools": [{"type": "function", **DECLARED}]},
+}
+NO_ANSWER = Refusal(200, b"secret", {"content-type": "text/html"})
+MALFORMED = "refused: status=422; code=malformed_tool_arguments; param=tool_calls[0].function.arguments"
+NO_CALL = "refused: status=422; code=tool_choice_not_satisfied; param=tool_choice"
+UPSTREAM = "refused: status=502; code=upstream_error; param=-"
+TOO_LARGE = "refused: status=413; code=request_too_large; param=-"
+GUARDED = "refused: status=403; code=tool_not_allowed; param=-"
+
+
+async def refusals(
+    caplog: pytest.LogCaptureFixture, app: Any, *, path: str = "/v1/chat/completions", **fields: Any
+) -> tuple[httpx.Response, list[str]]:
+    """What the client gets, and the lines of refusals."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL], **fields}
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            response = await client.post(path, json=body)
+    told = [record.getMessage() for record in caplog.records]
+    assert not any("secret" in line for line in told)
+    return response, [line for line in told if line.startswith("refused:")]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("script", "quirks", "chosen", "line"),
+    [
+        ([f"I call it.\n{WEATHER}"], Quirks(), {"malformed_arguments": "error"}, MALFORMED),
+        ([WEATHER], Quirks(), {"malformed_arguments": "error"}, MALFORMED),
+        (["So it is."], Quirks(cut_after=2), {}, UPSTREAM),
+        ([NO_ANSWER], Quirks(), {}, UPSTREAM),
+    ],
+)
+async def test_an_answer_that_ends_in_an_error_is_logged_once_begun_or_not(
+    caplog: pytest.LogCaptureFixture, script: list[Any], quirks: Quirks, chosen: dict[str, Any], line: str, path: str
+) -> None:
+    backend = TextBackend(script * 2, quirks=quirks)
+    app = ToolCallMiddleware(backend, format="hermes", faces="chat,messages,responses", **chosen)
+    for stream in (True, False) if quirks.cut_after is None else (True,):  # a whole answer is there or not
+        response, told = await refusals(caplog, app, path=path, stream=stream, **OTHERS.get(path, {}))
+        assert "error" in response.text
+        assert told == [line]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+async def test_a_refusal_before_the_app_is_asked_is_logged_once(caplog: pytest.LogCaptureFixture, path: str) -> None:
+    app = ToolCallMiddleware(TextBackend([]), faces="chat,messages", max_request_bytes=10)
+    response, told = await refusals(caplog, app, path=path)
+    assert (response.status_code, told) == (413, [TOO_LARGE])
+
+
+async def test_a_refusal_of_what_is_not_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    app = ToolCallMiddleware(TextBackend([]), max_tools=3)
+    response, told = await refusals(caplog, app, path="/api/chat")
+    assert (response.status_code, told) == (403, [GUARDED])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        assert message["type"] == "websocket.close"
+
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        await app({"type": "websocket", "path": "/x", "headers": []}, receive, send)
+    assert [record.getMessage() for record in caplog.records] == [GUARDED]
+
+
+async def test_what_is_not_ours_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:
+    backend = TextBackend([Refusal(400, {"error": {"message": "no", "code": 400}})] * 2)
+    for stream in (False, True):
+        response, told = await refusals(caplog, ToolCallMiddleware(backend), stream=stream)
+        assert (response.status_code, told) == (400, [])
+    broken = TextBackend(["a b c d"], quirks=Quirks(error_after=2))
+    response, told = await refusals(caplog, ToolCallMiddleware(broken), stream=True)
+    assert "error" in response.text
+    assert not told
+
+
+async def test_an_answer_that_is_asked_again_and_comes_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:
+    good = WEATHER.replace("x:", '"x":')
+    for stream in (False, True):
+        app = ToolCallMiddleware(TextBackend(["No.", good]), format="hermes", constrain="off")
+        response, told = await refusals(caplog, app, tool_choice="required", stream=stream)
+        assert (response.status_code, told) == (200, [])
+        app = ToolCallMiddleware(TextBackend(["No.", "No."]), format="hermes", constrain="off")
+        response, told = await refusals(caplog, app, tool_choice="required", stream=stream)
+        assert (response.status_code, told) == (422, [NO_CALL])
+
+
+class AuthenticationLayer:
+    """Lets nobody in."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b"no"})
+
+
+async def test_where_the_app_has_the_first_word_the_refusal_is_the_apps(caplog: pytest.LogCaptureFixture) -> None:
+    app = ToolCallMiddleware(AuthenticationLayer(TextBackend([])), max_request_bytes=10)
+    response, told = await refusals(caplog, app)
+    assert (response.status_code, told) == (401, [])

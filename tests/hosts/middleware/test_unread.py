@@ -135,3 +135,17 @@ async def test_a_websocket_does_not_pass_a_guard() -> None:
 
     await middleware(app, **GUARDS[0])({"type": "websocket", "path": "/v1/realtime", "headers": []}, receive, send)
     assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+async def test_vllms_invocations_are_read_where_paths_name_them() -> None:
+    app, other = Noted(), b'{"model": "m", "prompt": "x"}'
+    read = middleware(app, paths="/chat/completions,/invocations", max_tools=9)
+    await Client(ask(), path="/invocations", headers=[JSON_TYPE]).run(read)
+    made = await Client(other, path="/invocations", headers=[JSON_TYPE]).run(read)
+    assert made.status == 200
+    chat = json.loads(app.bodies[0])
+    assert "tools" not in chat
+    assert TOOL["function"]["name"] in chat["messages"][0]["content"]
+    assert app.bodies[1] == other  # a text completion, which vLLM takes there too
+    refused = await Client(ask(tools=[TOOL] * 10), path="/invocations", headers=[JSON_TYPE]).run(read)
+    assert (refused.status, len(app.bodies)) == (400, 2)

@@ -96,6 +96,22 @@ async def test_the_id_reaches_the_upstream_and_stands_in_errors(proxies: Proxies
 # --- lines
 
 
+@pytest.mark.parametrize("text", ["", "I add. "])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_line_has_the_code_that_an_answer_ended_in(
+    text: str, stream: bool, proxies: Proxies, log: pytest.LogCaptureFixture
+) -> None:
+    backend = TextBackend(lambda _body: f'{text}<tool_call>{{"name": "add", "arguments": {{a: 1}}}}</tool_call>')
+    async with (
+        serving(backend) as address,
+        proxies.running(table(f"{address}/v1"), access_log="json", malformed_arguments="error") as client,
+    ):
+        answer = await ask(client, tools=[TOOL], stream=stream)
+    assert "malformed_tool_arguments" in answer.text
+    (row,) = (json.loads(line) for line in lines(log))
+    assert (row["status"], row["error"]) == (answer.status_code, "malformed_tool_arguments")
+
+
 async def test_a_line_says_what_happened_and_no_more(proxies: Proxies, log: pytest.LogCaptureFixture) -> None:
     backend = TextBackend(lambda _body: write_calls("json", ("add", {"a": 1})), strict=True)
     keys = "blue=sk-client-key,sk-other"

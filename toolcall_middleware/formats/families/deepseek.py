@@ -74,7 +74,16 @@ DEEPSEEK_V3 = Family(
     auto_openers=_OPENERS,
     markup=_MARKUP,
     # R1's template cuts the reasoning out of earlier turns.
-    thoughts=Thoughts(opened={"deepseek-r1-distill": "[llama.cpp] deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"}),
+    thoughts=Thoughts(
+        opened={
+            "deepseek-r1": "[card] DeepSeek-R1; [sglang] separate_reasoning",
+            "deepseek-r1-distill": "[llama.cpp] deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+        },
+        unopened={
+            "deepseek-r1-0528": "[sglang] separate_reasoning: writes both tags itself",
+            "deepseek-r1:": "ollama.com/library/deepseek-r1: tells the thought apart itself, and most are R1-0528",
+        },
+    ),
     prompt="""\
 # Tools
 

@@ -54,6 +54,7 @@ _LIST = shared(
     undecided=r"\[[ \t\r\n]*",
     where=Where.START,
     consume=False,
+    as_last=(reading.LAST_LIST,),
 )
 
 

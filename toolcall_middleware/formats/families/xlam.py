@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from ...json_schema import compact
 from ...model import Tool, ToolChoice
-from ...parsing.calls.fork import Refused
 from ...parsing.calls.json.calls import JsonCalls
 from ...parsing.calls.json.syntax import JsonCallSyntax
-from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, beginnings
+from ...parsing.text.grammar import Opener, Where, beginnings
 from ..base import Constraint
 from ..family import Family
 from ..prompt.tool_choice import callable_tools
@@ -18,16 +16,12 @@ from ..prompt.tools_json import function_indented
 from ..syntax.json import TOOL_CALL_JSON, listed, unmarked
 from .mistral import OPENERS as MISTRAL_OPENERS
 
-
-def _fenced_list(sink: Sink, context: Context) -> Body:
-    return JsonCalls(sink, JsonCallSyntax(bare=True)) if context.at_start or context.fenced else Refused()
-
-
 _LIST = Opener(
     pattern=r"\[[ \t\r\n]{0,32}\{[ \t\r\n]{0,32}[\"']name[\"'][ \t\r\n]{0,32}:",
     partial=beginnings("[", "{", '"name"', ":").replace('"', "[\"']"),
+    where=Where.FENCE,
     consume=False,
-    body=_fenced_list,
+    body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True)),
     fences=frozenset({"json"}),
 )
 

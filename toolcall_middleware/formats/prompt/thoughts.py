@@ -38,6 +38,8 @@ class Thoughts:
     """Globs of models that differ in that, and the source; the first that matches decides."""
     opened: Mapping[str, str] = field(default_factory=dict)
     """Globs of models whose template opens the reasoning in the prompt unless it is told not to."""
+    unopened: Mapping[str, str] = field(default_factory=dict)
+    """Globs of models among them whose template does not."""
     before: str = "<think>"
     """What stands before the reasoning in a turn."""
     after: str = "</think>"

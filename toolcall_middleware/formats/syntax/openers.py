@@ -31,14 +31,29 @@ class SharedOpener(Opener):
 
 
 def opener(
-    marker: str, make: Make, *, where: Where = Where.ANYWHERE, consume: bool = True, special: bool = False
+    marker: str,
+    make: Make,
+    *,
+    where: Where = Where.ANYWHERE,
+    consume: bool = True,
+    special: bool = False,
+    as_last: tuple[Opener, ...] = (),
 ) -> Opener:
     """A marker behind which what `make` makes reads. consume: false where it is part of a call."""
-    return Opener(marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special)
+    return Opener(
+        marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special, as_last=as_last
+    )
 
 
 def shared(
-    marker: str, make: Make, follow: str, *, undecided: str = "", where: Where = Where.ANYWHERE, consume: bool = True
+    marker: str,
+    make: Make,
+    follow: str,
+    *,
+    undecided: str = "",
+    where: Where = Where.ANYWHERE,
+    consume: bool = True,
+    as_last: tuple[Opener, ...] = (),
 ) -> SharedOpener:
     """A marker that other families have too. See SharedOpener."""
     return SharedOpener(
@@ -49,6 +64,7 @@ def shared(
         make=make,
         follow=follow,
         undecided=undecided,
+        as_last=as_last,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...parsing.calls.gemma_calls import GemmaSyntax
 from ...parsing.calls.xml.nested_calls import NestedCalls
 from ...parsing.text.grammar import Opener, Where
+from .. import reading
 from ..syntax.gemma import GemmaWriter, gemma_calls
 from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import Make, ignored, opener, pythonic_calls, xml_calls
@@ -65,7 +66,17 @@ def _pythonic(layout: Layout, is_: str, rendered: Rendered) -> Syntax | None:
         begun_list = r"\[[ \t\r\n]*"
         make = pythonic_calls(bare=True)
         follow = begun_list + "[A-Za-z_]"
-        openers = (shared_opener("[", make, follow, undecided=begun_list, where=Where.START, consume=False),)
+        openers = (
+            shared_opener(
+                "[",
+                make,
+                follow,
+                undecided=begun_list,
+                where=Where.START,
+                consume=False,
+                as_last=(reading.LAST_PYTHON,),
+            ),
+        )
     flags = rendered({"flag": True, "other": False}) or ""
     write = PythonicWriter(
         layout.opening.lstrip() + layout.before,

@@ -15,7 +15,9 @@ _log = logging.getLogger("toolcall_middleware")
 
 def log_refusal(error: ToolCallError) -> None:
     """Say that a request ends in `error`, and nothing of what it or the model said."""
-    _log.info("refused: status=%s; code=%s; param=%s", error.status, error.code, error.param or "-")
+    fields = {"event": "refused", "status": error.status, "code": error.code, "param": error.param}
+    what = (error.status, error.code, error.param or "-")
+    _log.info("refused: status=%s; code=%s; param=%s", *what, extra={"toolcall": fields})
 
 
 async def send_error(send: Send, error: ToolCallError) -> None:

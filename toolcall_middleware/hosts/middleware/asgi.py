@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
-from ...errors import FormatError, SettingsError, ToolCallError
+from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Exchange, Fail, Request
 from ...formats import registry
 from ...observe.observers import Observers, observers_of
@@ -35,7 +35,7 @@ from ..http.watch import watched
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face, prepare_passage
-from .first_word import refuse
+from .first_word import refuse, turned_away
 from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start, warn_of_starlette
@@ -174,6 +174,8 @@ class ToolCallMiddleware:
         face = None if door is Door.CHAT else new_face(door, settings.upstream_api)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
         asking = _Asking(self.app, scope, receive, send if answer is None else answer.send, settings)
+        if await turned_away(self.app, scope, asking.send):
+            return
         try:
             if self._tenancy is not None:
                 asking.tenant = await self._tenancy.find(scope)
@@ -185,7 +187,7 @@ class ToolCallMiddleware:
             if body is not None:
                 body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
         except ToolCallError as refusal:
-            await refuse(self.app, asking.scope, asking.send, refusal)
+            await asking.refuse(refusal)
             return
         if body is None or (door is Door.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
@@ -293,10 +295,14 @@ class ToolCallMiddleware:
 
 
 def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
-    """For the access log and for observers."""
+    """For the logs and for observers."""
     facts = exchange.facts
     if facts is None:
         return
+    error = facts.error
+    if error is not None and is_ours(error.code):  # else the backend said so itself
+        record.error = str(error.code)
+        log_refusal(error)
     record.mode, record.format, record.outcomes = facts.mode, facts.format, facts.outcomes
     record.calls = exchange.emitted_calls if exchange.offers_tools else None
     if record.report is not None:
@@ -317,8 +323,7 @@ class _Asking:
 
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""
-        self.scope[REFUSED] = record_of(self.scope).error = str(error.code)
-        log_refusal(error)
+        self.scope[REFUSED] = str(error.code)
         await refuse(self.app, self.scope, self.send, error)
 
 

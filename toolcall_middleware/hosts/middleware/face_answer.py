@@ -18,6 +18,7 @@ from ...apis.face import ChatRequest, Face, FaceReply
 from ...errors import ToolCallError
 from ...observe.recorder import Recorder
 from ...wire import openai
+from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, Headers, without
 from ..http.offload import LARGE, offloaded
 from ..http.request_record import record_of
@@ -29,6 +30,7 @@ _QUIET = 5.0  # seconds without an event, after which one says that the answer i
 _STRANGE = re.compile(r"[^A-Za-z0-9_.:-]")
 _LIMIT = 64 << 20
 _MOST_NAMED = 20
+_UNAUTHORIZED = 401  # the app's: who is not let in learns of nothing here
 
 
 class FaceAnswer:
@@ -104,7 +106,9 @@ class FaceAnswer:
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         self._size += len(data)
         if self._size > self._limit:
-            await self._fail(ToolCallError("upstream_error", f"The answer exceeds {self._limit} bytes."))
+            error = ToolCallError("upstream_error", f"The answer exceeds {self._limit} bytes.")
+            log_refusal(error)
+            await self._fail(error)
             return
         self._parts.append(data)
         if not more:
@@ -189,7 +193,8 @@ class FaceAnswer:
         if names:
             note += b"; dropped_tools=" + names.encode()
         replaced = ENTITY_HEADERS | {name.lower() for name, _ in own} | {_NOTE}
-        return [*without(given, replaced), *own, (_NOTE, note)]
+        told = [(_NOTE, note)] if start.get("status") != _UNAUTHORIZED else []
+        return [*without(given, replaced), *own, *told]
 
     # -- a client that waits ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from ...apis.face import FaceReply
 from ...apis.messages.client.face import MessagesFace, model_reply, models_reply
 from ...errors import ToolCallError
 from ...wire import openai
+from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, without
 from ..http.offload import offloaded
 from .faces import model_asked
@@ -80,6 +81,7 @@ class ModelsAnswer:
         limit = query.get("limit")
         if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) <= _MOST_DIGITS):
             wrong = ToolCallError("invalid_request", "Input should be a valid integer", param="limit")
+            log_refusal(wrong)
             return MessagesFace().error(wrong)
         return models_reply(
             data,

@@ -6,11 +6,15 @@ from starlette.types import ASGIApp, Message, Scope, Send
 
 from ...errors import ToolCallError
 from ..http.bodies import giving
-from ..http.errors import send_error
+from ..http.errors import log_refusal, send_error
+from ..http.request_record import record_of
 
 _UNAUTHORIZED = 401
 _MOST = 64 * 1024
 _DEPTH = 16
+_LARGE = 64 * 1024  # bytes; less is read at once, and not worth another question
+_DIGITS = 20
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def wants_keys(app: ASGIApp) -> bool:
@@ -46,11 +50,30 @@ async def refusal_of(app: ASGIApp, scope: Scope) -> list[Message]:
     return told if complete and told[0].get("status") == _UNAUTHORIZED else []
 
 
+async def turned_away(app: ASGIApp, scope: Scope, send: Send) -> bool:
+    """Whether the app does not let the client in, which is asked before a large body is read: its 401 is sent."""
+    if not wants_keys(app) or not _is_large(scope):
+        return False
+    for message in (told := await refusal_of(app, scope)):
+        await send(message)
+    return bool(told)
+
+
+def _is_large(scope: Scope) -> bool:
+    """Whether the body is, or may be."""
+    if scope["method"] in _BODILESS:
+        return False
+    length = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"")
+    return not length.isdigit() or int(length[:_DIGITS]) > _LARGE
+
+
 async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -> None:
-    """Answer with `error`; in the app's own words where it would not have let the client in."""
+    """Answer with `error`, and log that; in the app's own words where it would not have let the client in."""
     if wants_keys(app):
         for message in (told := await refusal_of(app, scope)):
             await send(message)
         if told:
             return
+    record_of(scope).error = str(error.code)
+    log_refusal(error)
     await send_error(send, error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Sequence
 
 from ...errors import ToolCallError
@@ -27,16 +28,19 @@ from ...exchange import (
     Head,
     Send,
     Start,
+    State,
     StopUpstream,
     Undecodable,
 )
 from ..http.bodies import Inflate, Message, Receive
-from ..http.errors import log_refusal, send_error
+from ..http.errors import send_error
 from ..http.leaving import done_one
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
 from ..http.offload import CODED, LARGE, offloaded
 from .token_counting import wait_for
+
+_log = logging.getLogger("toolcall_middleware")
 
 
 class GenerationEndedError(OSError):
@@ -109,12 +113,24 @@ class Responder:
                     await self._execute(actions)
                     return
                 raise
+            if await self._goes_on():
+                _log.warning("The app raised behind an answer that is asked again.", exc_info=True)
+                return
             # The client learns that this is no end; the server learns of the exception.
             with contextlib.suppress(OSError):
                 await self._execute(self._exchange.receive(BrokenOff(raised=True)))
             raise
         if self._start is not None and not self._over and not self._gone:
             await self._execute(await offloaded(self._held, self._exchange.receive, BrokenOff()))
+
+    async def _goes_on(self) -> bool:
+        """The app raised: whether it is asked again all the same."""
+        facts = self._exchange.facts
+        asked_whole = facts is not None and facts.why == "empty_stream"
+        if self._next is None and self._exchange.state is State.SNIFFING and not (self._held or asked_whole):
+            # A stream that says nothing: llama-cpp-python refuses so, and raises what it would say without a stream.
+            await self._execute(self._exchange.receive(Body(b"", last=True)))
+        return self._next is not None
 
     # -- what the app receives -----------------------------------------------------------------------------------
 
@@ -208,8 +224,6 @@ class Responder:
                     except ToolCallError as error:
                         await self._execute(self._exchange.receive(Undecodable(error)))
                 case Fail(error):
-                    if error.status < 500:  # else it is no refusal
-                        log_refusal(error)
                     await send_error(self._client_send, error)
                 case _:
                     raise AssertionError(action)

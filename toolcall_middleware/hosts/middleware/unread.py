@@ -15,11 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ..http.bodies import replay
-from ..http.errors import send_error
+from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words
 from ..http.offload import offloaded
 from ..http.paths import normal_path_of
 from ..http.upload import cleared, collect
+from .first_word import refuse, turned_away
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
@@ -29,6 +30,7 @@ _LIMITS = (
 _WORDS = (b"tool", b"function", b"mcp_server")
 _NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
 _PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
+_UNREAD = "a guard is on, and this is not read here"
 # Their APIs have no tools, and their bodies are recordings and pictures.
 _MEDIA = ("/audio/", "/images/")
 
@@ -47,7 +49,10 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
     """Run `app` for a request that is not read, unless it may hold tools: then it is a 403 `tool_not_allowed`."""
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": "a guard is on, and this is not read here"})
+        log_refusal(ToolCallError("tool_not_allowed", _UNREAD))
+        await send({"type": "websocket.close", "code": 1008, "reason": _UNREAD})
+        return
+    if await turned_away(app, scope, send):
         return
     try:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
@@ -55,7 +60,7 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
             body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
             await offloaded(len(body), _refuse_tools, scope, body)
     except ToolCallError as error:
-        await send_error(send, error)
+        await refuse(app, scope, send, error)
         return
     await app(scope, replay(messages, receive), send)
 

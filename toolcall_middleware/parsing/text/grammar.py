@@ -44,6 +44,8 @@ class Opener:
     special: a token of its own, which no thought holds: one that is never ended ends there.
     not_behind: what it cannot stand directly behind (white space aside), because there it is part of other data.
     named: the group `tool` of `pattern`, and of `partial` as far as it is there, must be the name of an offered tool.
+    as_last: how the same calls open as the last lines of a thought, where this opener counts only at the start.
+    in_thought: it counts in thoughts only.
     """
 
     body: Callable[[Sink, Context], Body]
@@ -57,6 +59,8 @@ class Opener:
     not_behind: tuple[str, ...] = ()
     special: bool = False
     named: bool = False
+    as_last: tuple[Opener, ...] = ()
+    in_thought: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
     return atoms[0] + pattern
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def compile_grammar(grammar: Grammar) -> Compiled:
     """The expressions for `grammar`; kept, since formats are few and requests many."""
     patterned: list[tuple[set[str], str]] = []  # the characters with which it may begin, and the pattern

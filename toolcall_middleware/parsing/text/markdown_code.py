@@ -7,7 +7,7 @@ that a syntax names as its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from ..cursor import WHITE_SPACE
 from ..sink import Sink
@@ -94,19 +94,18 @@ class Code:
         info = info.strip().lower()
         limit = pos + 2 * _MAX_FENCE_LINE
         k = WHITE_SPACE.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
-        candidates = [
-            (group, opener)
+        candidates = {
+            group: opener
             for group, opener in self._compiled.openers.items()
             if (opens_answer and opener.where is not Where.FENCE) or info in opener.fences
-        ]
+        }
         if candidates and k < limit:
             if not last and (k >= n or self._may_begin_at(s, k)):
                 return -prose.hold(s, begin, pos) - 1
-            m, found = self._opener_at(s, k)
-            for group, opener in candidates:
-                if m is not None and found == group:
+            for m, group in self._openers_at(s, k):
+                if group in candidates:
                     prose.emit(s, begin, pos)
-                    return -self._markup.open(opener, m.group(), s[pos:k], k, m.end(), fence) - 1
+                    return -self._markup.open(candidates[group], m.group(), s[pos:k], k, m.end(), fence) - 1
         if self._out.reasoning is not None:
             # A fence that is never closed must not hide the end of the thought.
             prose.span = fence[1]
@@ -124,15 +123,14 @@ class Code:
     def _begins(self, part: str) -> bool:
         return any(name.startswith(part) for name in self._names)
 
-    def _opener_at(self, s: str, k: int) -> tuple[re.Match[str] | None, str]:
-        """What opens at `s[k]` in a fence, and its group."""
+    def _openers_at(self, s: str, k: int) -> Iterator[tuple[re.Match[str], str]]:
+        """What opens at `s[k]` in a fence, and its group: first what counts only there."""
+        m = self._compiled.fenced.marker_at(s, k)
+        if m is not None and not (self._compiled.openers[m.lastgroup or ""].named and m["tool"] not in self._names):
+            yield m, m.lastgroup or ""
         m = self._compiled.marker_at(s, k)
         if m is not None:
-            return m, self._compiled.group(m)
-        m = self._compiled.fenced.marker_at(s, k)
-        if m is None or (self._compiled.openers[m.lastgroup or ""].named and m["tool"] not in self._names):
-            return None, ""
-        return m, m.lastgroup or ""
+            yield m, self._compiled.group(m)
 
     def in_fence(self, s: str, i: int, *, last: bool) -> int:
         """Code from `s[i]`, up to the closing fence (which is code too: it all goes out as text)."""

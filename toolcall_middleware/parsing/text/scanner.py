@@ -38,19 +38,9 @@ class Scanner:
     """
 
     __slots__ = (
-        "_code",
-        "_compiled",
-        "_markup",
-        "_names",
-        "_out",
-        "_parse_reasoning",
-        "_passed",
-        "_prose",
-        "_sink",
-        "_special",
-        "_thought",
-        "stopped",
-    )
+        "_code", "_compiled", "_in_thought", "_markup", "_names", "_out", "_parse_reasoning", "_passed", "_prose",
+        "_sink", "_special", "_thought", "stopped",
+    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what a parser may be told, by name
         self,
@@ -60,6 +50,7 @@ class Scanner:
         *,
         unknown_tool: str = "text",
         parse_reasoning: bool = False,
+        in_thought: bool = False,
         keep_raw: bool = False,
         keep_complete: bool = True,
         keep_arguments: bool = False,
@@ -68,7 +59,9 @@ class Scanner:
         opened: Opened | None = None,
         names: Collection[str] = (),
     ) -> None:
-        """names: those that are offered, for openers that hold one; others are asked of `offered`."""
+        """names: those that are offered, for openers that hold one; others are asked of `offered`. in_thought: all of
+        the text is a thought.
+        """
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
         sink = self._sink = Sink(
@@ -80,6 +73,7 @@ class Scanner:
         self._code = Code(compiled, self._prose, self._markup, sink, names)
         self._thought = Thought(compiled, out, opened)
         self._parse_reasoning = parse_reasoning
+        self._in_thought = in_thought
         self._names = names
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
@@ -288,7 +282,7 @@ class Scanner:
                     return prose.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
                 m = compiled.on_line.marker_at(s, pos) if on_line else None
-                if m is None or not self._is_offered(m):
+                if m is None or not self._counts_here(m):
                     i = pos + 1
                     continue
             step = self._marker(s, begin, pos, m, last=last)
@@ -362,9 +356,12 @@ class Scanner:
         self._prose.emit(s, begin, pos)
         return -n - 1
 
-    def _is_offered(self, m: re.Match[str]) -> bool:
-        """Whether the tool that an opener names is offered, if it names one."""
-        return not self._compiled.openers[m.lastgroup or ""].named or m["tool"] in self._names
+    def _counts_here(self, m: re.Match[str]) -> bool:
+        """Whether an opener counts at the beginning of a line: the tool that it names, if it names one, is offered."""
+        opener = self._compiled.openers[m.lastgroup or ""]
+        if opener.in_thought and not self._in_thought and self._out.reasoning is None:
+            return False
+        return not opener.named or m["tool"] in self._names
 
     def _begins(self, part: str) -> bool:
         """Whether the name of an offered tool begins so."""
