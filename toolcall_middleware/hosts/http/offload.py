@@ -20,12 +20,36 @@ LARGE = 32 * 1024
 CODED = 4 * 1024
 """The same for bytes in a content coding, which may become a thousand times as many."""
 _HUGE = 2 << 20
+_WORTH = 8
 
 _large = ThreadPoolExecutor(4, "toolcall-large")
 _huge = ThreadPoolExecutor(2, "toolcall-huge")
 
 _Result = TypeVar("_Result")
 _Given = TypeVarTuple("_Given")
+
+
+class Held:
+    """Bytes that a reader was fed and nothing has come of: its next piece, however small, may have it read them all.
+
+    What comes of a piece makes room for `_WORTH` times as much: a comment that keeps a connection alive is no answer
+    to what is held, and an answer that says less than the upstream did (no logprobs, say) is.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def note(self, given: int, out: int) -> None:
+        """So many bytes were fed, and so many came of it."""
+        self.size = max(0, self.size + given - _WORTH * out)
+
+    async def read(self, feed: Callable[[bytes], bytes], data: bytes) -> bytes:
+        """What `feed(data)` gives, in a thread where it may be much."""
+        out = await offloaded(self.size + len(data), feed, data)
+        self.note(len(data), len(out))
+        return out
 
 
 async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Given) -> _Result:

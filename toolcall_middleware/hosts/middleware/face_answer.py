@@ -19,7 +19,7 @@ from ...errors import ToolCallError
 from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.headers import ENTITY_HEADERS, Headers, without
-from ..http.offload import offloaded
+from ..http.offload import Held, offloaded
 from ..http.request_record import record_of
 
 _NOTE = b"x-toolcall"
@@ -46,6 +46,7 @@ class FaceAnswer:
         self._streams = False  # the chat answer at hand is a stream
         self._parts: list[bytes] = []
         self._size = 0
+        self._held = Held()
         self._begun = False  # the client's answer has begun
         self._over = False
         self._quiet = True  # nothing has left since the last look
@@ -78,7 +79,7 @@ class FaceAnswer:
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         if self._streams:
-            out = await offloaded(len(data), self._face.feed, data)
+            out = await self._held.read(self._face.feed, data)
             if not more:
                 out += self._face.finish(cut=False)
             if out or not more:
