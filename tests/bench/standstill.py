@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -41,7 +42,7 @@ class Health:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._ask)
 
-    def __enter__(self) -> Health:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -92,7 +92,7 @@ _MESSAGES: dict[str, Callable[[int], list[Body]]] = {
         {"role": "assistant", "content": [_messages_round(0)[0]["content"][0]] * (n // 70)},
     ],
     "empty messages": lambda n: _user([]) * (n // 35),
-    "rounds": lambda n: [*_user("x"), *(message for at in range(n // 180) for message in _messages_round(at))],
+    "rounds": lambda n: [*_user("x"), *(message for at in range(n // 200) for message in _messages_round(at))],
     "parts": lambda n: _user([{"type": "text", "text": "x"}] * (n // 32)),
     "parts of a result": lambda n: [*_user("x"), *_messages_round(0, [{"type": "text", "text": "x"}] * (n // 32))],
     "< by the million": lambda n: _user("<" * n),

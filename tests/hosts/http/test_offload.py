@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
 
 from ...fakes import TextBackend
+from ...loop_watch import standstill
 from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, middleware
 
 _SIZE = 1 << 20
@@ -39,27 +40,6 @@ def answering(body: bytes, kind: tuple[bytes, bytes]) -> Any:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     return app
-
-
-async def standstill(work: Any) -> tuple[float, float]:
-    """(the longest that the loop was away, the seconds of the whole work)."""
-    longest, done = 0.0, False
-
-    async def watch() -> None:
-        nonlocal longest
-        while not done:
-            begin = time.monotonic()
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.monotonic() - begin)
-
-    watching = asyncio.ensure_future(watch())
-    await asyncio.sleep(0)
-    begin = time.monotonic()
-    await work
-    seconds = time.monotonic() - begin
-    done = True
-    await watching
-    return longest, seconds
 
 
 MARKUP = "<tool_call>{" * (_SIZE // 12)
@@ -158,3 +138,32 @@ def test_what_is_held_is_told_from_what_has_left() -> None:
     assert held.size > 1000
     held.note(1000, 900)
     assert held.size == 0
+
+
+async def test_full_collections_wait_while_huge_work_is_done() -> None:
+    """They go through all objects in one step."""
+    before = gc.get_threshold()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> int:
+        begun.set()
+        go_on.wait(10)
+        return gc.get_threshold()[2]
+
+    first, second = (asyncio.ensure_future(offloaded(64 << 20, work)) for _ in range(2))
+    assert await asyncio.to_thread(begun.wait, 10)
+    assert gc.get_threshold()[:2] == before[:2]
+    go_on.set()
+    assert min(await asyncio.gather(first, second)) > 1 << 20
+    assert gc.get_threshold() == before
+
+
+async def test_full_collections_go_on_behind_huge_work_that_fails() -> None:
+    before = gc.get_threshold()
+
+    def work() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await offloaded(64 << 20, work)
+    assert gc.get_threshold() == before

@@ -118,6 +118,7 @@ def neutralise_tags(text: str, names: Container[str]) -> str:
 
     Which tags are a call's depends on what a request offers: `neutralise` does not know them.
     """
+
     def by(match: re.Match[str]) -> str:
         return f"{match['before']}\\" if match["name"] in names else match["before"]
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +23,7 @@ CODED = 4 * 1024
 """The same for bytes in a content coding, which may become a thousand times as many."""
 _HUGE = 2 << 20
 _WORTH = 8
+_NEVER = 1 << 30
 
 _large = ThreadPoolExecutor(4, "toolcall-large")
 _huge = ThreadPoolExecutor(2, "toolcall-huge")
@@ -52,6 +55,43 @@ class Held:
         return out
 
 
+class _FullCollections:
+    """Python's full garbage collections, which wait while huge work is done.
+
+    One goes through all objects that there are, in one step, and hundreds of thousands of messages bring about one
+    after the other, up to a second each. The collections of young objects go on. (Python 3.14 collects in small steps.)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._thresholds = gc.get_threshold()
+
+    def wait(self) -> None:
+        with self._lock:
+            self._waiting += 1
+            if self._waiting == 1:
+                self._thresholds = gc.get_threshold()
+                gc.set_threshold(*self._thresholds[:2], _NEVER)
+
+    def go_on(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if not self._waiting:
+                gc.set_threshold(*self._thresholds)
+
+
+_full_collections = _FullCollections()
+
+
+def _without_full_collections(work: Callable[[], _Result]) -> _Result:
+    _full_collections.wait()
+    try:
+        return work()
+    finally:
+        _full_collections.go_on()
+
+
 async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Given) -> _Result:
     """What `work(*given)` gives. Done at once where it reads at most LARGE bytes, else in a thread.
 
@@ -60,8 +100,8 @@ async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Giv
     """
     if size <= LARGE:
         return work(*given)
-    pool = _large if size <= _HUGE else _huge
-    running = pool.submit(contextvars.copy_context().run, partial(work, *given))
+    run = partial(contextvars.copy_context().run, work, *given)
+    running = _large.submit(run) if size <= _HUGE else _huge.submit(_without_full_collections, run)
     try:
         return await asyncio.shield(asyncio.wrap_future(running))
     except asyncio.CancelledError:
