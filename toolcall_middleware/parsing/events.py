@@ -107,5 +107,6 @@ def joined(events: Iterable[Event]) -> list[Event]:
 
 
 def _kind(event: Event) -> tuple[type, bool, bool]:
-    thought = isinstance(event, Reasoning)
-    return type(event), thought and event.markup, thought and event.channel
+    if isinstance(event, Reasoning):
+        return Reasoning, event.markup, event.channel
+    return type(event), False, False

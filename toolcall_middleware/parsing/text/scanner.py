@@ -102,11 +102,8 @@ class Scanner:
 
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
-        if not text:
-            return []
-        if len(text) > _PIECE:
-            pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
-            return joined(event for piece in pieces for event in self.feed(piece))
+        if not 0 < len(text) <= _PIECE:
+            return _in_pieces(self.feed, text)
         special = self._special
         if special is not None and len(text) <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
@@ -390,3 +387,8 @@ class Scanner:
 @functools.lru_cache(maxsize=64)
 def _finder(char: str) -> Callable[[str], object]:
     return re.compile(re.escape(char)).search
+
+
+def _in_pieces(feed: Callable[[str], list[Event]], text: str) -> list[Event]:
+    pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+    return joined(event for piece in pieces for event in feed(piece))
