@@ -97,6 +97,18 @@ async def test_tools_do_not_pass_a_guard_in_fields_that_nobody_here_reads(
     assert (await Client(written).run(middleware(app, **guard))).status == 403 or b"ools" not in ask(**fields)
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/responses"])
+async def test_nor_on_another_face(path: str) -> None:
+    """With `upstream_api=anthropic` a request to Messages goes on as it is."""
+    app = Noted()
+    body = {"model": "m", "max_tokens": 9, "extra_body": {"tools": [TOOL]}}
+    body |= {"input": "x"} if path.endswith("responses") else {"messages": HELLO}
+    guard: dict[str, Any] = {"allowlist": "a", "allowlist_mode": "enforce", "faces": ("messages", "responses")}
+    made = await Client(json.dumps(body).encode(), path=path).run(middleware(app, upstream_api="anthropic", **guard))
+    assert made.status == 403
+    assert not app.bodies
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -35,6 +35,7 @@ _READ = frozenset({
     "model", "messages", "tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "toolcall",
     "request_options", "metadata", "response_format",
 })  # fmt: skip
+READ_BY_FACES = frozenset({"mcp_servers", "input", "text", "output_config", "output_format"})
 _CARRIERS = frozenset({
     "tools", "functions", "mcp_servers", "function_declarations", "functiondeclarations", "toolconfig", "tool_config",
 })  # fmt: skip
@@ -97,11 +98,11 @@ def tools_in(scope: Scope, body: bytes) -> str:
     return ""
 
 
-def check_unknown_fields(body: bytes) -> None:
-    """Refuse a chat completion whose tools stand where this layer does not look, and a gateway behind it may.
+def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> None:
+    """Refuse a request whose tools stand where this layer does not look, and a gateway behind it may.
 
     LiteLLM takes fields out of `extra_body`, vLLM gives `chat_template_kwargs` to the template, which writes tools.
-    Raises ToolCallError.
+    read: fields that the request's API has besides those of chat completions. Raises ToolCallError.
     """
     if not any(word in body.lower() for word in _WORDS) and not hides_words(body):
         return
@@ -112,7 +113,7 @@ def check_unknown_fields(body: bytes) -> None:
     if not isinstance(fields, dict):
         return
     for name, value in fields.items():
-        if name in _READ or value is None:
+        if name in _READ or name in read or value is None:
             continue
         found = name if name.casefold() in _CARRIERS and value else _carrier(value)
         if found:
