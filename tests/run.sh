@@ -6,5 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . examples/venv.sh
 
 install -e '.[test,clients,docs]'
-npm ci --prefix tests/clients/ai_sdk --no-audit --no-fund
+# Again only where the lock file is newer than what was installed by it.
+javascript=tests/clients/ai_sdk
+[ "$javascript/node_modules/.package-lock.json" -nt "$javascript/package-lock.json" ] ||
+  npm ci --prefix "$javascript" --no-audit --no-fund
 exec .venv/bin/python -m pytest -n auto --dist worksteal "$@"

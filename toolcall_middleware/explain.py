@@ -180,7 +180,7 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
     answer = answer_of(rows)
     tools = tools_of(body.encode())
-    reading = _read(answer, tools, _format_of(summary, template), template)
+    reading = _read(answer, tools, _format_of(summary, template), template, _model_of(summary))
     _link(reading.spans, rows)
     return {
         "text": reading.text,
@@ -197,10 +197,10 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     }
 
 
-def _read(answer: Answer, tools: ToolSet | None, name: str, template: str | None) -> _Reading:
+def _read(answer: Answer, tools: ToolSet | None, name: str, template: str | None, model: str) -> _Reading:
     reading = _Reading(answer.text, () if tools is None else list(tools.by_name))
     options = ParserOptions(keep_raw=True, unknown_tool="error", parse_reasoning=True)
-    parser = registry.of_template(name, template).parser(tools, options)
+    parser = registry.of_template(name, template, model).parser(tools, options)
     for piece in answer.pieces:
         reading.take(parser.feed(piece.text), piece.row)
     last = answer.pieces[-1].row if answer.pieces else -1
@@ -224,6 +224,11 @@ def _format_of(summary: dict[str, Any], template: str | None) -> str:
     return "auto"
 
 
+def _model_of(summary: dict[str, Any]) -> str:
+    model = summary.get("model")
+    return model if isinstance(model, str) else ""
+
+
 def _link(spans: list[dict[str, Any]], rows: Sequence[Row]) -> None:
     """To each span the row of the client's delta that came of the same piece."""
     left: dict[int, int] = {}
@@ -245,8 +250,13 @@ def tools_of(body: bytes) -> ToolSet | None:
 
 
 def prompt_parts(body: str, asked: str) -> list[dict[str, Any]]:
-    """The messages that the backend got, in parts: what stood in the client's messages, and what was injected."""
+    """The messages that the backend got, or the prompt that the model's template wrote of them, in parts: what stood
+    in the client's messages, and what was injected.
+    """
     own = [text for message in _messages(body) if (text := _content(message))]
+    value = openai.read_value(asked.encode()) if asked else None
+    if isinstance(value, dict) and isinstance(prompt := value.pop("prompt", None), str):
+        return [{"role": "prompt", "parts": _in_order(prompt, own), "more": value}]
     own.sort(key=len, reverse=True)
     shown = []
     for message in _messages(asked):
@@ -255,6 +265,19 @@ def prompt_parts(body: str, asked: str) -> list[dict[str, Any]]:
         parts = _marked(content, own)
         shown.append({"role": str(message.get("role", "")), "parts": parts, "more": more or None})
     return shown
+
+
+def _in_order(prompt: str, own: Sequence[str]) -> list[dict[str, Any]]:
+    """A prompt in one text, in which the client's messages stand in their order where they stand unchanged."""
+    cut: list[tuple[str, bool]] = []
+    end = len(prompt)
+    for text in reversed(own):  # from the end: tools stand in front, and may hold the same words
+        start = prompt.rfind(text, 0, end)
+        if start >= 0:
+            cut += [(prompt[start + len(text) : end], True), (text, False)]
+            end = start
+    cut.append((prompt[:end], True))
+    return [{"text": text, "injected": injected} for text, injected in reversed(cut) if text]
 
 
 def _marked(content: str, own: Sequence[str]) -> list[dict[str, Any]]:
@@ -285,7 +308,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     value = openai.read_value(body.encode()) if body else None
     answer = answer_of(rows)
     name = _format_of(summary, template)
-    reading = _read(answer, tools_of(body.encode()), name, template)
+    reading = _read(answer, tools_of(body.encode()), name, template, _model_of(summary))
     content = "".join(reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "text")
     thought = "".join(
         reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "reasoning"

@@ -13,6 +13,8 @@ import pytest
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
+from toolcall_middleware.explain import explain
+from toolcall_middleware.observe.traces import Trace, read_trace
 
 from ..completions_fake import CompletionsBackend
 from ..fakes import serve
@@ -93,19 +95,38 @@ def _written_to(folder: Path) -> list[str]:
     return []
 
 
-async def test_replay_reads_a_trace_by_a_template(
-    template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def _traced(template: str, folder: Path) -> tuple[list[str], CompletionsBackend]:
+    """The traces of a request whose prompt the template writes, and the backend that got it."""
+    backend = CompletionsBackend(f"Well.{CALL}")
     app = ToolCallMiddleware(
-        CompletionsBackend(f"Well.{CALL}").app,
-        format="template",
-        template=template,
-        send="completions",
-        trace_dir=str(tmp_path),
+        backend.app, format="template", template=template, send="completions", trace_dir=str(folder)
     )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
         assert (await client.post("/v1/chat/completions", json={**ASKED, "stream": True})).status_code == 200
-    found = await asyncio.to_thread(_written_to, tmp_path)
+    return await asyncio.to_thread(_written_to, folder), backend
+
+
+def _read(file: str) -> Trace:
+    return read_trace(Path(file).read_bytes())
+
+
+async def test_a_trace_holds_the_prompt_that_the_template_wrote(template: str, tmp_path: Path) -> None:
+    (file,), backend = await _traced(template, tmp_path)
+    trace = await asyncio.to_thread(_read, file)
+    (asked,) = (row for row in trace.rows if row["kind"] == "ask")
+    assert json.loads(asked["data"]) == backend.asked[0]
+    times = [row["at"] for row in trace.rows]
+    assert times == sorted(times)
+    (shown,) = explain(trace.rows, trace.summary, template)["prompt"]
+    assert "".join(part["text"] for part in shown["parts"]) == backend.prompt
+    assert [part["text"] for part in shown["parts"] if not part["injected"]] == ["Paris?"]
+    assert shown["more"]["stop"] == ["<|im_end|>"]
+
+
+async def test_replay_reads_a_trace_by_a_template(
+    template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, _ = await _traced(template, tmp_path)
     assert main(["replay", *found, "--template", template, "--json"]) == 0
     explained = json.loads(capsys.readouterr().out)["explained"]
     assert [(call["name"], call["arguments"]) for call in explained["calls"]] == [("get_weather", '{"city": "Paris"}')]

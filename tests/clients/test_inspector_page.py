@@ -16,9 +16,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.fakes import Answer, Refusal, Script, TextBackend, serve, write_calls
-from toolcall_middleware import create_proxy
+from toolcall_middleware import ToolCallMiddleware, create_proxy
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
+from toolcall_middleware.observe.observers import Observers
 from toolcall_middleware.observe.traces import Trace
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -37,7 +38,7 @@ HOSTILE = (
 )
 THOUGHT = "<think>The weather, then.</think>"
 CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "weather",
@@ -144,6 +145,13 @@ def test_one_exchange_stands_side_by_side(page: Any, proxy: str) -> None:
     assert '"city": "Paris"' in page.inner_text("#wrote .run.call")
     assert "weather" in page.inner_text("#got .delta.call >> nth=0")
     assert "hermes" in page.inner_text("#why")
+
+
+def test_what_is_not_known_is_left_out(page: Any, proxy: str) -> None:
+    for number in range(1, 5):
+        opened(page, proxy, number)
+        assert "null" not in page.inner_text("#head")
+        assert "undefined" not in page.inner_text("#exchange")
 
 
 def test_hostile_text_is_only_text(page: Any, proxy: str) -> None:
@@ -362,4 +370,42 @@ def test_a_request_on_a_face_is_shown_in_its_own_words_too(page: Any) -> None:
         assert "as it came: messages" in page.locator("#own").inner_text()
         assert '"max_tokens": 5' in page.locator("#own pre").inner_text()
         page.locator(".delta.face").first.wait_for()
+        assert page.locator(".delta:not(.face)").count() == 0
         assert page.locator(".delta.face").first.inner_text().split("\n")[-1].startswith("message_start {")
+
+
+FACES: dict[str, dict[str, Any]] = {
+    "messages": {
+        "max_tokens": 50,
+        "messages": [{"role": "user", "content": "Weather?"}],
+        "tools": [{"name": "weather", "input_schema": TOOL["function"]["parameters"]}],
+    },
+    "responses": {
+        "input": "Weather?",
+        "tools": [{"type": "function", "name": "weather", "parameters": TOOL["function"]["parameters"]}],
+    },
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", FACES)
+def test_on_a_face_the_client_got_what_left_for_it(page: Any, api: str, *, stream: bool) -> None:
+    app = ToolCallMiddleware(
+        TextBackend([f"Let me look. {CALL}"]), mode="prompt", format="hermes", faces="chat,messages,responses"
+    )
+    store = Store()
+    app._observers = Observers([store])
+    with serve(app) as base, serve(stored(store)) as shown:
+        body = {"model": "m", "stream": stream, **FACES[api]}
+        assert httpx.post(f"{base.removesuffix('/v1')}/v1/{api}", json=body, timeout=20).status_code == 200
+        opened(page, shown.removesuffix("/v1"))
+        got = {
+            kind: "".join(page.locator(f"#got .delta.{kind} .said").all_text_contents()) for kind in ("text", "call")
+        }
+        assert got["text"].strip() == "Let me look."
+        assert got["call"].startswith("weather ")
+        assert '"Paris"' in got["call"]
+        assert page.locator("#got .delta.role").count() == 0
+        page.locator("#got .delta.text").first.click()
+        assert "is made of characters 0" in page.inner_text("#place")
+        page.goto("about:blank")

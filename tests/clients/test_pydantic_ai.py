@@ -34,7 +34,7 @@ async def agent_of(gateway: Gateway, lookup: Lookup, **options: Any) -> AsyncIte
         model = OpenAIChatModel(MODEL, provider=OpenAIProvider(openai_client=client))
         agent: pydantic_ai.Agent[None, Any] = pydantic_ai.Agent(model, system_prompt=SYSTEM, retries=0, **options)
 
-        @agent.tool_plain
+        @agent.tool_plain  # type: ignore[untyped-decorator]
         def lookup_code(city: str, days: int) -> str:
             """Look up the code of a city."""
             return lookup.run(city, days)

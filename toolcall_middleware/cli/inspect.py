@@ -10,13 +10,14 @@ import webbrowser
 from pathlib import Path
 
 from ..observe.traces import TraceError, read_trace
-from .command import PROG, Command, UsageError, number
+from .command import PROG, Command, UsageError, add_template, number, template_of
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="TRACE", nargs="+", help="a trace, or a folder of traces (the last 1000)")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     parser.add_argument("--port", type=number(0, 65535), default=0, help="0: a free one (default: %(default)s)")
+    add_template(parser)
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 
@@ -24,12 +25,16 @@ def _run(args: argparse.Namespace) -> int:
     import uvicorn
     from starlette.responses import PlainTextResponse
 
+    from ..formats import registry
     from ..hosts.proxy.inspector.app import Inspector
     from ..hosts.proxy.inspector.store import MAX_EXCHANGES, Store
     from ..hosts.proxy.upstream.connection import is_loopback
 
     if not is_loopback(args.host):
         raise UsageError(f"--host {args.host}: the page is for this machine alone.")
+    template = template_of(args.template)
+    if template is not None:
+        registry.of_template("auto", template)  # now, because it takes time, and its errors are to be read here
     store = Store()
     for path in _files(args.files)[-MAX_EXCHANGES:]:
         try:
@@ -40,7 +45,7 @@ def _run(args: argparse.Namespace) -> int:
             raise UsageError(f"{path}: {error.strerror}") from None
     token = secrets.token_urlsafe(24)
     config = uvicorn.Config(
-        Inspector(PlainTextResponse("Not found.", 404), store, token),
+        Inspector(PlainTextResponse("Not found.", 404), store, token, template_of=lambda _upstream: template),
         log_level="critical",  # a page that is open at the end is no error
         server_header=False,
         access_log=False,

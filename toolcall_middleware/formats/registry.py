@@ -200,11 +200,11 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     return chosen
 
 
-def of_template(name: str, template: str | None) -> ToolFormat:
-    """The format of this name for text whose model nobody knows: with a template (the setting) `auto` reads what that
-    says too. Raises FormatError and SettingsError.
+def of_template(name: str, template: str | None, model: str = "") -> ToolFormat:
+    """The format of this name for a text that was written before: with a template (the setting) `auto` reads what that
+    says too. model: its name, where that is known. Raises FormatError and SettingsError.
     """
-    return get(name) if template is None else for_model(name, "", template)
+    return get(name) if template is None else for_model(name, model, template)
 
 
 def _derived(template: str | None) -> ToolFormat:

@@ -53,6 +53,7 @@ FAMILIES = {
     "deepseek-ai-DeepSeek-R1": "deepseek_v3",
     "deepseek-ai-DeepSeek-V3.1": "deepseek_v31",
     "deepseek-ai-DeepSeek-V3.2": "deepseek_v32",
+    "deepseek-ai-DeepSeek-V4": "deepseek_v4",
     "google-gemma-4": "gemma4",
     "ibm-granite-granite-3": "granite",
     "ibm-granite-granite-4": "granite4",

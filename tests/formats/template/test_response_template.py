@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import time
 from typing import Any
 
 import pytest
 
 from toolcall_middleware.formats import reading
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.template.response_template import NotCompiled, compile_calls, compile_reasoning
-from toolcall_middleware.model import ToolCall
+from toolcall_middleware.formats.template.declared.response_template import (
+    NotCompiled,
+    compile_calls,
+    compile_reasoning,
+)
+from toolcall_middleware.model import Tool, ToolCall, ToolSet
+from toolcall_middleware.parsing.events import CallArgs
 
 from ...parsing.streams import calls_in, read, text_in
 
@@ -24,6 +31,69 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
     "json with its own keys": (
         {**JSON_FIELD, "transform": {"function": {"name": "{content.fn}", "arguments": "{content.with}"}}},
         '<a_call>{"fn": "f", "with": {"x": "1 < 2"}}</a_call>',
+    ),
+    "json within json": (
+        {**JSON_FIELD, "transform": {"type": "function", "function": "{content.function}"}},
+        '<a_call>{"function": {"name": "f", "arguments": {"x": "1 < 2"}}}</a_call>',
+    ),
+    "json within json, by its keys": (
+        {
+            **JSON_FIELD,
+            "transform": {"function": {"name": "{content.function.name}", "arguments": "{content.function.arguments}"}},
+        },
+        '<a_call>{"function": {"name": "f", "arguments": {"x": "1 < 2"}}}</a_call>',
+    ),
+    "json whose keys have no quotes": (
+        {**JSON_FIELD, "content_args": {"unquoted_keys": True, "string_delims": [["'", "'"], ['"', '"']]}},
+        "<a_call>{name: 'f', arguments: {x: '1 < 2'}}</a_call>",
+    ),
+    "json up to the end": (
+        {"open": "<a_call>", "content": "json"},
+        '<a_call>{"name": "f", "arguments": {"x": "1 < 2"}}',
+    ),
+    "a second text that opens": (
+        {**JSON_FIELD, "open": ["<a_call>", "<a_second_call>"]},
+        '<a_second_call>{"name": "f", "arguments": {"x": "1 < 2"}}</a_call>',
+    ),
+    "strings between a mark": (
+        {
+            "open_pattern": r"<\|a_call>call:(?P<name>\w+)",
+            "close": "<a_call|>",
+            "repeats": True,
+            "content": "json",
+            "content_args": {"unquoted_keys": True, "string_delims": [["<|~|>", "<|~|>"]]},
+            "transform": NAMED,
+        },
+        "<|a_call>call:f{x:<|~|>1 < 2<|~|>}<a_call|>",
+    ),
+    "lines": (
+        {
+            "open_pattern": r"<a_call=(?P<fn>\w+)>",
+            "close": "</a_call>",
+            "repeats": True,
+            "content": "kv-lines",
+            "transform": {"function": {"name": "{fn}", "arguments": "{content}"}},
+        },
+        "<a_call=f>\nx: 1 < 2\n</a_call>",
+    ),
+    "lines with other separators": (
+        {
+            "open_pattern": r"<a_call>\s*(?P<name>\w+)\n",
+            "close_pattern": r"\s*</a_call>",
+            "content": "kv-lines",
+            "content_args": {"kv_sep": " = ", "line_sep": ";", "value_parser": {"name": "json"}},
+            "transform": NAMED,
+        },
+        "<a_call>f\nx = 1 < 2;</a_call>",
+    ),
+    "one argument": (
+        {
+            "open_pattern": r"<a_call=(?P<name>\w+)>",
+            "close": "</a_call>",
+            "content": "text",
+            "transform": {"function": {"name": "{name}", "arguments": {"x": "{content}"}}},
+        },
+        "<a_call=f>1 < 2</a_call>",
     ),
     "a list": (
         {
@@ -43,6 +113,20 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
             "transform": NAMED,
         },
         '<|a_call|>f<|a_args|>{"x": "1 < 2"}<|a_end|>',
+    ),
+    "tags with other attributes": (
+        {
+            "open_pattern": r'<an_invoke\b[^>]*?\bname="(?P<name>[^"]+)">',
+            "close": "</an_invoke>",
+            "repeats": True,
+            "content": "xml-inline",
+            "content_args": {
+                "tag_pattern": r'<with\b[^>]*?\bname="(?P<key>[^"]+)"[^>]*?>(?P<value>.*?)</with>',
+                "value_parser": {"name": "json", "args": {"allow_non_json": True}},
+            },
+            "transform": NAMED,
+        },
+        '<an_invoke id="1" name="f"><with name="x" kind=\'s\'>1 < 2</with></an_invoke>',
     ),
     "tags": (
         {
@@ -78,10 +162,21 @@ def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"content": "kv-lines"}, "kv-lines"),
-        ({"content": "text"}, "text"),
-        ({"content_args": {"unquoted_keys": True}}, "dialect"),
-        ({"transform": {"function": {"name": "f"}}}, "transform"),
+        ({"content": "kv-lines"}, "kv-lines that holds the name"),
+        ({"content": "text"}, "text that holds the name"),
+        ({"content": "int"}, "int that holds the name"),
+        ({"content": "yaml"}, "content of the kind yaml"),
+        ({"content_args": {"tabs": True}}, "dialect with other arguments"),
+        ({"content_args": {"string_delims": "x"}}, "string_delims is no list"),
+        ({"content_args": {"string_delims": [["<<", ">>"]]}}, "strings between different marks"),
+        ({"content_args": {"string_delims": [["~", "~"]]}}, "dialect that holds the name"),
+        ({"close": ["</a>", "</b>"], "close_pattern": None}, "several texts in close"),
+        ({"open": "ab"}, "no reader knows|not read back"),
+        ({"transform": {"function": {"name": "f"}}}, "a name that is not what the model wrote"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": {"x": 1}}}}, "put together"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": "x"}}}, "not what the model wrote"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": "{args}"}}}, "out of a pattern"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": "{content.b.a}"}}}, "different places"),
         ({"transform": ["x"]}, "transform"),
         ({"open": None, "open_pattern": "<(a|b)+>"}, "pattern"),
         ({"open": None, "open_pattern": "(?=x)"}, "pattern"),
@@ -92,6 +187,74 @@ def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None
 def test_what_is_more_than_literals_is_not_compiled_and_said(change: dict[str, Any], why: str) -> None:
     with pytest.raises(NotCompiled, match=why):
         compile_calls(declared({**FORMS["json"][0], **change}))
+
+
+@pytest.mark.parametrize(
+    ("form", "change", "why"),
+    [
+        ("tags", {"merge_duplicates": True}, "several times"),
+        ("tags", {"value_parser": {"name": "kv-lines"}}, "values of the kind kv-lines"),
+        ("lines", {"kv_sep": ""}, "without texts"),
+        ("lines", {"strip": False}, "blanks"),
+        ("lines", {"value_parser": {"name": "xml-inline"}}, "values of the kind xml-inline"),
+    ],
+)
+def test_arguments_of_a_parser_that_cannot_stream_are_not_compiled(form: str, change: dict[str, Any], why: str) -> None:
+    field = FORMS[form][0]
+    with pytest.raises(NotCompiled, match=why):
+        compile_calls(declared({**field, "content_args": {**field.get("content_args", {}), **change}}))
+
+
+@pytest.mark.parametrize("piece", ['<an_invoke name="', 'name="', "<with ", ' name="f', "<an_invoke ", '" name="x">'])
+def test_tags_with_other_attributes_take_linear_time(piece: str) -> None:
+    openers = compile_calls(declared(FORMS["tags with other attributes"][0])).openers
+
+    def taken(size: int) -> float:
+        begin = time.process_time()
+        read(reading.scanner(openers, None, ParserOptions()), list('<an_invoke name="f">' + piece * size))
+        return time.process_time() - begin
+
+    taken(100)
+    assert taken(1600) < 14 * max(taken(200), 0.005)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_string_streams_and_a_call_that_is_cut_stays_open(form: str) -> None:
+    field, text = FORMS[form]
+    tools = ToolSet.of([Tool("f", "", {"type": "object", "properties": {"x": {"type": "string"}}})])
+    parser = reading.scanner((*compile_calls(declared(field)).openers, *reading.ANY_JSON), tools, ParserOptions())
+    before, _, _ = text.partition("2")
+    events = [event for char in before for event in parser.feed(char)]
+    arguments = "".join(event.text for event in events if isinstance(event, CallArgs))
+    assert arguments.endswith(('"1 <', '"1 < '))
+    (call,) = calls_in([*events, *parser.finish()])
+    assert not call.complete
+
+
+ODD: list[Any] = [None, [], [1], {}, {"x": []}, 1, True, "", "x", "{", "{content}", "(?P<name>", "[", "\\", "<" * 5000]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whatever_is_declared_is_compiled_or_refused(form: str) -> None:
+    field = FORMS[form][0]
+    places: list[tuple[str, ...]] = [(key,) for key in (*field, "content_args", "transform_each")]
+    places += [("content_args", key) for key in ("tag_pattern", "value_parser", "kv_sep", "string_delims")]
+    places += [("transform", "function"), ("transform", "function", "name"), ("transform", "function", "arguments")]
+    for place in places:
+        for odd in ODD:
+            changed = copy.deepcopy(field)
+            at = changed
+            for key in place[:-1]:
+                at = at[key] if isinstance(at.get(key), dict) else at.setdefault(key, {})
+                if not isinstance(at, dict):
+                    break
+            else:
+                at[place[-1]] = odd
+                try:
+                    syntax = compile_calls(declared(changed))
+                except NotCompiled:
+                    continue
+                assert all(len(opener.marker) <= 256 for opener in syntax.openers)
 
 
 def test_a_declaration_of_another_version_or_shape_is_not_compiled() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ import httpx
 import pytest
 
 from toolcall_middleware import SettingsError, ToolCallMiddleware
+from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Report
+from toolcall_middleware.upstream.completions.pending import PendingPrompt
 
 from ...completions_fake import CompletionsBackend
 from ...fakes import serve
@@ -248,6 +253,26 @@ async def test_llama_cpps_constraint_is_called_json_schema_there(template: str) 
     assert backend.asked[0]["json_schema"]["type"] == "object"
 
 
+async def test_llama_cpp_is_told_which_special_tokens_are_to_be_text(tmp_path: Path) -> None:
+    own = templates.NAMED.replace("acme:", "acme_")
+    call = '<|acme_call|>look_up<|acme_args|>{"city": "Paris"}<|acme_end|>'
+    backend = CompletionsBackend(call)
+    answer = await ask(backend, place(tmp_path, own), asked())
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "look_up"
+    (sent,) = backend.asked
+    assert sent["skip_special_tokens"] is False
+    assert {"<|acme_call|>", "<|acme_args|>", "<|acme_end|>", "<ponder>", "</ponder>"} <= set(sent["preserved_tokens"])
+    assert all(isinstance(each, str) for each in sent["preserved_tokens"])
+    assert len(sent["preserved_tokens"]) < 64
+
+
+@pytest.mark.parametrize("own", [templates.JSON, templates.NAMED])
+async def test_where_no_special_tokens_are_wanted_none_are_preserved(own: str, tmp_path: Path) -> None:
+    backend = CompletionsBackend()
+    await ask(backend, place(tmp_path, own), asked(), special_tokens="off")
+    assert "preserved_tokens" not in backend.asked[0]
+
+
 async def test_a_retry_goes_on_from_what_the_model_wrote(template: str) -> None:
     backend = CompletionsBackend(lambda body: CALL if "no tool call" in body["prompt"] else "I will not.")
     value = (await ask(backend, template, asked(tool_choice="required"), constrain="off")).json()
@@ -351,3 +376,37 @@ def test_the_proxy_asks_the_sibling_path_over_loopback(template: str, monkeypatc
     assert whole["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "look_up"
     assert [e["choices"][0]["finish_reason"] for e in events if e["choices"]][-1] == "tool_calls"
     assert len(backend.asked) == 2
+
+
+async def test_writing_the_prompt_is_work_of_ours_and_no_time_of_the_backends(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = PendingPrompt.write
+
+    def slowly(prompt: PendingPrompt) -> None:
+        time.sleep(0.3)
+        write(prompt)
+
+    monkeypatch.setattr(PendingPrompt, "write", slowly)
+    reports: list[Report] = []
+
+    class Observer:
+        wants_content = False
+
+        def begin(self, report: Report, headers: Mapping[str, str]) -> None:
+            reports.append(report)
+
+        def end(self, report: Report) -> None:
+            assert report is reports[0]
+
+    backend = CompletionsBackend(CALL)
+    app = ToolCallMiddleware(backend.app, format="template", template=template, send="completions")
+    app._observers = Observers([Observer()])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        assert (await client.post("/v1/chat/completions", json=asked(stream=True))).status_code == 200
+    (report,) = reports
+    (attempt,) = report.attempts
+    assert report.own >= 0.3
+    assert attempt.began - report.began >= 0.3
+    assert attempt.first_byte is not None
+    assert attempt.first_byte >= attempt.began

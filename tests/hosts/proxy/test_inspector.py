@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.fakes import TextBackend, write_calls
+from tests.formats.template import templates
 from tests.hosts.asgi_client import Client, ask
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
@@ -78,9 +80,9 @@ async def test_no_other_file_is_served(name: str) -> None:
     assert (await get(inspector(), PAGE + name)).status == 404
 
 
-async def observed(text: str) -> Store:
+async def observed(text: str, **settings: Any) -> Store:
     store = Store()
-    app = ToolCallMiddleware(TextBackend([text]), mode="prompt", format="hermes")
+    app = ToolCallMiddleware(TextBackend([text]), **{"mode": "prompt", "format": "hermes", **settings})
     app._observers = Observers([store])
     await Client(ask()).run(app)
     return store
@@ -93,6 +95,28 @@ async def test_an_exchange_is_listed_and_shown() -> None:
     data = (await get(app, f"{PAGE}api/exchanges/1")).json
     assert data["explained"]["calls"][0]["name"] == "weather"
     assert {row["kind"] for row in data["rows"]} >= {"request", "ask", "backend", "client", "decision"}
+
+
+async def test_calls_are_read_by_the_template_of_the_exchanges_upstream(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text(templates.JSON)
+    store = await observed(
+        'Hello. <acme_call>{"tool": "weather", "input": {"city": "Paris"}}</acme_call>',
+        format="template",
+        template=str(tmp_path),
+    )
+    asked: list[str | None] = []
+
+    def template_of(upstream: str | None) -> str:
+        asked.append(upstream)
+        return str(tmp_path)
+
+    app = inspector(store, template_of=template_of)
+    shown = (await get(app, f"{PAGE}api/exchanges/1")).json["explained"]
+    assert [call["name"] for call in shown["calls"]] == ["weather"]
+    assert (await get(app, f"{PAGE}api/exchanges/1/case")).json["expected_tool_calls"][0]["name"] == "weather"
+    assert asked == [None, None]
+    unknown = (await get(inspector(store), f"{PAGE}api/exchanges/1")).json["explained"]
+    assert not unknown["calls"]
 
 
 async def test_a_case_and_a_trace_can_be_saved() -> None:

@@ -21,6 +21,7 @@ import pytest_asyncio
 from starlette.types import ASGIApp, Message
 
 from tests.fakes import TextBackend, serve, write_calls
+from tests.formats.template import templates
 from tests.hosts.asgi_client import TOOL, Client, ask
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
@@ -241,6 +242,19 @@ async def test_every_face_of_a_setting_can_be_on_at_once(proxy: Any, tmp_path: P
             break
         await asyncio.sleep(0.02)
     assert len(written(tmp_path)) == 1
+
+
+async def test_the_page_reads_calls_by_the_template_that_the_proxy_has(proxy: Any, tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text(templates.JSON)
+    text = '<acme_call>{"tool": "weather", "input": {"city": "Paris"}}</acme_call>'
+    with serve(TextBackend([text])) as base:
+        made = {"format": "template", "template": str(tmp_path), "inspector": "abcdefghijklmnop"}
+        app = proxy(upstream_url=f"{base}/v1", **made)
+        await Client(ask(stream=True)).run_with_others(app)
+    local = (b"host", b"127.0.0.1:8080")
+    page = "/inspect/abcdefghijklmnop/api/exchanges/1"
+    explained = (await get(app, page, local)).json["explained"]
+    assert [call["name"] for call in explained["calls"]] == ["weather"]
 
 
 async def test_of_two_hundred_streams_at_once_nothing_is_lost(tmp_path: Path) -> None:

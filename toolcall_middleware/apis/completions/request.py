@@ -20,15 +20,16 @@ _ONLY_CHAT = frozenset(
         *("max_completion_tokens", "max_tokens", "logprobs", "top_logprobs", "add_special_tokens"),
     }
 )
+_PRESERVED = "preserved_tokens"
 _LEAST_LOGPROBS = 1
 """llama.cpp takes 0 for none at all."""
 
 
-def completion_body(body: bytes, prompt: str, *, stop: Sequence[str] = ()) -> bytes:
+def completion_body(body: bytes, prompt: str, *, stop: Sequence[str] = (), preserved: Sequence[str] = ()) -> bytes:
     """The body for `/v1/completions`.
 
     body: a chat completion's, whose fields keep their bytes. stop: strings at which the backend ends, beside those of
-    the body.
+    the body. preserved: special tokens that are to be text, for a body that wants them so (`skip_special_tokens`).
     """
     given = openai.read_object(body) or {}
     fields: dict[str, Any] = {}
@@ -46,6 +47,9 @@ def completion_body(body: bytes, prompt: str, *, stop: Sequence[str] = ()) -> by
     fields["add_special_tokens"] = False
     if stop:
         fields["stop"] = _stops(given.get("stop"), stop)
+    # llama.cpp's own word for it: a text completion of its has no special token else, and no call behind one.
+    if preserved and _PRESERVED not in fields and openai.read_value(fields.get("skip_special_tokens")) is False:
+        fields[_PRESERVED] = list(preserved)
     _name_schema(fields)
     return openai.encode(fields)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ...errors import FormatError, SettingsError
 from .. import markup
 from ..family import Family
-from . import derive, response_template, sources
+from . import derive, sources
+from .declared import alone, response_template
 from .derive import Derived
 from .prompts import TemplatePrompts
 
@@ -85,8 +86,10 @@ def of_source(source: str) -> Derived:
         declared = derive.Declared(response_template.compile_calls(spec), response_template.compile_reasoning(spec))
     except response_template.NotCompiled as error:
         found = derive.derive(checkpoint.template)
-        return replace(found, unknown=(*found.unknown, f"the checkpoint's response_template: {error}"))
-    return derive.derive(checkpoint.template, declared=declared)
+        return replace(found, unknown=(*found.unknown, f"{derive.DECLARATION} is not used: {error}"))
+    found = derive.derive(checkpoint.template, declared=declared)
+    # A template that writes calls says more; where it writes none, the declaration stands alone.
+    return found if found.family is not None or found.sample else alone.of(checkpoint.template, declared, found.why)
 
 
 def required(source: str | None) -> Family:
@@ -107,6 +110,9 @@ def _kept(source: str) -> Derived:
     found = of_source(source)
     if found.family is not None:
         markup.add(found.family.markup)  # all readers know its markers, and nothing that a tool says can hold them
+    for each in found.unknown:
+        if each.startswith(derive.DECLARATION):
+            _log.warning("template: %s: %s", source, each)
     return found
 
 

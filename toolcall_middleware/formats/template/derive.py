@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from .round_trip import Rendered, reads
 from .turns import Turns
 
 NAME = "template"
+DECLARATION = "the checkpoint's response_template"
+"""How it is called in what could not be told."""
 _ASKED = said(probes.USER)
 _MAX_END = 64
 _ODD = re.compile(r"[^\w\s]")
@@ -106,6 +108,8 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
     family = _family(found, syntax, like, block)
     unknown: list[str] = []
+    if declared is not None and syntax is not declared.calls:
+        unknown.append(f"{DECLARATION} does not read what the chat template renders, which tells instead")
     if not all(reads(openers, turn) for turn in rendered.beside):
         unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
@@ -280,12 +284,25 @@ def _special(found: Turns) -> bool:
 def _markup(found: Turns) -> Markup:
     """The template's own markers: read around calls, and kept out of what tools say."""
     layout = found.layout
-    ends = tuple(end for end in found.ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
     marks = tokens(layout.opening + layout.before) + tokens(layout.after + layout.closing)
-    marks += [*found.stops, *ends, *(found.reasoning or ())]
-    escapes: list[Escape] = []
     # Tags with an attribute are no whole marks.
-    whole = "".join((layout.opening, layout.call, layout.region, layout.closing, *marks))
+    whole = f"{layout.opening}{layout.call}{layout.region}{layout.closing}"
+    return own_markup(whole, marks, ends=found.ends, stops=found.stops, reasoning=found.reasoning)
+
+
+def own_markup(
+    text: str,
+    marks: Sequence[str],
+    *,
+    ends: Sequence[str],
+    stops: Sequence[str] = (),
+    reasoning: tuple[str, str] | None = None,
+) -> Markup:
+    """The markup of a model whose calls stand in `text`, with `marks` around them."""
+    ends = tuple(end for end in ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
+    marks = [*marks, *stops, *ends, *(reasoning or ())]
+    escapes: list[Escape] = []
+    whole = "".join((text, *marks))
     names = dict.fromkeys(_TAG_NAME.findall(whole))
     tags = [f"/?{re.escape(name)}[\\s>=/]" for name in names if not escaping.has_markup(f"<{name}>")]
     for mark in dict.fromkeys(marks):
@@ -296,8 +313,8 @@ def _markup(found: Turns) -> Markup:
         else:
             escapes.append(Escape(re.escape(mark[0]), re.escape(mark[1:])))
     return Markup(
-        reasoning=(found.reasoning,) if found.reasoning is not None else (),
-        stops=found.stops,
+        reasoning=(reasoning,) if reasoning is not None else (),
+        stops=tuple(stops),
         ends=ends,
         tags=tuple(dict.fromkeys(tags)),
         escapes=tuple(escapes),

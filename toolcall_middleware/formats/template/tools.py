@@ -47,7 +47,8 @@ class ToolBlock:
     """Where the template has it, in words."""
 
 
-_OURS = ToolBlock(prompt=_OWN_WORDS + _FORM, tool=function, between="\n", own_words=True)
+OURS = ToolBlock(prompt=_OWN_WORDS + _FORM, tool=function, between="\n", own_words=True)
+"""Where the template's words cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def read(template: ChatTemplate, turns: Turns, shown: str) -> ToolBlock:
         found = None if with_tools is None or without is None else _block(with_tools, without, turns, shown)
         if found is not None:
             return found
-    return _OURS
+    return OURS
 
 
 def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock | None:

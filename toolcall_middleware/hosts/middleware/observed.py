@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
 from ...observe.recorder import Recorder
@@ -51,8 +52,18 @@ class ExchangeNotes:
                 facts = exchange.facts
                 self._answering = False
                 report.attempts.append(Attempt("first" if facts is None else facts.why, now))
+                if action.prompt is not None:  # the template writes it first, in a thread
+                    action.prompt.on_body = partial(self._on_body, now)
             elif type(action) is Fail:
                 report.error = str(action.error.code)
+
+    def _on_body(self, begin: float, data: bytes) -> None:
+        """The prompt is written: that was work of ours since `begin`, and only now the backend is asked."""
+        report, now = self._report, time.perf_counter()
+        report.own += now - begin
+        report.attempts[-1].began = now
+        if report.recorder is not None:
+            report.recorder.data("ask", data, now)
 
     def _note_sent(self, data: bytes, now: float, *, called: bool) -> None:
         report = self._report
@@ -87,9 +98,10 @@ class ExchangeNotes:
                 cause = recorder.note("event", begin, what=type(event).__name__)
         for action in actions:
             match action:
-                case Ask(body):
+                case Ask(body, prompt):
                     self._record_decisions(recorder, facts, now)  # all that is decided leads to a question
-                    recorder.data("ask", body, now)
+                    if prompt is None:
+                        recorder.data("ask", body, now)
                 case Send(data):
                     if data:
                         recorder.data("client", data, now, of=cause)

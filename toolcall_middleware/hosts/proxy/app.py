@@ -82,7 +82,7 @@ def create_proxy() -> ASGIApp:
     if store is not None and settings.inspector is not None:
         from .inspector.app import Inspector
 
-        logged = Inspector(logged, store, settings.inspector)
+        logged = Inspector(logged, store, settings.inspector, template_of=partial(_template_of, app))
 
     def drain() -> None:
         gate.drain()
@@ -90,6 +90,12 @@ def create_proxy() -> ASGIApp:
             store.close()
 
     return Lifetime(logged, drain=drain, grace=settings.shutdown_grace, reload=reload)
+
+
+def _template_of(app: Upstream | Router, upstream: str | None) -> str | None:
+    """Whose chat template the answers of an upstream are read by. upstream: its name, None where there is only one."""
+    configs = app.upstreams if isinstance(app, Router) else (app.config,)
+    return next((one.settings.template for one in configs if one.name == upstream), configs[0].settings.template)
 
 
 def _holds_key(app: Upstream | Router) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...apis.completions.request import completion_body
@@ -11,11 +12,13 @@ from ...formats.template.live import TemplateRefusalError
 from ...formats.template.prompts import TemplatePrompts, Written
 from ...formats.thoughts import of_model
 from ...parsing.text.reasoning import Opened
+from .preserved import preserved_tokens
 
 
 class PendingPrompt:
     """A prompt that is to be written before the backend is asked: a host runs `write` in a thread, then asks for
-    `body`. written: None before. limit: bytes of the whole answer that is to come.
+    `body`. written: None before. limit: bytes of the whole answer that is to come. on_body: is told the body that the
+    backend gets, which no action of the exchange holds.
     """
 
     def __init__(
@@ -32,6 +35,7 @@ class PendingPrompt:
         self._model = model
         self.limit = limit
         self.written: Written | None = None
+        self.on_body: Callable[[bytes], object] | None = None
 
     def write(self) -> None:
         """Takes milliseconds. Raises ToolCallError."""
@@ -50,7 +54,11 @@ class PendingPrompt:
 
     def body(self, body: bytes) -> bytes:
         """The text completion's body for the chat completion's."""
-        return completion_body(body, self.text, stop=() if self.written is None else self.written.ends)
+        stop = () if self.written is None else self.written.ends
+        asked = completion_body(body, self.text, stop=stop, preserved=preserved_tokens(self._format, self._model))
+        if self.on_body is not None:
+            self.on_body(asked)
+        return asked
 
     @property
     def opened(self) -> Opened | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from typing import Any
 
@@ -43,17 +43,30 @@ _HEARTBEAT = 10.0
 _PAUSE = 0.2  # seconds between two events at least: a browser cannot show more
 
 
+def _no_template(_upstream: str | None) -> None:
+    """Calls are read as the formats' own."""
+
+
 class Inspector:
     """An app before `app`: `/inspect/TOKEN/` is the page; without the token there is nothing, and it goes on to `app`.
 
-    local_only: who is not on this machine gets what there is without the token.
+    local_only: who is not on this machine gets what there is without the token. template_of: by an exchange's upstream
+    (None: it has no name), whose chat template calls are read by.
     """
 
-    def __init__(self, app: ASGIApp, store: Store, token: str, *, local_only: bool = True) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        store: Store,
+        token: str,
+        *,
+        local_only: bool = True,
+        template_of: Callable[[str | None], str | None] = _no_template,
+    ) -> None:
         self._app = app
         self._token = token.encode()
         self._local_only = local_only
-        self._pages = pages(store)
+        self._pages = pages(store, template_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._is_mine(scope):
@@ -81,8 +94,8 @@ class Inspector:
         return not self._local_only or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
 
 
-def pages(store: Store) -> Starlette:
-    """The page and its data, without any guard before them."""
+def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_template) -> Starlette:
+    """The page and its data, without any guard before them. template_of: see Inspector."""
 
     async def page(request: Request) -> Response:
         return _file(request.path_params.get("name") or "index.html")
@@ -94,13 +107,14 @@ def pages(store: Store) -> Starlette:
         entry = store.entries.get(request.path_params["number"])
         if entry is None:
             return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
-        return _json(await run_in_threadpool(_shown, entry))
+        return _json(await run_in_threadpool(_shown, entry, template_of(entry.summary.get("upstream"))))
 
     async def case(request: Request) -> Response:
         entry = store.entries.get(request.path_params["number"])
         if entry is None:
             return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
-        found = await run_in_threadpool(case_of, list(entry.rows), entry.summary)
+        template = template_of(entry.summary.get("upstream"))
+        found = await run_in_threadpool(case_of, list(entry.rows), entry.summary, template)
         name = f'attachment; filename="case-{entry.number}.json"'
         return _json(found, {"content-disposition": name})
 
@@ -130,13 +144,13 @@ def pages(store: Store) -> Starlette:
     return app
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: Entry, template: str | None) -> dict[str, Any]:
     rows = list(entry.rows)
     return {
         "summary": entry.summary,
         "version": entry.version,
         "rows": rows,
-        "explained": explain(rows, entry.summary),
+        "explained": explain(rows, entry.summary, template),
     }
 
 

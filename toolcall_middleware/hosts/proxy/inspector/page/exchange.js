@@ -16,7 +16,7 @@ function parse(text) {
 export function said(row) {
   if (row.kind === "error") return [["error", `${row.code}: ${row.message}`]];
   const data = row.data;
-  if (row.kind === "face") return data.split(/\r?\n\r?\n/).filter((event) => event.trim()).map((event) => ["face", event.trim().replace(/^event: ?(\S+)\r?\ndata: ?/, "$1 ")]);
+  if (row.kind === "face") return faced(data);
   const events = data.trimStart().startsWith("{") ? [data] : data.split(/\r?\n\r?\n/).map((event) => event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n")).filter(Boolean);
   const found = [];
   for (const event of events) {
@@ -39,6 +39,36 @@ export function said(row) {
     if (chunk.usage) found.push(["usage", `${chunk.usage.prompt_tokens} → ${chunk.usage.completion_tokens}`]);
   }
   return found.length ? found : [["", data.trim().slice(0, 200)]];
+}
+
+// The same of an answer in Messages' or Responses' own form.
+function faced(data) {
+  const whole = data.trimStart().startsWith("{") ? parse(data) : null;
+  if (whole) {
+    const found = [];
+    for (const item of [...(whole.content ?? []), ...(whole.output ?? [])]) {
+      if (item.type === "thinking" || item.type === "reasoning") found.push(["reasoning", item.thinking ?? (item.summary ?? item.content ?? []).map((part) => part.text).join(" ")]);
+      else if (item.name) found.push(["call", `${item.name} ${item.arguments ?? JSON.stringify(item.input ?? "")}`]);
+      else found.push(["text", item.text ?? (item.content ?? []).map((part) => part.text ?? part.refusal).join("")]);
+    }
+    if (whole.error) found.push(["error", whole.error.message ?? JSON.stringify(whole.error)]);
+    if (whole.stop_reason ?? whole.status) found.push(["finish", whole.stop_reason ?? whole.status]);
+    return found.length ? found : [["event", data.trim()]];
+  }
+  return data.split(/\r?\n\r?\n/).filter((event) => event.trim()).map((event) => {
+    const [, type, text] = /^event: ?(\S+)\r?\ndata: ?([^]*)$/.exec(event.trim()) ?? [null, "", event.trim()];
+    const value = parse(text);
+    const delta = value?.delta;
+    const started = value?.content_block ?? (type === "response.output_item.added" ? value?.item : null);
+    if (typeof delta === "string") return [/arguments|input/.test(type) ? "call" : /reasoning/.test(type) ? "reasoning" : "text", delta];
+    if (typeof delta?.text === "string") return ["text", delta.text];
+    if (typeof delta?.thinking === "string") return ["reasoning", delta.thinking];
+    if (typeof delta?.partial_json === "string") return ["call", delta.partial_json];
+    if (delta?.stop_reason) return ["finish", delta.stop_reason];
+    if (started?.name) return ["call", `${started.name} `];
+    if (type === "error" || type === "response.failed") return ["error", text];
+    return ["event", `${type} ${text}`.trim()];
+  });
 }
 
 export class Exchange {
@@ -84,17 +114,18 @@ export class Exchange {
       ...[...counts].map(([outcome, count]) => el("span", { class: `chip ${grade(outcome)} outcome` }, count > 1 ? `${count}× ${outcome}` : outcome)),
       ...chips.map((text) => el("span", { class: "chip" }, visible(text))),
       ...(one.finish_reasons ?? []).slice(0, 4).map((text) => el("span", { class: "chip" }, `finish: ${text}`)),
-      tokens && el("span", { class: "chip" }, tokens),
+      tokens ? el("span", { class: "chip" }, tokens) : "",
       one.attempts?.length > 1 ? el("span", { class: "chip warn" }, `${one.attempts.length} attempts`) : "",
       one.error ? el("span", { class: "chip bad" }, visible(one.error)) : "",
       el("span", { class: "id", title: one.id }, one.id ?? ""));
     const first = one.attempts?.[0];
     const entry = (name, value, shade) => el("span", {}, shade ? el("i", { class: "mark", "data-shade": shade }) : "", `${name} `, el("b", {}, ms(value)));
+    const count = (name, value, shade) => el("span", {}, el("i", { class: "mark", "data-shade": shade }), `${name} `, el("b", {}, String(value)));
     $("#times").replaceChildren(
       entry("total", one.ended), entry("ours alone", one.own),
       entry("upstream's first byte", first && first.first_byte !== null ? first.first_byte - first.at : null, "--raised"),
       entry("first content", one.first_content, "--reasoning"), entry("first call", one.first_call, "--call"),
-      el("span", {}, "pieces ", el("b", {}, String(this.data.explained.pieces.length))));
+      count("model's pieces", this.data.explained.pieces.length, "--dim"), count("deltas left", this.data.rows.filter((row) => row.kind === "client").length, "--accent"));
     for (const mark of document.querySelectorAll("#times .mark")) mark.style.background = `var(${mark.dataset.shade})`;
   }
 
@@ -150,15 +181,22 @@ export class Exchange {
 
   got() {
     const shown = [];
+    // Where a client speaks another API, what it got are the rows of that: each is made of the chat's rows before it.
+    const own = this.data.rows.some((row) => row.kind === "face");
+    this.leftBy = new Map();
+    let made = [];
     this.data.rows.forEach((row, at) => {
-      if (!["client", "error", "face"].includes(row.kind)) return;
-      for (const [what, words] of said(row)) shown.push({ at, time: row.at, of: row.of, what, words: visible(words).replaceAll("\n", "⏎") });
+      if (row.kind === "client") made.push(at);
+      if (row.kind !== "error" && row.kind !== (own ? "face" : "client")) return;
+      for (const from of made) this.leftBy.set(from, at);
+      for (const [what, words] of said(row)) shown.push({ at, time: row.at, of: row.of, made, face: own, what, words: visible(words).replaceAll("\n", "⏎") });
+      made = [];
     });
     this.deltas.show(shown);
   }
 
   delta(one) {
-    return el("div", { class: `delta ${one.what}${one.at === this.lit ? " on" : ""}`, "data-row": one.at, on: { click: () => this.back(one) } },
+    return el("div", { class: `delta ${one.face ? "face " : ""}${one.what}${one.at === this.lit ? " on" : ""}`, "data-row": one.at, on: { click: () => this.back(one) } },
       el("span", { class: "at" }, one.time < 10000 ? one.time.toFixed(1) : `${(one.time / 1000).toFixed(2)}s`), el("span", { class: "what" }, one.what), el("span", { class: "said", dir: "ltr" }, one.words));
   }
 
@@ -166,7 +204,7 @@ export class Exchange {
   back(one) {
     this.lit = one.at;
     this.deltas.draw();
-    const spans = this.text.spans.filter((span) => span.client === one.at);
+    const spans = this.text.spans.filter((span) => one.made.includes(span.client));
     const range = spans.length ? this.text.range(spans[0].start, spans.at(-1).end) : null;
     light("piece", [range]);
     if (range) this.into(range);
@@ -201,8 +239,8 @@ export class Exchange {
     $("#place").textContent = `character ${offset}: ${kind}${call} · came with piece ${piece.row} at ${ms(rows[piece.row]?.at)} · decided with piece ${span.row} · ${left}${fault ? ` · ${visible(fault.why)}` : ""}`;
     light("piece", [this.text.range(piece.start, known.end)]);
     if (pick && typeof span.client === "number") {
-      this.lit = span.client;
-      this.deltas.reveal(this.deltas.items.findIndex((one) => one.at === span.client));
+      this.lit = this.leftBy.get(span.client) ?? span.client;
+      this.deltas.reveal(this.deltas.items.findIndex((one) => one.at === this.lit));
     }
   }
 
@@ -218,7 +256,7 @@ export class Exchange {
       const outcome = outcomes.length === this.text.calls.length ? `${outcomes[number]}, ` : "";
       shown.push(line("call", rows[call.row]?.at ?? null, `call ${number}`, call.name, `${outcome}${state}: ${call.arguments.slice(0, 300)}`, jump(call)));
     });
-    for (const fault of this.text.faults) shown.push(line("fault", null, "why not", "!", fault.why, jump(fault)));
+    for (const fault of this.text.faults) shown.push(line("fault", null, /^looked like/.test(fault.why) ? "why no call" : "noted", "!", fault.why, jump(fault)));
     for (const row of rows) if (row.kind === "error") shown.push(line("error", row.at, "error", row.code, row.message));
     body("why").replaceChildren(...(shown.length ? shown : [line("", null, "", "", "Nothing was decided: the request went on unread.")]));
   }

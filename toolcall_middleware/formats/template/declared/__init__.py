@@ -1,0 +1,1 @@
+"""What a checkpoint itself declares of how its answers are read."""
