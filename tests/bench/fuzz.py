@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import asked, broken, conserved, cut, faces, native, prompt, translated
+from .fuzzed import asked, broken, conserved, cut, faces, guarded, native, prompt, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
@@ -33,6 +33,7 @@ KINDS: dict[str, Callable[[Dice], str]] = {
     "anthropic": translated.anthropic,
     "google": translated.google,
     "faces": faces.one,
+    "guarded": guarded.one,
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.request.one_reading import one_reading, rewritten_tools
+from toolcall_middleware.request.one_reading import _PIECE, one_reading, rewritten_tools
 
 from ..fakes import TextBackend
 from ..hosts.asgi_client import TOOL, Client, ask, middleware
@@ -78,3 +78,9 @@ def test_an_ordinary_body_keeps_its_bytes(body: bytes) -> None:
 def test_a_schema_keeps_its_names() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"Name": {}, "Type": {}}}}}
     assert json.loads(bytes(rewritten_tools(json.dumps([tool]).encode()))) == [tool]
+
+
+def test_a_name_is_found_wherever_a_large_body_is_cut() -> None:
+    for size in (*range(_PIECE - 40, _PIECE + 8), 3 * _PIECE):
+        body = b'{"a": "%b", "tools": [1], "TOOLS" \n : [2]}' % (b"x" * size)
+        assert json.loads(one_reading(body)) == {"a": "x" * size, "tools": [1]}

@@ -18,7 +18,7 @@ from toolcall_middleware.settings import Settings
 from ..hosts.asgi_client import ask
 
 
-@pytest.mark.parametrize("stop", [["x"] * 100_000, ["x" * 20_000], ["x" * 1000] * 20])
+@pytest.mark.parametrize("stop", [["x"] * 257, ["x"] * 100_000, ["x" * 20_000], ["x" * 1000] * 20])
 def test_too_many_or_too_long_stop_strings_are_refused(stop: Any) -> None:
     with pytest.raises(ToolCallError) as refused:
         read_request(ask(stop=stop), Settings())

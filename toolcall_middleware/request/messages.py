@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, kind, shown
-from ..wire.json_input import DECODE_ERRORS, decode
+from ..wire.json_input import DECODE_ERRORS, LARGE, decode
 
 MAX_NESTING = 200
 """Levels of JSON in the messages: what is admitted here can be encoded again at any depth of the stack."""
@@ -22,8 +22,6 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _STRINGS = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,4096}+', re.DOTALL)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
-_LARGE = 128 * 1024
-"""Bytes that are decoded at once: a millisecond or two."""
 _AT_ONCE = 64 * 1024
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -61,7 +59,7 @@ def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int
 
 def _decoded(raw: bytes) -> Any:
     """The value of `messages`. A large one is decoded message by message: other threads get their turns in between."""
-    if len(raw) > _LARGE:
+    if len(raw) > LARGE:
         try:
             return [_one_decoded(bytes(each), MAX_NESTING - 1) for each in _RAWS.decode(raw)]
         except DECODE_ERRORS:

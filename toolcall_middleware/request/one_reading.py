@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +17,11 @@ OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "message
 """The fields of a request that say which tools there are, and which were called."""
 _INNER = frozenset({"type", "function", "name", "parameters", "custom", "description", "strict"})
 
-_MEMBER = re.compile(rb'"(tools|functions|tool_choice|function_call|messages)"\s*:', re.IGNORECASE)
+_NAME = re.compile(rb'"(tools|functions|tool_choice|function_call|messages)"', re.IGNORECASE)
+_COLON = re.compile(rb"\s*+:")
+_PIECE = 64 * 1024
+_LONGEST = 16
+"""Bytes of a name: no other thread runs while one search goes through all of a large body."""
 _ESCAPED = re.compile(rb"\\u00[4-7]")
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -32,8 +37,9 @@ def _all_pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
 
 def one_reading(body: bytes) -> bytes:
     """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
-    found = [match[1] for match in _MEMBER.finditer(body)]
-    if len(found) == len(set(found)) and all(name.islower() for name in found) and not _ESCAPED.search(body):
+    found = list(_members(body))
+    plain = len(found) == len(set(found)) and all(name.islower() for name in found)
+    if plain and (b"\\u00" not in body or not _ESCAPED.search(body)):
         return body
     try:
         pairs = json.loads(body, object_pairs_hook=_all_pairs)
@@ -43,6 +49,15 @@ def one_reading(body: bytes) -> bytes:
         return msgspec.json.encode(without_variants(_FIELDS.decode(body)))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return body  # the backend's to refuse
+
+
+def _members(body: bytes) -> Iterator[bytes]:
+    """The names of members that are ours, in any case."""
+    for begin in range(0, len(body), _PIECE):
+        end = begin + _PIECE
+        for match in _NAME.finditer(body, begin, end + _LONGEST):
+            if match.start() < end and _COLON.match(body, match.end()) is not None:
+                yield match[1]
 
 
 def without_variants(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, status_of
+from .json_input import LARGE
 from .new_call_id import new_call_id
 
 Fields = dict[str, msgspec.Raw]
@@ -21,6 +22,7 @@ _object = msgspec.json.Decoder(Fields)
 _objects = msgspec.json.Decoder(list[Fields])
 _text = msgspec.json.Decoder(str)
 _raw = msgspec.json.Decoder(msgspec.Raw)
+_raws = msgspec.json.Decoder(list[msgspec.Raw])
 _encode = msgspec.json.encode
 _SENTINEL = "\x00toolcall\x00"
 _SENTINEL_JSON = _encode(_SENTINEL)
@@ -53,6 +55,8 @@ def read_objects(data: bytes | msgspec.Raw | None) -> list[Fields] | None:
     if data is None:
         return None
     try:
+        if len(bytes(data)) > LARGE:  # one by one: other threads get their turns in between
+            return [_object.decode(each) for each in _raws.decode(data)]
         return _objects.decode(data)
     except FAILURES:
         value = _lenient(data)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
-import time
 from typing import Any
 
 import pytest
 
-from toolcall_middleware.hosts.http.offload import LARGE, offloaded
+from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
 
 from ...fakes import TextBackend
+from ...loop_watch import standstill
 from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, middleware
 
 _SIZE = 1 << 20
+FACES = ("chat", "messages", "responses")
 
 
 def whole(content: str) -> bytes:
@@ -38,27 +40,6 @@ def answering(body: bytes, kind: tuple[bytes, bytes]) -> Any:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     return app
-
-
-async def standstill(work: Any) -> tuple[float, float]:
-    """(the longest that the loop was away, the seconds of the whole work)."""
-    longest, done = 0.0, False
-
-    async def watch() -> None:
-        nonlocal longest
-        while not done:
-            begin = time.monotonic()
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.monotonic() - begin)
-
-    watching = asyncio.ensure_future(watch())
-    await asyncio.sleep(0)
-    begin = time.monotonic()
-    await work
-    seconds = time.monotonic() - begin
-    done = True
-    await watching
-    return longest, seconds
 
 
 MARKUP = "<tool_call>{" * (_SIZE // 12)
@@ -108,3 +89,81 @@ async def test_what_the_work_raises_is_raised() -> None:
 
     with pytest.raises(KeyError, match="x"):
         await offloaded(LARGE + 1, work, {"type": "x"})
+
+
+def pieces(data: bytes, size: int = 16 * 1024) -> Any:
+    """An app that gives its answer as a socket gives it: the last piece of an event is small."""
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [SSE_TYPE]})
+        for at in range(0, len(data), size):
+            await send({"type": "http.response.body", "body": data[at : at + size], "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return app
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_a_huge_event_in_small_pieces_lets_others_be_served(path: str) -> None:
+    app = middleware(pieces(event(MARKUP[: _SIZE // 4])), format="hermes", faces=FACES)
+    tool: dict[str, Any] = {"name": "f", "input_schema": {"type": "object"}}
+    fields: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}
+    if path.endswith("responses"):
+        tool = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+        fields = {"input": "x"}
+    own = json.dumps({"model": "m", "stream": True, "tools": [tool], **fields}).encode()
+    body = ask(stream=True) if path.endswith("completions") else own
+    await Client(body, path=path).run_with_others(middleware(answering(event("ok"), SSE_TYPE), faces=FACES))  # imports
+    client = Client(body, path=path)
+    longest, seconds = await standstill(client.run_with_others(app))
+    assert client.status == 200
+    assert longest < seconds / 2 + 0.05
+
+
+async def test_text_of_nothing_but_a_marker_s_first_character_lets_others_be_served() -> None:
+    """One search of a regular expression lets no other thread run: a text is searched in pieces."""
+    app = middleware(answering(whole("<" * _SIZE), JSON_TYPE))
+    client = Client(ask())
+    await Client(ask()).run_with_others(middleware(TextBackend(["ok"])))  # imports
+    longest, seconds = await standstill(client.run_with_others(app))
+    assert client.status == 200
+    assert longest < seconds / 4 + 0.05
+
+
+def test_what_is_held_is_told_from_what_has_left() -> None:
+    held = Held()
+    held.note(1000, 0)
+    held.note(1000, 10)  # a comment
+    assert held.size > 1000
+    held.note(1000, 900)
+    assert held.size == 0
+
+
+async def test_full_collections_wait_while_huge_work_is_done() -> None:
+    """They go through all objects in one step."""
+    before = gc.get_threshold()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> int:
+        begun.set()
+        go_on.wait(10)
+        return gc.get_threshold()[2]
+
+    first, second = (asyncio.ensure_future(offloaded(64 << 20, work)) for _ in range(2))
+    assert await asyncio.to_thread(begun.wait, 10)
+    assert gc.get_threshold()[:2] == before[:2]
+    go_on.set()
+    assert min(await asyncio.gather(first, second)) > 1 << 20
+    assert gc.get_threshold() == before
+
+
+async def test_full_collections_go_on_behind_huge_work_that_fails() -> None:
+    before = gc.get_threshold()
+
+    def work() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await offloaded(64 << 20, work)
+    assert gc.get_threshold() == before

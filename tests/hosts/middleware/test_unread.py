@@ -71,6 +71,63 @@ async def test_tools_do_not_pass_a_guard_by_another_api(kind: str, guard: dict[s
     assert not app.bodies
 
 
+UNKNOWN: list[dict[str, Any]] = [
+    {"extra_body": {"tools": [TOOL]}},
+    {"Extra_Body": {"a": [{"TOOLS": [TOOL]}]}},
+    {"chat_template_kwargs": {"tools": [TOOL]}},
+    {"body": {"functions": [FUNCTION]}},
+    {"mcp_servers": [{"url": "https://evil.example"}]},
+    {"compound_custom": {"tools": {"enabled_tools": ["web_search"]}}},
+    {"config": {"functionDeclarations": [FUNCTION]}},
+]
+
+
+@pytest.mark.parametrize("offered", [(), (TOOL,)], ids=["no tools", "tools"])
+@pytest.mark.parametrize("fields", UNKNOWN, ids=lambda fields: next(iter(fields)))
+async def test_tools_do_not_pass_a_guard_in_fields_that_nobody_here_reads(
+    fields: dict[str, Any], offered: tuple[dict[str, Any], ...]
+) -> None:
+    app = Noted()
+    guard = {"allowlist": "weather", "allowlist_mode": "enforce"}
+    made = await Client(ask(tools=offered, **fields)).run(middleware(app, **guard))
+    assert made.status == 403
+    assert made.json["error"]["code"] == "tool_not_allowed"
+    assert not app.bodies
+    written = ask(tools=offered, **fields).replace(b"ools", b"\\u006fols", 1)
+    assert (await Client(written).run(middleware(app, **guard))).status == 403 or b"ools" not in ask(**fields)
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/responses"])
+async def test_nor_on_another_face(path: str) -> None:
+    """With `upstream_api=anthropic` a request to Messages goes on as it is."""
+    app = Noted()
+    body = {"model": "m", "max_tokens": 9, "extra_body": {"tools": [TOOL]}}
+    body |= {"input": "x"} if path.endswith("responses") else {"messages": HELLO}
+    guard: dict[str, Any] = {"allowlist": "a", "allowlist_mode": "enforce", "faces": ("messages", "responses")}
+    made = await Client(json.dumps(body).encode(), path=path).run(middleware(app, upstream_api="anthropic", **guard))
+    assert made.status == 403
+    assert not app.bodies
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"chat_template_kwargs": {"tools_in_user_message": False, "enable_thinking": True}},
+        {"extra_body": {"top_k": 4, "tools": []}},
+        {"metadata": {"tools": "three"}},
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"tools": {"a": 1}}}}}},
+    ],
+    ids=str,
+)
+async def test_fields_that_hold_no_tools_pass_a_guard(fields: dict[str, Any]) -> None:
+    app = Noted()
+    made = await Client(ask(tools=(), stream=False, **fields)).run(
+        middleware(app, allowlist="a", allowlist_mode="enforce")
+    )
+    assert made.status == 200
+    assert len(app.bodies) == 1
+
+
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "QUERY", "post"])
 async def test_tools_do_not_pass_a_guard_by_another_method(method: str) -> None:
     app = Noted()

@@ -53,6 +53,22 @@ class Noting:
         await send({"type": "http.response.body", "body": answer})
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "/v1/models/ft:mine"), ("PUT", "/v1/models/m"), ("POST", "/models/unload"),
+        ("POST", "/V1//Models/load"), ("PURGE", "/v1/models"), ("delete", "/v1/models/m"),
+    ],
+)  # fmt: skip
+async def test_nobody_changes_what_is_listed_with_the_operators_key(method: str, path: str) -> None:
+    upstream = Noting()
+    answer = await drive(ForwardPaths(upstream, Settings()), scope_of(path, method=method))
+    assert answer.status == 405
+    assert json.loads(answer.body)["error"]["code"] == "method_not_allowed"
+    everything = Settings(forward_paths="*")
+    assert (await drive(ForwardPaths(Noting(), everything), scope_of(path, method=method))).status == 200
+
+
 REFUSED_PATHS = [
     "/v1/organization/admin_api_keys", "/v1/organization/../chat/completions",
     "/v1/chat/completions/../../organization",

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ToolCallError, kind, shown
-from ...wire.json_input import decode
+from ...wire.json_input import decode_items
 
 Raw = msgspec.Raw
 Fields = Mapping[str, Raw]
@@ -50,7 +50,7 @@ class Reader:
     def value(self, name: str) -> Any:
         """The value, decoded."""
         raw = self.given(name)
-        return None if raw is None else decode(raw, name)
+        return None if raw is None else decode_items(raw, name)
 
     def text(self, name: str) -> str | None:
         """A string."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,25 +22,78 @@ from ...model import Tool, ToolCall, ToolResult
 from .. import markup
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 
-def _marker() -> re.Pattern[str]:
-    return _marker_of(markup.gathered())
+_IN_TAG = r"[\w|｜\]]"
+"""What a marker's tag begins with, behind its `<` and a slash."""
+_PIECE = 16 * 1024
+"""Characters that are searched at once. A search lets no other thread run, and may take a microsecond for each."""
 
 
 @functools.lru_cache(maxsize=2)
-def _marker_of(known: markup.Markup) -> re.Pattern[str]:
-    """How a marker of any family opens, and what must follow for it to be one. A backslash goes in between.
+def _marker_of(known: markup.Markup) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """How a marker of any family opens, and what must follow for it to be one; and its first character.
 
     What follows is looked at only as far as needed, and no marker opens before its last character: so one insertion
     never hides another marker, which is why `restore` can undo them all.
     """
     # The first look is for speed alone: `<` by the million is text.
-    follow = {"<": [rf"(?=/?[\w|｜\]])/?(?:{'|'.join(known.tags)})"]}
+    follow = {"<": [rf"(?=/?{_IN_TAG})/?(?:{'|'.join(known.tags)})"]}
     for escape in known.escapes:
         follow.setdefault(escape.opening, []).append(escape.follow)
-    return re.compile("|".join(rf"{opening}\\*+(?={'|'.join(ways)})" for opening, ways in follow.items()))
+    whole = "|".join(rf"{opening}\\*+(?={'|'.join(ways)})" for opening, ways in follow.items())
+    others = re.escape("".join(sorted(set(map(_first, follow)) - {"<"})))
+    return re.compile(whole), re.compile(rf"<(?=/|\\|{_IN_TAG})|[{others}]")
+
+
+def _first(opening: str) -> str:
+    """The character that an opening begins with, as far as it is a literal behind a look at what stands before it."""
+    found = _OPENING.match(opening)
+    if found is None:
+        raise ValueError(f"the opening {opening!r} does not begin with a character")
+    return found[1] or found[2]
+
+
+_OPENING = re.compile(r"(?:\(\?<!.*?\))?(?:\\(\W)|([^\\.^$*+?{}\[\]|()]))")
+
+
+def _markers(text: str) -> Iterator[re.Match[str]]:
+    """The markers of `text`, one behind the other."""
+    whole, first = _marker_of(markup.gathered())
+    over = 0  # up to where what was found goes
+    marker = whole.match
+    for begin in range(0, len(text), _PIECE):
+        end = begin + _PIECE
+        found = first.finditer(text, begin, end + 1)  # the character behind an opening is looked at
+        for match in [match for at in found if (match := marker(text, at.start())) is not None]:
+            if over <= match.start() < end:
+                over = match.end()
+                yield match
+
+
+def _replaced(text: str, found: Iterable[re.Match[str]], by: Callable[[re.Match[str]], str]) -> str:
+    """`text` with something else in the place of each match."""
+    parts: list[str] = []
+    over = 0
+    for match in found:
+        parts += (text[over : match.start()], by(match))
+        over = match.end()
+    return "".join([*parts, text[over:]]) if parts else text
+
+
+def _at_lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The matches of a pattern that begins with a line and stays in it."""
+    at = 0
+    while at < len(text):
+        end = text.rfind("\n", at, at + _PIECE) + 1
+        if end:
+            yield from pattern.finditer(text, at, end)
+        else:  # a long line: only its beginning can match
+            if (match := pattern.match(text, at)) is not None:
+                yield match
+            end = text.find("\n", at + _PIECE) + 1
+        at = end or len(text)
 
 
 _LINE_TAG = re.compile(r"(?P<before>^[ \t]*+<\\*+)(?=(?P<name>[A-Za-z_][\w.\-]{0,63})>)", re.MULTILINE)
@@ -56,7 +110,7 @@ def neutralise(text: str) -> str:
     A marker that already has backslashes there gets one more, so `restore` gives exactly `text` back. Families without
     markers (bare JSON objects, Python calls) leave nothing to neutralise: ordinary JSON and code stay as they are.
     """
-    return _marker().sub(r"\g<0>\\", text)
+    return _replaced(text, _markers(text), lambda match: f"{match[0]}\\")
 
 
 def neutralise_tags(text: str, names: Container[str]) -> str:
@@ -64,12 +118,16 @@ def neutralise_tags(text: str, names: Container[str]) -> str:
 
     Which tags are a call's depends on what a request offers: `neutralise` does not know them.
     """
-    return _LINE_TAG.sub(lambda m: f"{m['before']}\\" if m["name"] in names else m["before"], text)
+
+    def by(match: re.Match[str]) -> str:
+        return f"{match['before']}\\" if match["name"] in names else match["before"]
+
+    return _replaced(text, _at_lines(_LINE_TAG, text), by)
 
 
 def restore(text: str) -> str:
     """The text that `neutralise` was given."""
-    return _marker().sub(_without_backslash, text)
+    return _replaced(text, _markers(text), _without_backslash)
 
 
 def _without_backslash(match: re.Match[str]) -> str:
@@ -93,7 +151,7 @@ def dump_indented(value: Any, *, indent: int) -> str:
 
 def as_data(json_text: str) -> str:
     r"""The same JSON, in which no string holds markup: `"</tools>"` becomes `"\u003c/tools>"`."""
-    return _marker().sub(_escaped, json_text)
+    return _replaced(json_text, _markers(json_text), _escaped)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -114,7 +172,7 @@ def has_markup(value: Any) -> bool:
     """Whether a string somewhere in a JSON value (keys included) reads as markup of some family."""
     match value:
         case str():
-            return _marker().search(value) is not None
+            return any(True for _ in _markers(value))
         case list():
             return any(map(has_markup, value))
         case dict():
@@ -175,5 +233,9 @@ def example(tool: Tool) -> ToolCall:
 def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
     """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
     text = "\n".join(blocks)
-    marked = (_marker().search(result.content) or _NEUTRALISED_TAG.search(result.content) for result in results)
-    return f"{text}\n{NEUTRALISED_NOTE}" if any(marked) else text
+    found = (
+        match
+        for result in results
+        for match in chain(_markers(result.content), _at_lines(_NEUTRALISED_TAG, result.content))
+    )
+    return text if next(found, None) is None else f"{text}\n{NEUTRALISED_NOTE}"

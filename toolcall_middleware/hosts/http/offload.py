@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,12 +22,74 @@ LARGE = 32 * 1024
 CODED = 4 * 1024
 """The same for bytes in a content coding, which may become a thousand times as many."""
 _HUGE = 2 << 20
+_WORTH = 8
+_NEVER = 1 << 30
 
 _large = ThreadPoolExecutor(4, "toolcall-large")
 _huge = ThreadPoolExecutor(2, "toolcall-huge")
 
 _Result = TypeVar("_Result")
 _Given = TypeVarTuple("_Given")
+
+
+class Held:
+    """Bytes that a reader was fed and nothing has come of: its next piece, however small, may have it read them all.
+
+    What comes of a piece makes room for `_WORTH` times as much: a comment that keeps a connection alive is no answer
+    to what is held, and an answer that says less than the upstream did (no logprobs, say) is.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def note(self, given: int, out: int) -> None:
+        """So many bytes were fed, and so many came of it."""
+        self.size = max(0, self.size + given - _WORTH * out)
+
+    async def read(self, feed: Callable[[bytes], bytes], data: bytes) -> bytes:
+        """What `feed(data)` gives, in a thread where it may be much."""
+        out = await offloaded(self.size + len(data), feed, data)
+        self.note(len(data), len(out))
+        return out
+
+
+class _FullCollections:
+    """Python's full garbage collections, which wait while huge work is done.
+
+    One goes through all objects that there are, in one step, and hundreds of thousands of messages bring about one
+    after the other, up to a second each. The collections of young objects go on. (Python 3.14 collects in small steps.)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._thresholds = gc.get_threshold()
+
+    def wait(self) -> None:
+        with self._lock:
+            self._waiting += 1
+            if self._waiting == 1:
+                self._thresholds = gc.get_threshold()
+                gc.set_threshold(*self._thresholds[:2], _NEVER)
+
+    def go_on(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if not self._waiting:
+                gc.set_threshold(*self._thresholds)
+
+
+_full_collections = _FullCollections()
+
+
+def _without_full_collections(work: Callable[[], _Result]) -> _Result:
+    _full_collections.wait()
+    try:
+        return work()
+    finally:
+        _full_collections.go_on()
 
 
 async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Given) -> _Result:
@@ -36,8 +100,8 @@ async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Giv
     """
     if size <= LARGE:
         return work(*given)
-    pool = _large if size <= _HUGE else _huge
-    running = pool.submit(contextvars.copy_context().run, partial(work, *given))
+    run = partial(contextvars.copy_context().run, work, *given)
+    running = _large.submit(run) if size <= _HUGE else _huge.submit(_without_full_collections, run)
     try:
         return await asyncio.shield(asyncio.wrap_future(running))
     except asyncio.CancelledError:

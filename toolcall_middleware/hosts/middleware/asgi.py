@@ -40,7 +40,7 @@ from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start, warn_of_starlette
 from .token_counting import WholeUsage, wait_for
-from .unread import is_guarded, pass_without_tools
+from .unread import READ_BY_FACES, check_unknown_fields, is_guarded, pass_without_tools
 from .warmup import warm
 
 if TYPE_CHECKING:
@@ -211,6 +211,8 @@ class ToolCallMiddleware:
         try:
             read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
             asked = await offloaded(len(body), read, body, headers)
+            if is_guarded(asking.settings):
+                await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
             return
@@ -263,6 +265,12 @@ class ToolCallMiddleware:
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
         exchange = exchange_for(settings, memory, record.report, always=always)
+        if is_guarded(settings):
+            try:
+                await offloaded(len(body), check_unknown_fields, body)
+            except ToolCallError as refusal:
+                await asking.refuse(refusal)
+                return
         action = await _first_action(exchange, body)
         if isinstance(action, Fail):
             await asking.refuse(action.error)

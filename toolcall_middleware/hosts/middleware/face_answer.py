@@ -20,7 +20,7 @@ from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, Headers, without
-from ..http.offload import LARGE, offloaded
+from ..http.offload import LARGE, Held, offloaded
 from ..http.request_record import record_of
 from ..http.turns import Turns
 
@@ -49,6 +49,7 @@ class FaceAnswer:
         self._streams = False  # the chat answer at hand is a stream
         self._parts: list[bytes] = []
         self._size = 0
+        self._held = Held()
         self._begun = False  # the client's answer has begun
         self._over = False
         self._quiet = True  # nothing has left since the last look
@@ -76,8 +77,12 @@ class FaceAnswer:
                     await self._on_last_event(message.get("body", b""))
                 else:
                     data = message.get("body", b"")
-                    feed = self._face.feed
-                    out = feed(data) if len(data) <= LARGE else await offloaded(len(data), feed, data)
+                    feed, held = self._face.feed, self._held
+                    if held.size + len(data) <= LARGE:
+                        out = feed(data)
+                        held.note(len(data), len(out))
+                    else:
+                        out = await held.read(feed, data)
                     if out:
                         self._quiet = False
                         if self.recorder is not None:
@@ -100,7 +105,7 @@ class FaceAnswer:
             await self._begin(message)
 
     async def _on_last_event(self, data: bytes) -> None:
-        out = await offloaded(len(data), self._face.feed, data)
+        out = await self._held.read(self._face.feed, data)
         await self._body(out + self._face.finish(cut=False), more=False)
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:

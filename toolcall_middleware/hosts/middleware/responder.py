@@ -37,7 +37,7 @@ from ..http.errors import send_error
 from ..http.leaving import done_one
 from ..http.messages import App, Scope, request_scope, response_head
 from ..http.messages import Send as SendMessage
-from ..http.offload import CODED, LARGE, offloaded
+from ..http.offload import CODED, LARGE, Held, offloaded
 from .token_counting import wait_for
 
 _log = logging.getLogger("toolcall_middleware")
@@ -92,7 +92,7 @@ class Responder:
         self._body: bytes | None = ask.body
         self._start: Message | None = None
         self._inflate: Inflate | None = None
-        self._held = 0  # bytes since anything came of them
+        self._held = Held()
         self._over = False  # nothing more of the app's answer is read
         self._cut = False  # ... and the app may not know
         self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
@@ -121,7 +121,7 @@ class Responder:
                 await self._execute(self._exchange.receive(BrokenOff(raised=True)))
             raise
         if self._start is not None and not self._over and not self._gone:
-            await self._execute(await offloaded(self._held, self._exchange.receive, BrokenOff()))
+            await self._execute(await offloaded(self._held.size, self._exchange.receive, BrokenOff()))
 
     async def _goes_on(self) -> bool:
         """The app raised: whether it is asked again all the same."""
@@ -174,18 +174,16 @@ class Responder:
                     return
                 message = {**message, "body": data}
             last = not message.get("more_body", False)
-            # What was held of a whole answer is read with its end.
-            size = self._held + len(data) if last else len(data)
+            # What is held may be read now: a whole answer with its end, an event, a call or prose with any piece.
+            size = self._held.size + len(data)
             if size <= LARGE:
                 actions = self._exchange.receive(Body(data, last))
             else:
                 actions = await offloaded(size, self._exchange.receive, Body(data, last))
-            if not actions:
-                self._held += len(data)
-            elif self._held:
-                self._held = 0
             # Nearly every message has one action: it is done here, without another coroutine.
             only = actions[0] if len(actions) == 1 else None
+            if only is None or self._held.size:
+                self._held.note(len(data), sum(_size(action, data) for action in actions))
             if type(only) is Forward:
                 await self._client_send(message)
             elif type(only) is Send:
@@ -240,6 +238,11 @@ class Responder:
     def _begun_by_app(self) -> Message:
         assert self._start is not None  # noqa: S101 - the app has started its response
         return self._start
+
+
+def _size(action: Action, data: bytes) -> int:
+    """Bytes that leave; `data` where it is forwarded."""
+    return len(action.data) if isinstance(action, Send) else len(data) if isinstance(action, Forward) else 0
 
 
 def _only_ours(error: BaseException) -> bool:

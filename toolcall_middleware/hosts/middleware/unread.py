@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError, shown
@@ -31,6 +32,15 @@ _WORDS = (b"tool", b"function", b"mcp_server")
 _NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
 _PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 _UNREAD = "a guard is on, and this is not read here"
+# Fields of a chat completion that are read, and those that hold data of any name and are no more than data.
+_READ = frozenset({
+    "model", "messages", "tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "toolcall",
+    "request_options", "metadata", "response_format",
+})  # fmt: skip
+READ_BY_FACES = frozenset({"mcp_servers", "input", "text", "output_config", "output_format"})
+_CARRIERS = frozenset({
+    "tools", "functions", "mcp_servers", "function_declarations", "functiondeclarations", "toolconfig", "tool_config",
+})  # fmt: skip
 # Their APIs have no tools, and their bodies are recordings and pictures.
 _MEDIA = ("/audio/", "/images/")
 
@@ -90,6 +100,44 @@ def tools_in(scope: Scope, body: bytes) -> str:
         return f"it holds the field {shown(error.args[0])}"
     except (ValueError, RecursionError):
         return "its body is no JSON and may hold some"
+    return ""
+
+
+def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> None:
+    """Refuse a request whose tools stand where this layer does not look, and a gateway behind it may.
+
+    LiteLLM takes fields out of `extra_body`, vLLM gives `chat_template_kwargs` to the template, which writes tools.
+    read: fields that the request's API has besides those of chat completions. Raises ToolCallError.
+    """
+    if not any(word in body.lower() for word in _WORDS) and not hides_words(body):
+        return
+    try:
+        fields = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return  # refused where it is read
+    if not isinstance(fields, dict):
+        return
+    for name, value in fields.items():
+        if name in _READ or name in read or value is None:
+            continue
+        found = name if name.casefold() in _CARRIERS and value else _carrier(value)
+        if found:
+            message = f"Tools are guarded here, and the field {shown(name)} is not read: it holds {shown(found)}."
+            raise ToolCallError("tool_not_allowed", message, param=name[:100])
+
+
+def _carrier(value: Any) -> str:
+    """A field of tools somewhere in a JSON value; empty where there is none."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as fields:
+                found = next((name for name, inner in fields.items() if inner and name.casefold() in _CARRIERS), "")
+                if found:
+                    return str(found)
+                waiting += fields.values()
+            case list() as items:
+                waiting += items
     return ""
 
 

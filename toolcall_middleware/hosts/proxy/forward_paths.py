@@ -9,12 +9,17 @@ from ...settings import Settings
 from ..http.errors import send_error
 from ..http.paths import ends_with, matches, normal_path_of
 
+_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+_LISTED = ("/models", "/models/*")
+"""What is listed is looked at: OpenAI deletes a model by DELETE, llama.cpp's router unloads one by a POST below it."""
+
 
 class ForwardPaths:
     """Passes requests for the paths that `settings` let through, `forward_paths` and `paths`; others are a 404.
 
     A path that servers may resolve in different ways (dot segments, `;params`, escapes in escapes) is a 400, because
-    the upstream might find another one than was looked at here.
+    the upstream might find another one than was looked at here. Models are only looked at, any other
+    method is a 405: it would be done with the operator's key.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -39,3 +44,6 @@ class ForwardPaths:
         if not matches(path, self._patterns) and not ends_with(path, self._paths):
             message = f"There is no {scope['method']} {given[:100]} here; the setting forward_paths says what there is."
             raise ToolCallError("unknown_url", message, status=404)
+        if scope["method"] not in _LOOKS and matches(path, _LISTED):
+            message = f"{scope['method']} {given[:100]} is not forwarded; the setting forward_paths says what is."
+            raise ToolCallError("method_not_allowed", message, status=405)

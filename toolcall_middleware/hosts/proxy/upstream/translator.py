@@ -18,7 +18,7 @@ from ....wire.sse import DONE
 from ...http.bodies import Inflate, giving
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
-from ...http.offload import CODED, LARGE, offloaded
+from ...http.offload import CODED, LARGE, Held, offloaded
 from ...http.upload import cleared, collect
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
@@ -119,6 +119,7 @@ class _Answer:
         self._inflate: Inflate | None = None
         self._parts: list[bytes] = []
         self._size = 0
+        self._held = Held()
         self.ended = False
 
     async def send(self, message: Message) -> None:
@@ -143,7 +144,7 @@ class _Answer:
         if self._inflate is not None:
             data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
         if self._streams:
-            out = await offloaded(len(data), self._translation.feed, data)
+            out = await self._held.read(self._translation.feed, data)
             if not more:
                 out += self._translation.finish(cut=False)
             if out or not more:
