@@ -78,7 +78,7 @@ def answered(response: httpx.Response, **expected: Any) -> Any:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_native_call_is_mended_and_keeps_its_id(stream: bool) -> None:
+async def test_a_native_call_is_repaired_and_keeps_its_id(stream: bool) -> None:
     backend = NativeBackend(
         {"tool_calls": [{"id": "call_abcdefghijklmnopqrstuvwx", "function": {"name": "f", "arguments": {"x": 1}}}]}
     )

@@ -155,7 +155,7 @@ class _Reading:
         if not complete:
             self.faults.append(_fault(*where, f"the call of {call['name']} is cut off"))
         elif repaired:
-            self.faults.append(_fault(*where, f"the arguments of {call['name']} were no JSON as written; mended"))
+            self.faults.append(_fault(*where, f"the arguments of {call['name']} were no JSON as written; repaired"))
 
     def _fault(self, raw: str, reason: str, name: str | None) -> None:
         start = self.text.find(raw, self.at) if raw else -1

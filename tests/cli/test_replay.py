@@ -37,7 +37,7 @@ def test_calls_come_with_their_place_in_the_text(tmp_path: Path, capsys: pytest.
     assert choice["content"] == "Let me see.  ok"
     assert choice["finish_reason"] == "tool_calls"
     assert code == 1
-    assert choice["faults"] == [{"at": first["begin"], "what": "the arguments of f were mended"}]
+    assert choice["faults"] == [{"at": first["begin"], "what": "the arguments of f were repaired"}]
 
 
 def test_a_stream_and_a_whole_answer_are_read_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_a_person_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["replay", str(file)]) == 1
     shown = capsys.readouterr().out
     assert 'call 0 at 12-74: f {"x": 1}' in shown
-    assert "! the arguments of f were mended" in shown
+    assert "! the arguments of f were repaired" in shown
 
 
 @pytest.mark.parametrize(("flags", "said"), [(["missing"], "missing"), (["-", "--tools", "missing"], "missing")])

@@ -48,7 +48,7 @@ def test_check_tries_the_form_of_a_template(template: str, capsys: pytest.Captur
         assert main(["check", "--upstream", url, "--json", "--format", "json", "--format", "template",
                      "--template", template]) == 0  # fmt: skip
     report = json.loads(capsys.readouterr().out)
-    right = {(tally["format"], tally["tool_choice"], tally["constrain"]): tally["right"] for tally in report["calls"]}
+    right = {(score["format"], score["tool_choice"], score["constrain"]): score["right"] for score in report["calls"]}
     assert right["template", "auto", "off"] == 4
     assert right["json", "auto", "off"] == 0
     assert report["settings"]["TOOLCALL_TEMPLATE"] == template  # with which `auto` writes so, too

@@ -1,8 +1,8 @@
 """The fixtures of canitoolcall (https://pypi.org/project/canitoolcall/): outputs of real families, and its own checks.
 
 Three of its rules meet settings of ours. A call that was cut off is none (`stream_arguments=false`): incomplete ones
-do not count. Where it wants an error, a call that had to be mended is none (`malformed_arguments=text`). And where the
-prompt had opened the reasoning, that opening belongs to the text.
+do not count. Where it wants an error, a call that had to be repaired is none (`malformed_arguments=text`). And where
+the prompt had opened the reasoning, that opening belongs to the text.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _parse(fmt: ToolFormat, fixture: fixtures.Fixture, pieces: list[str]) -> res
 
 
 def _as_client(events: list[Event], *, strict: bool) -> tuple[list[results.ParsedToolCall], str]:
-    """Calls that are complete, and the text around calls. strict: without those that had to be mended."""
+    """Calls that are complete, and the text around calls. strict: without those that had to be repaired."""
     calls: list[results.ParsedToolCall] = []
     content = name = arguments = ""
     for event in events:

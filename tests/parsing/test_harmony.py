@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage, Thought
+from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage, ReasoningBlock
 from toolcall_middleware.parsing.events import Event, Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
 
@@ -32,7 +32,7 @@ MESSAGES = Reader(
     TOOLS,
 )
 SPACED = Reader([*MESSAGES.openers, Opener(marker="<|start|> assistant", body=MESSAGES.openers[0].body)], TOOLS)
-THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda sink, _: Thought(sink, "<channel|>"))])
+THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda sink, _: ReasoningBlock(sink, "<channel|>"))])
 
 HEADERS = {
     "channel, recipient, type": "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",

@@ -70,7 +70,7 @@ def test_clean_json_leaves_as_without_the_table(value: object, seed: int, indent
 @given(
     st.lists(st.sampled_from([*"{}[]\",:= \n\\'<", "true", "tru", "1", "-", "0.", "e5", "a", '"k":', '"k": ', ", "]))
 )
-def test_what_is_not_clean_is_mended_as_without_the_table(parts: list[str]) -> None:
+def test_what_is_not_clean_is_repaired_as_without_the_table(parts: list[str]) -> None:
     pieces = ['{"a": [1, {"b": "', 'c"}, ', *parts]
     assert steps(JsonReader(), pieces) == steps(without_table(), pieces)
 
@@ -79,7 +79,7 @@ def test_what_is_not_clean_is_mended_as_without_the_table(parts: list[str]) -> N
     "text", ['{"a": 01}', '{"a": 1.}', '{"a": -}', '{"a": tru}', '{"a": truex, "b": 1}', '{"a": [1,]}', '{"a": {"b":}}',
              '{"a": 1 "b": 2}', '{"a": {"x"}}', "{\"a\": 'b', \"c\": [1]}", '{"a": "b" c"}', '{"a": 1e+}']
 )  # fmt: skip
-def test_faults_are_mended_at_each_cut(text: str) -> None:
+def test_faults_are_repaired_at_each_cut(text: str) -> None:
     for seed in range(40):
         pieces = cuts(text, seed)
         assert steps(JsonReader(), pieces) == steps(without_table(), pieces)

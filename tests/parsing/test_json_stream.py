@@ -15,7 +15,7 @@ from .streams import cut_at, one_cut
 
 
 def copy(pieces: list[str]) -> tuple[str, int, bool]:
-    """What comes out of a value in these pieces, how much was read, and whether it was mended."""
+    """What comes out of a value in these pieces, how much was read, and whether it was repaired."""
     reader = JsonReader()
     out: list[str] = []
     read = 0
@@ -28,7 +28,7 @@ def copy(pieces: list[str]) -> tuple[str, int, bool]:
     return "".join(out), read, reader.repaired
 
 
-def mended(text: str) -> str:
+def repaired(text: str) -> str:
     return copy([text])[0]
 
 
@@ -158,10 +158,10 @@ REPAIRS = {
 
 
 @pytest.mark.parametrize("text", REPAIRS)
-def test_broken_json_is_mended(text: str) -> None:
+def test_broken_json_is_repaired(text: str) -> None:
     expected = REPAIRS[text]
     json.loads(expected)
-    assert mended(text) == expected
+    assert repaired(text) == expected
     assert copy([text])[2], "and it is said"
     assert copy(list(text))[0] == expected
 
@@ -322,7 +322,7 @@ def test_deep_nesting_needs_no_recursion(opening: str, closing: str) -> None:
         ('{"a":[' * 100_000) + "}" * 100_000,
     ],
 )
-def test_wrong_brackets_by_the_thousand_are_mended_in_linear_time(text: str) -> None:
+def test_wrong_brackets_by_the_thousand_are_repaired_in_linear_time(text: str) -> None:
     out = copy([text])[0]
     assert out.count("[") == out.count("]")
     assert out.count("{") == out.count("}")

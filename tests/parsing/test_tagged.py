@@ -126,7 +126,7 @@ ODD = {
     "said to be json": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="false">"5"</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"s": "5"}),
     "as it stands": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="true">\na\n</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"s": "\na\n"}),
     "json in place of tags": (FUNCTION, function('{"s": "a", "n": [1]}'), {"s": "a", "n": [1]}),
-    "mended json in place of tags": (FUNCTION, function("{'s': 'a'"), {"s": "a"}),
+    "repaired json in place of tags": (FUNCTION, function("{'s': 'a'"), {"s": "a"}),
     "garbage between tags": (FUNCTION, function("well\n<b>\n<parameter=s>a</parameter>"), {"s": "a"}),
     "markers between": (STEP, '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>', {}),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.json_schema.types import ALL, STRING
-from toolcall_middleware.parsing.values.typed_text import is_json, json_of, literal, mended
+from toolcall_middleware.parsing.values.typed_text import is_json, json_of, literal, repaired_json
 
 NUMBER, BOOLEAN, NULL = frozenset({"number"}), frozenset({"boolean"}), frozenset({"null"})
 ARRAY, OBJECT = frozenset({"array"}), frozenset({"object"})
@@ -97,7 +97,7 @@ def test_deep_json_is_left_alone() -> None:
     deep = "[" * 100_000 + "]" * 100_000
     assert not is_json(deep)
     assert json_of(deep, ALL) == f'"{deep}"'
-    assert mended(deep) == deep
+    assert repaired_json(deep) == deep
 
 
 TYPES = st.frozensets(st.sampled_from(sorted(ALL)), min_size=1)

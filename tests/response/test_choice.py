@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.response.choice import AnswerPolicy, Arguments, ChoiceAnswer, Content, Op, Opened, Thought
+from toolcall_middleware.response.choice import (
+    AnswerPolicy,
+    Arguments,
+    ChoiceAnswer,
+    Content,
+    Op,
+    Opened,
+    ReasoningText,
+)
 from toolcall_middleware.wire.new_call_id import new_call_id
 
 from .streams import ScriptParser, pieces
@@ -29,7 +37,7 @@ class Played:
         last, self.reason = self.answer.finish(reason, lost=lost)
         self.ops: list[Op] = self.fed + last
         self.said = "".join(op.text for op in self.ops if isinstance(op, Content))
-        self.thought = "".join(op.text for op in self.ops if isinstance(op, Thought))
+        self.thought = "".join(op.text for op in self.ops if isinstance(op, ReasoningText))
         self.calls: list[list[Any]] = []
         self.ids: list[str] = []
         for op in self.ops:

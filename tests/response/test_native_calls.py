@@ -1,4 +1,4 @@
-"""A backend's own calls, mended. Each fault is one that an engine has (or had); its issue stands beside it."""
+"""A backend's own calls, repaired. Each fault is one that an engine has (or had); its issue stands beside it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_arguments_leave_as_they_come() -> None:
         ),
     ],
 )
-def test_faults_are_mended(deltas: list[list[dict[str, Any]]], expected: Any) -> None:
+def test_faults_are_repaired(deltas: list[list[dict[str, Any]]], expected: Any) -> None:
     assert calls(*deltas) == expected
 
 
@@ -180,7 +180,7 @@ def test_nothing_leaves_behind_a_call_that_was_cut_off() -> None:
     deltas = ([delta('{"x"', "f", index=0)], [delta("{}", "get", index=1)])
     kinds = [type(event).__name__ for event in events(*deltas, cut=True)]
     assert kinds == ["CallStart", "CallArgs", "CallEnd"]
-    # The model ended by itself: then the first one is mended, and both are there.
+    # The model ended by itself: then the first one is repaired, and both are there.
     kinds = [type(event).__name__ for event in events(*deltas)]
     assert kinds.count("CallEnd") == 2
 

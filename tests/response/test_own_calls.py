@@ -116,7 +116,7 @@ async def test_no_policy_is_passed(arguments: str, settings: dict[str, Any], cod
 
 
 @STREAMS
-async def test_values_names_and_brackets_are_mended(stream: bool) -> None:
+async def test_values_names_and_brackets_are_repaired(stream: bool) -> None:
     app = ToolCallMiddleware(calling(own('{"x": "3"'), own('{"x": 4}', "functions.f", index=1)))
     response = await post(app, stream=stream)
     assert answered(response, tools={"f"}).named_calls == [("f", '{"x": 3}'), ("f", '{"x": 4}')]

@@ -16,12 +16,12 @@ from ..wire import openai
 from ..wire.openai import Fields
 from .message import Message, Source
 from .native_calls import NativeCalls
-from .operations import Arguments, Content, Op, Opened, Thought
+from .operations import Arguments, Content, Op, Opened, ReasoningText
 from .outcome import FinishedCall
 from .policy import AnswerPolicy
 from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
-__all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "Thought", "Verbatim"]
+__all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "ReasoningText", "Verbatim"]
 
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})
@@ -197,7 +197,7 @@ class ChoiceAnswer:
             ops = self._take(reader.feed(reasoning, kept), Source.REASONING)
         if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
             ops += self._take(reader.finish(), Source.REASONING)
-        return ops, rest, ops == ([Thought(reasoning, names)] if reasoning else [])
+        return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ..wire import openai
 from ..wire.openai import Fields, Shell
 from ..wire.sse import ServerEvent
 from .chunk import Choice, Part
-from .operations import Arguments, Content, Op, Opened, Thought
+from .operations import Arguments, Content, Op, Opened, ReasoningText
 from .release_gate import Gate
 
 _encode = msgspec.json.encode
@@ -63,7 +63,7 @@ class DeltaWriter:
                 return before, openai.encode(text), after
             case Content(text):
                 return b'{"content":', openai.encode(text), b"}"
-            case Thought(text, names):
+            case ReasoningText(text, names):
                 if not names:  # else it is counted
                     self._usage.thought(text)
                 return (openai.encode(dict.fromkeys(names or (self._reasoning_field,), text)),)

@@ -17,7 +17,7 @@ from ..parsing.text_buffer import Gathered
 from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
-from .operations import Arguments, Content, Op, Opened, Thought
+from .operations import Arguments, Content, Op, Opened, ReasoningText
 from .outcome import CallOutcome, CallOutcomes, OpenCall, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
@@ -75,7 +75,7 @@ class Message:
     def keep_reasoning(self, text: str, source: Source, ops: list[Op]) -> None:
         """Reasoning that is no call stays reasoning, in the field that it came in."""
         reader = self._reasoning
-        ops.append(Thought(text, reader.names if reader is not None and source is Source.REASONING else ()))
+        ops.append(ReasoningText(text, reader.names if reader is not None and source is Source.REASONING else ()))
 
     def apply(self, events: list[Event]) -> list[Op]:
         """Events of one source."""
@@ -97,7 +97,7 @@ class Message:
                     if self._policy.reasoning_field is None and not channel:
                         self._text(text, ops)
                     elif not markup:
-                        ops.append(Thought(text))
+                        ops.append(ReasoningText(text))
                 case Stop():
                     self.stopped = True
                 case UnknownCall(name):

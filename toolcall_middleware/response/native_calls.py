@@ -1,4 +1,4 @@
-"""A backend's own tool calls, mended: its deltas in, the events of a parser out.
+"""A backend's own tool calls, repaired: its deltas in, the events of a parser out.
 
 Engines' streaming parsers forget `index`, `id` or `type`, split, repeat or cut the name, send arguments as an object,
 twice, encoded twice, or not at all, interleave calls, and forget the last brace. Each fault has a test that names the
@@ -115,7 +115,7 @@ class NativeCalls:
         return self._leave(over=False)
 
     def finish(self, *, cut: bool = False) -> list[Event]:
-        """The choice is over: open calls are closed, and mended unless the answer was cut.
+        """The choice is over: open calls are closed, and repaired unless the answer was cut.
 
         Nothing leaves behind a call that was cut off: it could be taken for the end of that one.
         """

@@ -14,7 +14,7 @@ from ..parsing.events import Text
 Content = Text  # what the parser says is text is what the client gets for `content`, as the same value
 
 
-class Thought(msgspec.Struct, frozen=True, gc=False):
+class ReasoningText(msgspec.Struct, frozen=True, gc=False):
     """Text for the reasoning field. `names` are the fields that it came in, where it is the backend's own."""
 
     text: str
@@ -39,4 +39,4 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
     custom: bool = False
 
 
-Op = Content | Thought | Opened | Arguments
+Op = Content | ReasoningText | Opened | Arguments

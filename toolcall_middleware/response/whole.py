@@ -16,7 +16,7 @@ from ..wire.sse import DONE
 from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import take_calls
-from .operations import Arguments, Content, Op, Opened, Thought
+from .operations import Arguments, Content, Op, Opened, ReasoningText
 from .reasoning import FIELDS
 
 _encode = msgspec.json.encode
@@ -100,7 +100,7 @@ def rewrite_whole(
         ops = reasoning_ops + (answer.feed_both(text, own) if own else answer.feed(text))
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
-            if type(op) is Thought and not op.names:
+            if type(op) is ReasoningText and not op.names:
                 usage.thought(op.text)
         if answer.fault is not None:
             raise answer.fault
@@ -208,7 +208,7 @@ def _fold(
         match op:
             case Content(piece):
                 content.append(piece)
-            case Thought(piece, names):
+            case ReasoningText(piece, names):
                 for name in names or (reasoning or "reasoning",):
                     thoughts.setdefault(name, []).append(piece)
             case Opened(index, call_id, name, custom, extra):

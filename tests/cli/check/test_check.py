@@ -49,8 +49,8 @@ def verdicts(report: Report, start: str) -> dict[str, Verdict]:
 
 def right(report: Report) -> dict[tuple[str, str, str, str], str]:
     return {
-        (tally.mode, tally.format, tally.tool_choice, tally.constrain): f"{tally.right}/{tally.asked}"
-        for tally in report.tallies
+        (score.mode, score.format, score.tool_choice, score.constrain): f"{score.right}/{score.asked}"
+        for score in report.scores
     }
 
 
@@ -88,7 +88,7 @@ async def test_vllm_with_its_parser() -> None:
     native = verdicts(report, "native")
     assert {native[key] for key in ("whole", "stream", "required", "required_stream")} == {YES}
     assert native["named"] is PARTLY
-    assert details(report)["native.named"] == "has to be mended: finish_reason is stop"
+    assert details(report)["native.named"] == "has to be repaired: finish_reason is stop"
     assert right(report)["native", "", "auto", "off"] == "4/4"
     assert right(report)["native", "", "required", "off"] == "4/4"
     # The model's family writes hermes: it is what `auto` prompts for, and not tried twice.

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from toolcall_middleware.cli import main
-from toolcall_middleware.cli.check.findings import Finding, Report, Tally, Verdict
+from toolcall_middleware.cli.check.findings import Finding, Report, Score, Verdict
 from toolcall_middleware.cli.check.report.document import Document, document
 from toolcall_middleware.cli.check.report.folder import publish, read_folder
 from toolcall_middleware.cli.check.report.page import page
@@ -68,7 +68,7 @@ def only(folder: Path) -> dict[str, Any]:
 def a_report(model: str = "m", *, backend: str = "vLLM", right: int = 4, detail: str = "") -> Report:
     report = Report("http://10.0.0.7:8000/v1", model, [model], backend, questions=["What is it?"] * 4)
     report.findings = [Finding("native.whole", "tools, whole", Verdict.NO, detail)]
-    report.tallies = [Tally("prompt", "json", "auto", asked=4, right=right, valid=right, seconds=[0.5, 1.5, 1.0, 1.0])]
+    report.scores = [Score("prompt", "json", "auto", asked=4, right=right, valid=right, seconds=[0.5, 1.5, 1.0, 1.0])]
     return report
 
 
@@ -108,7 +108,7 @@ def test_a_check_writes_a_page_and_json_that_agree(tmp_path: Path) -> None:
     assert url.partition("://")[2] not in published
 
 
-def test_mended_calls_are_counted_apart_whole_and_streamed(tmp_path: Path) -> None:
+def test_repaired_calls_are_counted_apart_whole_and_streamed(tmp_path: Path) -> None:
     with serve(TrailingComma({"json"})) as url:
         done = run_check(url, "--report", str(tmp_path), "--format", "json", "--json")
     assert done.returncode == 0, done.stderr
@@ -121,7 +121,7 @@ def test_mended_calls_are_counted_apart_whole_and_streamed(tmp_path: Path) -> No
 
 def test_right_repaired_and_wrong_add_up() -> None:
     report = a_report()
-    report.tallies = [Tally("native", "", "auto", asked=7, right=5, repaired=2, valid=6)]
+    report.scores = [Score("native", "", "auto", asked=7, right=5, repaired=2, valid=6)]
     (calls,) = document(report, today=TODAY).calls
     assert (calls.right, calls.repaired, calls.wrong) == (3, 2, 2)
 

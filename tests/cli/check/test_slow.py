@@ -73,10 +73,10 @@ async def test_prompts_that_got_no_answer_in_time_do_not_count_as_wrong() -> Non
                 raise RefusalError(400, "no tools here")
 
     report = await check(Slow({"json"}))
-    late = [tally for tally in report.tallies if tally.late]
+    late = [score for score in report.scores if score.late]
     assert late
-    assert all(tally.asked + tally.late for tally in late)
-    assert not any("no answer within" in fault for tally in report.tallies for fault in tally.faults)
+    assert all(score.asked + score.late for score in late)
+    assert not any("no answer within" in fault for score in report.scores for fault in score.faults)
 
 
 @pytest.mark.usefixtures("impatient")

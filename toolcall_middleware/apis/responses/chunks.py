@@ -94,21 +94,21 @@ def read_completion(data: bytes) -> Completion:
         return _COMPLETION.decode(data)
     except openai.FAILURES:
         # NaN among logprobs, half an emoji: what engines write and JSON does not know.
-        value = _mended(openai.read_value(data))
+        value = _without_surrogates(openai.read_value(data))
     try:
         return msgspec.convert(value, Completion)
     except (msgspec.ValidationError, RecursionError):
         raise ToolCallError("upstream_error", "The backend's answer is no chat completion.") from None
 
 
-def _mended(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     match value:
         case str():
             return whole_text(value)
         case list():
-            return [_mended(item) for item in value]
+            return [_without_surrogates(item) for item in value]
         case dict():
-            return {whole_text(name): _mended(item) for name, item in value.items()}
+            return {whole_text(name): _without_surrogates(item) for name, item in value.items()}
     return value
 
 

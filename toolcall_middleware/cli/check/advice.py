@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...formats import registry
 from ...model import Tool, ToolChoice
-from .findings import Finding, Report, Tally, Verdict
+from .findings import Finding, Report, Score, Verdict
 from .trials import written_by
 
 # In the order in which `constrain=auto` asks, then what only an operator can ask for.
@@ -35,12 +35,12 @@ def system_role(findings: list[Finding]) -> str | None:
 
 def advise(report: Report) -> None:
     """Fills the report's settings and the reasons for them."""
-    best = _best(report.tallies)
+    best = _best(report.scores)
     if best is None:
         return
     mode, fmt = best
     set_, why = report.settings, report.reasons
-    total = _score(report.tallies, mode, fmt)
+    total = _score(report.scores, mode, fmt)
     if mode == "native":
         set_["TOOLCALL_MODE"] = "native"
         why["TOOLCALL_MODE"] = f"the backend's own tool calls came out best ({total})"
@@ -54,7 +54,7 @@ def advise(report: Report) -> None:
     usual = written_by(report.model, "auto", report.template)
     if fmt not in {"auto", usual}:
         set_["TOOLCALL_FORMAT"] = fmt
-        tried = any(tally.format in {"auto", usual} for tally in report.tallies)
+        tried = any(score.format in {"auto", usual} for score in report.scores)
         why["TOOLCALL_FORMAT"] = f"better than {usual}, which auto writes" if tried else "the best of those tried"
     if report.template is not None and written_by(report.model, fmt, report.template) == registry.TEMPLATE:
         set_["TOOLCALL_TEMPLATE"] = report.template
@@ -96,32 +96,32 @@ def _auto_finds(probes: dict[str, Finding], kind: str, *, tags: bool) -> bool:
 
 
 def _tried_native(report: Report) -> bool:
-    return any(tally.mode == "native" and tally.asked for tally in report.tallies)
+    return any(score.mode == "native" and score.asked for score in report.scores)
 
 
-def _best(tallies: list[Tally]) -> tuple[str, str] | None:
+def _best(scores: list[Score]) -> tuple[str, str] | None:
     """(mode, format) with the most right calls. Of equals the first: native, then auto, then what was named."""
-    ways = list(dict.fromkeys((tally.mode, tally.format) for tally in tallies if tally.asked))
+    ways = list(dict.fromkeys((score.mode, score.format) for score in scores if score.asked))
     if not ways:
         return None
-    best = max(ways, key=lambda way: _points(tallies, *way))
-    return best if _points(tallies, *best) > (0.0, 0.0) else None
+    best = max(ways, key=lambda way: _points(scores, *way))
+    return best if _points(scores, *best) > (0.0, 0.0) else None
 
 
-def _points(tallies: list[Tally], mode: str, fmt: str) -> tuple[float, float]:
+def _points(scores: list[Score], mode: str, fmt: str) -> tuple[float, float]:
     """Shares of calls that are right, and that are valid: of `auto`, and of the best way to get a required one."""
-    own = [tally for tally in tallies if (tally.mode, tally.format) == (mode, fmt) and tally.asked]
+    own = [score for score in scores if (score.mode, score.format) == (mode, fmt) and score.asked]
     right = valid = 0.0
     for choice in ("auto", "required"):
-        of_choice = [tally for tally in own if tally.tool_choice == choice]
-        right += max((tally.right / tally.asked for tally in of_choice), default=0.0)
-        valid += max((tally.valid / tally.asked for tally in of_choice), default=0.0)
+        of_choice = [score for score in own if score.tool_choice == choice]
+        right += max((score.right / score.asked for score in of_choice), default=0.0)
+        valid += max((score.valid / score.asked for score in of_choice), default=0.0)
     return right, valid
 
 
-def _score(tallies: list[Tally], mode: str, fmt: str) -> str:
-    own = [tally for tally in tallies if (tally.mode, tally.format) == (mode, fmt) and tally.asked]
+def _score(scores: list[Score], mode: str, fmt: str) -> str:
+    own = [score for score in scores if (score.mode, score.format) == (mode, fmt) and score.asked]
     return ", ".join(
-        f"{tally.tool_choice}{'' if tally.constrain == 'off' else ' constrained'} {tally.right}/{tally.asked}"
-        for tally in own
+        f"{score.tool_choice}{'' if score.constrain == 'off' else ' constrained'} {score.right}/{score.asked}"
+        for score in own
     )

@@ -18,7 +18,7 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. `status` is 0 where none came. `faults` say in which ways native calls need mending."""
+    """One answer. `status` is 0 where none came. `faults` say in which ways native calls need repair."""
 
     status: int
     text: str = ""

@@ -28,11 +28,11 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Tally:
+class Score:
     """How the calls of one mode, format and `tool_choice` came out.
 
     asked: prompts that were answered for at all. valid: an offered tool was called, with arguments that fit. right: it
-    was the tool that was meant. repaired: the middleware had to mend a call of an answer that is right. late: prompts
+    was the tool that was meant. repaired: the middleware had to repair a call of an answer that is right. late: prompts
     that got no answer in time. seconds: of each answer, to its end. prompt_tokens: of each answer that says so.
     completion_tokens: of all answers.
     """
@@ -67,7 +67,7 @@ class Tally:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The tally as JSON values, with figures for its lists."""
+        """The score as JSON values, with figures for its lists."""
         sums = {"seconds", "prompt_tokens", "completion_tokens"}
         kept = {name: value for name, value in asdict(self).items() if name not in sums}
         return {**kept, "latency": self.latency, "tokens": self.tokens}
@@ -89,7 +89,7 @@ class Report:
     template: str | None = None
     """The setting that was tried."""
     findings: list[Finding] = field(default_factory=list)
-    tallies: list[Tally] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     requests: int = 0
@@ -104,12 +104,12 @@ class Report:
     @property
     def calls_come_right(self) -> bool:
         """Whether there is any way in which a call came out right."""
-        return any(tally.right for tally in self.tallies)
+        return any(score.right for score in self.scores)
 
     @property
     def calls_were_tried(self) -> bool:
         """Whether any prompt for a call was answered at all."""
-        return any(tally.asked for tally in self.tallies)
+        return any(score.asked for score in self.scores)
 
     def as_json(self) -> dict[str, Any]:
         """The whole report as JSON values."""
@@ -122,7 +122,7 @@ class Report:
                 {"key": one.key, "what": one.what, "verdict": one.verdict.value, "detail": one.detail}
                 for one in self.findings
             ],
-            "calls": [tally.as_json() for tally in self.tallies],
+            "calls": [score.as_json() for score in self.scores],
             "settings": self.settings,
             "requests": self.requests,
             "tokens": self.tokens,

@@ -1,4 +1,4 @@
-"""Questions about the backend's own tool calls. They go to it as they are: what it sends is looked at unmended."""
+"""Questions about the backend's own tool calls. They go to it as they are: what it sends is looked at unrepaired."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _judge(answer: Answer, *, must: bool) -> tuple[Verdict, str]:
     if fault is not None:
         return Verdict.PARTLY, f"a call came, but {fault}"
     if answer.faults:
-        return Verdict.PARTLY, f"has to be mended: {', '.join(answer.faults)}"
+        return Verdict.PARTLY, f"has to be repaired: {', '.join(answer.faults)}"
     return Verdict.YES, ""
 
 

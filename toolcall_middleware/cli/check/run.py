@@ -239,12 +239,12 @@ async def _try(
             choices=asked.choices,
         )
     )
-    report.tallies += [way.tally for way in ways]
+    report.scores += [way.score for way in ways]
     # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
     for number, question in enumerate(asked.questions):
         for way in ways:
-            tally = way.tally
-            step(f"{tally.mode} {tally.format} {tally.tool_choice}")
+            score = way.score
+            step(f"{score.mode} {score.format} {score.tool_choice}")
             await way.ask(asker, question, stream=bool(number % 2))
 
 

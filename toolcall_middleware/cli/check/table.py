@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from .findings import Report, Tally
+from .findings import Report, Score
 from .trials import written_by
 
 _WIDTH = 118
@@ -31,7 +31,7 @@ def text(report: Report) -> str:
     if len(report.models) > 1:
         lines.append(f"The backend lists {len(report.models)} models; --model checks another.")
     lines += _findings(report)
-    if report.tallies:
+    if report.scores:
         lines += ["", _heading(report), *_calls(report)]
     lines += ["", "Settings", *_settings(report), ""]
     lines.append(
@@ -87,13 +87,13 @@ _COLUMNS = ("auto", "required", "required, constrained")
 
 def _calls(report: Report) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
-    for tally in report.tallies:
-        name = tally.mode
-        if tally.format:
-            writes = written_by(report.model, tally.format, report.template)
-            name += f", format={tally.format}" + (f" (writes {writes})" if writes != tally.format else "")
-        column = _COLUMNS[2] if tally.constrain != "off" else tally.tool_choice
-        rows.setdefault(name, {})[column] = _cell(tally)
+    for score in report.scores:
+        name = score.mode
+        if score.format:
+            writes = written_by(report.model, score.format, report.template)
+            name += f", format={score.format}" + (f" (writes {writes})" if writes != score.format else "")
+        column = _COLUMNS[2] if score.constrain != "off" else score.tool_choice
+        rows.setdefault(name, {})[column] = _cell(score)
     wide = max(map(len, rows))
     widths = {column: max(len(column), *(len(cells.get(column, "")) for cells in rows.values())) for column in _COLUMNS}
     head = "  ".join(f"{column:>{widths[column]}}" for column in _COLUMNS)
@@ -104,19 +104,19 @@ def _calls(report: Report) -> list[str]:
     return lines
 
 
-def _cell(tally: Tally) -> str:
-    if not tally.asked:
-        return "slow" if tally.late else "not asked"
-    cell = f"{tally.right}/{tally.asked}"
-    if tally.valid != tally.right:
-        cell += f" ({tally.valid})"
-    return cell if tally.constrain == "off" else f"{cell} by {tally.constrain}"
+def _cell(score: Score) -> str:
+    if not score.asked:
+        return "slow" if score.late else "not asked"
+    cell = f"{score.right}/{score.asked}"
+    if score.valid != score.right:
+        cell += f" ({score.valid})"
+    return cell if score.constrain == "off" else f"{cell} by {score.constrain}"
 
 
 def _settings(report: Report) -> Sequence[str]:
     if not report.calls_come_right:
         return [
-            "  none to recommend: no call came out right in any way" if report.tallies else "  none: nothing was tried"
+            "  none to recommend: no call came out right in any way" if report.scores else "  none: nothing was tried"
         ]
     lines = [f"{name}={value}" for name, value in report.settings.items()]
     wide = max(map(len, lines))

@@ -14,7 +14,7 @@ from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
 from ..faces.questions import PATHS
 from .asking import Asker
-from .findings import Tally
+from .findings import Score
 from .questions import Judgement, Question
 
 _MOST_FAULTS = 4
@@ -41,13 +41,13 @@ class Recorded:
 class Trial:
     """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service."""
 
-    tally: Tally
+    score: Score
     app: Recorded = field(repr=False)
     api: str = "chat"
 
     async def ask(self, asker: Asker, question: Question, *, stream: bool) -> None:
         """Asks `question`, and counts what comes."""
-        tally, meter = self.tally, asker.meter
+        score, meter = self.score, asker.meter
         began, written = meter.elapsed, meter.tokens
         answer = await asker.ask(
             question.messages,
@@ -55,29 +55,29 @@ class Trial:
             app=self.app,
             api=self.api,
             tools=question.tools,
-            tool_choice=tally.tool_choice,
+            tool_choice=score.tool_choice,
             stream=stream,
         )
         if answer.late:
-            tally.late += 1
+            score.late += 1
             return
-        tally.asked += 1
-        tally.seconds.append(meter.elapsed - began)
-        tally.completion_tokens += meter.tokens - written
+        score.asked += 1
+        score.seconds.append(meter.elapsed - began)
+        score.completion_tokens += meter.tokens - written
         told = (answer.usage or {}).get("prompt_tokens")
         if type(told) is int:
-            tally.prompt_tokens.append(told)
+            score.prompt_tokens.append(told)
         judged = question.judge(answer.calls) if answer.ok else Judgement(answer.refusal, right=False)
         fault = judged.fault
         if fault is None and answer.calls and answer.finish_reason != "tool_calls":
             fault = f"finish_reason is {answer.finish_reason}"
         if fault is not None:
-            if len(tally.faults) < _MOST_FAULTS:
-                tally.faults.append(f"{question.label} {fault}")
+            if len(score.faults) < _MOST_FAULTS:
+                score.faults.append(f"{question.label} {fault}")
             return
-        tally.valid += 1
-        tally.right += judged.right
-        tally.repaired += judged.right and any(outcome != "clean" for outcome in self.app.outcomes)
+        score.valid += 1
+        score.right += judged.right
+        score.repaired += judged.right and any(outcome != "clean" for outcome in self.app.outcomes)
 
 
 def formats_for(model: str, wanted: list[str], template: str | None) -> list[str]:
@@ -129,5 +129,5 @@ def _trial(  # noqa: PLR0917 - the first three are the same for all
     own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0)
     if mode == "native":
         own = own.replace(send="chat")
-    tally = Tally(mode, fmt if mode == "prompt" else "", choice, constrain)
-    return Trial(tally, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)
+    score = Score(mode, fmt if mode == "prompt" else "", choice, constrain)
+    return Trial(score, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)

@@ -22,8 +22,8 @@ from .._probe import Backend, describe, look
 from ..command import PROG, UsageError, given_settings, to_environment, upstream_of
 from . import terminal
 from .agents import AGENTS, Agent, Place, Setup, variables
+from .counts import Counts
 from .proxy import Notes, noting, serving
-from .tally import Tally
 
 _NOT_INSTALLED = 127
 _CANNOT_RUN = 126
@@ -56,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
     registry.of_settings(Settings.from_env(**values))
     mine = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     to_environment(values)
-    tally = Tally(create_proxy())
-    with noting() as notes, tempfile.TemporaryDirectory(prefix="toolcall-launch-") as folder, serving(tally) as root:
+    counts = Counts(create_proxy())
+    with noting() as notes, tempfile.TemporaryDirectory(prefix="toolcall-launch-") as folder, serving(counts) as root:
         place = Place(root, key, model, backend.context_of(model), Path(folder))
         shown = describe(upstream_of(settings), settings.upstream_api, backend if backend.models else None)
         _say(f"{args.agent} -> {root} -> {shown}; model {model}")
         code = _start(agent, program, place, mine, args.rest)
-    _tell(tally, notes)
+    _tell(counts, notes)
     return code
 
 
@@ -140,6 +140,6 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
         return _CANNOT_RUN
 
 
-def _tell(tally: Tally, notes: Notes) -> None:
-    for line in (*tally.lines(), *notes.lines):
+def _tell(counts: Counts, notes: Notes) -> None:
+    for line in (*counts.lines(), *notes.lines):
         _say(line)

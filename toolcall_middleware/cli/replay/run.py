@@ -227,7 +227,7 @@ def _apply(read: Read, events: list[Event], text: str, at: int, position: int) -
                 if not complete:
                     read.faults.append({"at": position, "what": f"the call of {call['name']} is cut off"})
                 elif repaired:
-                    read.faults.append({"at": begin, "what": f"the arguments of {call['name']} were mended"})
+                    read.faults.append({"at": begin, "what": f"the arguments of {call['name']} were repaired"})
             case Malformed(raw, reason, _):
                 read.faults.append({"at": text.find(raw, at), "what": reason})
             case Stop(marker):

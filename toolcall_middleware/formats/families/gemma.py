@@ -6,7 +6,7 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 from __future__ import annotations
 
 from ...parsing.calls.gemma_calls import GemmaSyntax
-from ...parsing.calls.harmony_messages import Thought
+from ...parsing.calls.harmony_messages import ReasoningBlock
 from ..family import Family
 from ..markup import Markup
 from ..syntax import gemma
@@ -51,7 +51,7 @@ _gemma4_calls = gemma_calls(GemmaSyntax("<tool_call|>", '<|"|>', inner='"'))
 _GEMMA4_OPENERS = (
     opener("<|tool_call>", _gemma4_calls),
     gemma.bare_call(_gemma4_calls),
-    opener("<|channel>thought", lambda sink: Thought(sink, "<channel|>")),
+    opener("<|channel>thought", lambda sink: ReasoningBlock(sink, "<channel|>")),
 )
 
 _gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", _GEMMA4_OPENERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 
-from ...parsing.calls.harmony_messages import Thought
+from ...parsing.calls.harmony_messages import ReasoningBlock
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family
@@ -27,7 +27,7 @@ _MARKED = (
         first="<",
         body=lambda sink, _: _calls(sink),
     ),
-    opener("<|content_thinking|>", lambda sink: Thought(sink, *_ENDS)),
+    opener("<|content_thinking|>", lambda sink: ReasoningBlock(sink, *_ENDS)),
     *map(
         ignored,
         (*_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),

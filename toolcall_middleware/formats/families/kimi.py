@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from ...model import ToolCall
-from ...parsing.calls.harmony_messages import Thought
+from ...parsing.calls.harmony_messages import ReasoningBlock
 from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
@@ -130,7 +130,7 @@ _ELEMENTS = xml_syntax(
 
 _K3_OPENERS = (
     opener("<|open|>tools<|sep|>", xml_calls(_ELEMENTS)),
-    opener(_THINK, lambda sink: Thought(sink, _THOUGHT, _ANSWER)),
+    opener(_THINK, lambda sink: ReasoningBlock(sink, _THOUGHT, _ANSWER)),
     *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ...model import ToolCall
-from ...parsing.calls.harmony_messages import Thought
+from ...parsing.calls.harmony_messages import ReasoningBlock
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
@@ -34,7 +34,7 @@ _CALL = opener(
 )
 
 _ALONE = (
-    opener("<|think|>", lambda sink: Thought(sink, "<|end|>")),
+    opener("<|think|>", lambda sink: ReasoningBlock(sink, "<|end|>")),
     # With its channel, as far as it is in the text: a turn's parts are messages.
     *map(ignored, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
 )

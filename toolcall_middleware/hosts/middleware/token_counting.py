@@ -31,9 +31,9 @@ _MAX_WHOLE = 8 << 20
 _log = logging.getLogger("toolcall_middleware")
 
 
-async def wait_for(tally: PendingCount, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
-    """Count what the tally has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
-    questions = tally.questions()
+async def wait_for(pending: PendingCount, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
+    """Count what the pending has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
+    questions = pending.questions()
     if questions is not None:
         loop = asyncio.get_running_loop()
         end = loop.time() + _SECONDS
@@ -47,7 +47,7 @@ async def wait_for(tally: PendingCount, app: ASGIApp, scope: Scope, paths: tuple
                     if answer is not None or status not in _PASSING:
                         break
                 question = questions.send(answer)
-    await asyncio.to_thread(tally.count)
+    await asyncio.to_thread(pending.count)
 
 
 async def _ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:

@@ -298,7 +298,7 @@ def _is_json(s: str, j: int) -> bool:
     return s[j] in "{[\"'" or _NULL.match(s, j) is not None
 
 
-class Thought:
+class ReasoningBlock:
     """Reads a thought up to its closing marker, where the opening marker is a channel's (Gemma 4, Kimi K3). See `Body`.
 
     before: a marker that ends it too, and is not read.

@@ -28,7 +28,7 @@ class Opened:
     """Whether the tags are a channel's, which is never content."""
 
 
-class Thought:
+class ReasoningSpan:
     """Reads reasoning."""
 
     __slots__ = ("_late_size", "_out", "_special", "late", "opening")

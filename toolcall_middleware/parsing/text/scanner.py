@@ -23,7 +23,7 @@ from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
 from .prose import Prose
-from .reasoning import Opened, Thought
+from .reasoning import Opened, ReasoningSpan
 
 _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
 _PIECE = 16 * 1024
@@ -37,7 +37,7 @@ class Scanner:
     """The parser of one choice. See `StreamParser` for its two verbs.
 
     Its parts, each with its own state: `Output` (the text that leaves and what of it is held back), `Prose` (where in
-    its Markdown the text stands), `Markup` (the reader of the markup that is open), `Code` and `Thought`.
+    its Markdown the text stands), `Markup` (the reader of the markup that is open), `Code` and `ReasoningSpan`.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Scanner:
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
         self._code = Code(compiled, self._prose, self._markup, sink, names)
-        self._thought = Thought(compiled, out, opened)
+        self._thought = ReasoningSpan(compiled, out, opened)
         self._parse_reasoning = parse_reasoning
         self._in_thought = in_thought
         self._names = names

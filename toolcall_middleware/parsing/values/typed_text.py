@@ -2,8 +2,8 @@
 
 The rule: a declared string stays the text it is. Where other types are declared, text that reads as one of them becomes
 it, a JSON string that holds one is opened, and text that does not fit any stays a string if strings are allowed, and is
-mended if it begins like an object or array. Whatever is left, and text without any declaration, is read as JSON, and is
-a string where it is none.
+repaired if it begins like an object or array. Whatever is left, and text without any declaration, is read as JSON, and
+is a string where it is none.
 
 In notations that quote their strings (Python's, Gemma's) an unquoted word is a literal: None is null whatever is
 declared, and a number is a string only where nothing but strings is declared.
@@ -72,11 +72,11 @@ def _of_types(bare: str, types: frozenset[str]) -> str | None:
         if is_json(bare):
             return bare
         if "string" not in types:
-            return mended(bare)
+            return repaired_json(bare)
     return None
 
 
-def mended(text: str) -> str:
+def repaired_json(text: str) -> str:
     """`text`, which begins like an object or array, as JSON."""
     out: list[str] = []
     reader = JsonReader()

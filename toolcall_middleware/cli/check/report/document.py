@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from .... import __version__
-from ..findings import Report, Tally
+from ..findings import Report, Score
 from ..table import shown
 from ..trials import written_by
 
@@ -42,7 +42,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
     """How one way of asking came out. `right`, `repaired` and `wrong` add up to `asked`.
 
     writes: the format that the prompt teaches; empty for `native`. right: as it should be, without our help. repaired:
-    the same, once the middleware had mended it. wrong: the rest. late: prompts without an answer in time, not in
+    the same, once the middleware had repaired it. wrong: the rest. late: prompts without an answer in time, not in
     `asked`.
     """
 
@@ -126,7 +126,7 @@ def document(report: Report, *, today: dt.date) -> Document:
         questions=Questions(
             source=tidy(report.source), asked=len(labels), digest=digest, prompts=labels if built_in else ()
         ),
-        calls=tuple(_calls(tally, report, tidy) for tally in report.tallies),
+        calls=tuple(_calls(score, report, tidy) for score in report.scores),
         findings=tuple(
             Found(key=one.key, what=one.what, verdict=one.verdict.value, detail=tidy(one.detail))
             for one in report.findings
@@ -139,22 +139,22 @@ def document(report: Report, *, today: dt.date) -> Document:
     )
 
 
-def _calls(tally: Tally, report: Report, tidy: _Tidy) -> Calls:
-    latency = tally.latency
+def _calls(score: Score, report: Report, tidy: _Tidy) -> Calls:
+    latency = score.latency
     return Calls(
-        mode=tally.mode,
-        format=tally.format,
-        writes=written_by(report.model, tally.format, report.template) if tally.format else "",
-        tool_choice=tally.tool_choice,
-        constrain=tally.constrain,
-        asked=tally.asked,
-        right=tally.right - tally.repaired,
-        repaired=tally.repaired,
-        wrong=tally.asked - tally.right,
-        late=tally.late,
+        mode=score.mode,
+        format=score.format,
+        writes=written_by(report.model, score.format, report.template) if score.format else "",
+        tool_choice=score.tool_choice,
+        constrain=score.constrain,
+        asked=score.asked,
+        right=score.right - score.repaired,
+        repaired=score.repaired,
+        wrong=score.asked - score.right,
+        late=score.late,
         latency=None if latency is None else Latency(**latency),
-        tokens=Tokens(**tally.tokens),
-        faults=tuple(map(tidy, tally.faults)),
+        tokens=Tokens(**score.tokens),
+        faults=tuple(map(tidy, score.faults)),
     )
 
 

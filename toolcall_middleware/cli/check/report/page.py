@@ -16,7 +16,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 _LEGEND = (
     '<p class="dim">Made by <code>toolcall-middleware check --report</code>. Right: the call that was meant, with '
-    "arguments that fit, as the model or backend wrote it. Repaired: the same, once the middleware had mended it. "
+    "arguments that fit, as the model or backend wrote it. Repaired: the same, once the middleware had repaired it. "
     "Latency is from a request to the end of its answer; tokens are of one answer, on average.</p>\n"
     '<p class="dim"><span class="key right"></span>right<span class="key repaired"></span>repaired'
     '<span class="key wrong"></span>wrong</p>'

@@ -15,7 +15,7 @@ from ....json_schema.types import declared_types
 from ...cursor import WHITE_SPACE
 from ...sink import Sink
 from ...values.json_spelling import decode, quoted
-from ...values.typed_text import mended
+from ...values.typed_text import repaired_json
 from ..call_parts import PartReader
 from ..json.arguments import CallArguments
 from .syntax import TaggedSyntax
@@ -203,7 +203,7 @@ class TaggedCalls(PartReader):
 
     def _unwrap(self, text: str) -> bool:
         """Whether `text` is an object of declared parameters: then these are the arguments."""
-        found = mended(text.strip()) if text.lstrip().startswith("{") else ""
+        found = repaired_json(text.strip()) if text.lstrip().startswith("{") else ""
         try:
             keys = decode(found).keys() if found else ()
         except (ValueError, RecursionError):

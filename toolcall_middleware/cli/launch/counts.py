@@ -17,7 +17,7 @@ _OUTCOME = re.compile(r"; ([a-z_]+)=(\d+)")
 _NOT_OUTCOMES = {"calls", "dropped_tools"}
 
 
-class Tally:
+class Counts:
     """An ASGI app before the proxy: requests by status, calls by name, and the outcomes that the proxy tells of."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -58,8 +58,8 @@ def _listed(counts: Counter[Any]) -> str:
 class _Answer:
     """The agent's side of one answer."""
 
-    def __init__(self, tally: Tally, send: Send) -> None:
-        self._tally = tally
+    def __init__(self, counts: Counts, send: Send) -> None:
+        self._counts = counts
         self._send = send
         self._events: EventReader | None = None
         self._whole: bytearray | None = None
@@ -74,12 +74,12 @@ class _Answer:
 
     def _start(self, message: Message) -> None:
         if message["status"] >= 400:
-            self._tally.failed[message["status"]] += 1
+            self._counts.failed[message["status"]] += 1
             return
         headers = {bytes(name).lower(): bytes(value) for name, value in message.get("headers", ())}
         for name, number in _OUTCOME.findall(headers.get(b"x-toolcall", b"").decode("latin-1")):
             if name not in _NOT_OUTCOMES:
-                self._tally.outcomes[name] += int(number)
+                self._counts.outcomes[name] += int(number)
         kind = headers.get(b"content-type", b"")
         if kind.startswith(b"text/event-stream"):
             self._events = EventReader(_MOST_BYTES)
@@ -105,7 +105,7 @@ class _Answer:
 
     def _count(self, value: Any) -> None:
         for name in calls_in(value):
-            self._tally.calls[name] += 1
+            self._counts.calls[name] += 1
 
 
 def calls_in(value: Any) -> list[str]:
