@@ -221,7 +221,8 @@ _ROWS = (
     Option("api_keys", (), readers.KEYS, "proxy", OPERATOR,
            "Keys, one of which clients of the proxy must show; a name tells whose it is.", secret=True),
     Option("forward_paths", FORWARDED, readers.FORWARD_PATHS, "proxy", OPERATOR,
-           "Paths that are forwarded, with or without `/v1` before them; what `paths` intercepts always is. `*`: all."),
+           "Paths that are forwarded, with or without `/v1` before them; what `paths` intercepts always is, and "
+           "`/models` is only looked at (GET). `*`: all, with any method."),
     Option("allowed_hosts", (), readers.HOSTS, "proxy", OPERATOR,
            "Names under which the proxy may be asked. None: those of this machine, where it listens on loopback, "
            "holds a key and wants none."),

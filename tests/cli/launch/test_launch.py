@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toolcall_middleware.cli.launch.counts import calls_in
 
 import toolcall_middleware
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.launch.agents import AGENTS, Place
+from toolcall_middleware.cli.launch.counts import calls_in
 from toolcall_middleware.settings import OPTIONS
 
 from ...fakes import TextBackend, serve, write_calls

@@ -127,7 +127,7 @@ class Responder:
         """The app raised: whether it is asked again all the same."""
         facts = self._exchange.facts
         asked_whole = facts is not None and facts.why == "empty_stream"
-        if self._next is None and self._exchange.state is State.SNIFFING and not (self._held or asked_whole):
+        if self._next is None and self._exchange.state is State.SNIFFING and not (self._held.size or asked_whole):
             # A stream that says nothing: llama-cpp-python refuses so, and raises what it would say without a stream.
             await self._execute(self._exchange.receive(Body(b"", last=True)))
         return self._next is not None
