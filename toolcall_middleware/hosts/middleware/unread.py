@@ -118,7 +118,7 @@ def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> Non
     if not isinstance(fields, dict):
         return
     for name, value in fields.items():
-        if name in _READ or name in read or value is None:
+        if name.casefold() in _READ or name in read or value is None:  # other spellings are refused where it is read
             continue
         found = name if name.casefold() in _CARRIERS and value else _carrier(value)
         if found:
