@@ -18,8 +18,8 @@ from .goldens import Case
 # Each case is read whole, character by character, and cut at so many places of its text, evenly spread. TEST_THOROUGH=1
 # cuts at every place, and twice in every way where there are no more than TWO_CUTS: that takes half an hour, and the
 # fuzzer cuts more texts. `auto` reads with the same readers behind one more decision, so it is cut less often.
-ONE_CUT, ONE_CUT_AUTO = (10**9, 10**9) if THOROUGH else (30, 10)
-TWO_CUTS, TWO_CUTS_AUTO = (1000, 100) if THOROUGH else (10, 3)
+ONE_CUT, ONE_CUT_AUTO = (10**9, 10**9) if THOROUGH else (16, 6)
+TWO_CUTS, TWO_CUTS_AUTO = (1000, 100) if THOROUGH else (5, 2)
 RANDOM_CUTS = 2
 AT_LEAST = 15  # cases a format
 

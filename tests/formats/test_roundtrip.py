@@ -19,7 +19,7 @@ from ..parsing.streams import calls_in, cut_at, read, text_in
 from ..thorough import THOROUGH
 from .goldens import exact
 
-EXAMPLES = 200 if THOROUGH else 20
+EXAMPLES = 200 if THOROUGH else 10
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True) | st.sampled_from(
     ["name", "arguments", "null", "true", "tool_calls", "json", "think", "final_answer", "get_weather"]

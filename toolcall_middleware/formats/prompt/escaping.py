@@ -233,6 +233,8 @@ def example(tool: Tool) -> ToolCall:
 def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
     """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
     text = "\n".join(blocks)
+    if "\\" not in text:
+        return text  # nothing was neutralised
     found = (
         match
         for result in results
