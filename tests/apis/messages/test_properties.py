@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.apis.face import ChatRequest
@@ -72,6 +72,7 @@ def chat_stream(said: list[tuple[str, Any]], rng: random.Random, *, in_turns: bo
 
 @settings(max_examples=80, deadline=None)
 @given(steps, st.integers(0, 2**32))
+@example([("text", "\r"), ("thought", "0")], 0)  # white space of the text is none of the thought
 def test_what_the_model_says_comes_out_once_and_in_order(said: list[tuple[str, Any]], seed: int) -> None:
     face = asked(**THINKING)
     received = read_stream(face.feed(chat_stream(said, random.Random(seed), in_turns=False)) + face.finish(cut=False))

@@ -126,7 +126,9 @@ class Blocks:
     calls: how many calls it has. size: bytes of what was written.
     """
 
-    __slots__ = ("_calls", "_held", "_kind", "_open", "_sink", "_taken", "_thinking", "_waiting", "calls", "size")
+    __slots__ = (
+        "_calls", "_held", "_held_kind", "_kind", "_open", "_sink", "_taken", "_thinking", "_waiting", "calls", "size",
+    )  # fmt: skip
 
     def __init__(self, sink: Sink, thinking: Thinking, taken: set[str]) -> None:
         self._sink = sink
@@ -134,6 +136,7 @@ class Blocks:
         self._taken = set(taken)
         self._kind = ""  # of the open block: text, thinking, call, or none
         self._held = b""  # white space that may begin a block
+        self._held_kind = ""  # ... of this kind
         self._calls: dict[int, _Call] = {}
         self._open: _Call | None = None
         # What comes behind a call that may still go on: some backends write two calls in turns.
@@ -229,10 +232,10 @@ class Blocks:
         if self._kind == kind:
             self._sink.add(inner)
             return
+        held, self._held = self._held if self._held_kind == kind else b"", b""
         if _BLANK.fullmatch(inner) or text_of(inner).isspace():
-            self._held += inner
+            self._held, self._held_kind = held + inner, kind
             return
-        held, self._held = self._held, b""
         self._close()
         self._kind = kind
         if kind == "text":
