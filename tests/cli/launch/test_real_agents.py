@@ -26,6 +26,8 @@ from ...fakes import MARK, TextBackend, serve, write_calls
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROOT = Path(toolcall_middleware.__file__).parent.parent
+# Agents are looked for on PATH, and before it where `npm ci --prefix tests/clients/agents` puts two of them.
+SEARCHED = os.pathsep.join([str(ROOT / "tests" / "clients" / "agents" / "node_modules" / ".bin"), os.environ["PATH"]])
 QUESTION = "What is the code in the file?"
 
 
@@ -56,7 +58,7 @@ REAL = {
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_agent_reads_a_file_by_a_call_of_a_text_model(name: str, tmp_path: Path) -> None:
     agent, real = AGENTS[name], REAL[name]
-    if shutil.which(agent.program) is None:
+    if shutil.which(agent.program, path=SEARCHED) is None:
         pytest.skip(f"{agent.program} is not on PATH: npm install -g {agent.package}")
     if agent.face != "chat" and "faces" not in OPTIONS:
         pytest.skip(f"{name} needs the {agent.face} API, which this version does not serve")
@@ -78,13 +80,13 @@ def test_a_real_agent_reads_a_file_by_a_call_of_a_text_model(name: str, tmp_path
     backend = TextBackend(model, strict=True, models=("Qwen/Qwen3-8B",))
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("TOOLCALL_", "IS_SANDBOX"))}
     # As root Claude Code skips permissions only in a sandbox, which a test's folder is.
-    environment = {**kept, "PYTHONPATH": str(ROOT), "HOME": str(home), "PWD": str(folder), "IS_SANDBOX": "1"}
+    changed = {"PATH": SEARCHED, "PYTHONPATH": str(ROOT), "HOME": str(home), "PWD": str(folder), "IS_SANDBOX": "1"}
     with serve(backend) as url:
         command = [sys.executable, "-m", "toolcall_middleware", "launch", name, "--upstream", f"{url}/v1", "--"]
         done = subprocess.run(
             [*command, *real.arguments],
             cwd=folder,
-            env=environment,
+            env={**kept, **changed},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

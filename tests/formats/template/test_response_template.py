@@ -215,7 +215,8 @@ def test_tags_with_other_attributes_take_linear_time(piece: str) -> None:
         return time.process_time() - begin
 
     taken(100)
-    assert taken(1600) < 14 * max(taken(200), 0.005)
+    # Eight times the text; what is quadratic takes 64 times as long.
+    assert min(taken(1600) for _ in range(2)) < 24 * max(taken(200), 0.005)
 
 
 @pytest.mark.parametrize("form", FORMS)
