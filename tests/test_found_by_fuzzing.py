@@ -109,7 +109,8 @@ def test_a_refused_call_on_the_last_lines_takes_nothing_along(behind: str) -> No
 @pytest.mark.parametrize("reason", ["stop", "length"])
 def test_a_call_that_another_one_breaks_off_is_the_answers_last(reason: str) -> None:
     begun = "<|start|>assistant to=functions.weather<|channel|>commentary <|constrain|> json<|message|>"
-    text = f'Yes. {begun}{{"city": {begun}{{}}'
+    # The code span may still close: nothing is decided before the end.
+    text = f'``{begun}{{"city": {begun}{{}}'
     answer = completion(text)
     answer["choices"][0]["finish_reason"] = reason
     settings = Settings(format="llm-jp-harmony")
