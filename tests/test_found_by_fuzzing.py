@@ -119,3 +119,13 @@ def test_a_call_that_another_one_breaks_off_is_the_answers_last(reason: str) -> 
     for got in (at_once.only, cut.only):
         assert [call.arguments for call in got.calls] == ['{"city": ']
         assert got.finish_reason == "length"
+
+
+@pytest.mark.parametrize("comment", ["// b}", "# b}", "/* b}", "// b]}"])
+def test_a_comma_before_a_comment_without_an_end_is_a_trailing_one(comment: str) -> None:
+    text = f'<tool_call>{{"name": "weather", "arguments": {{"days": 3, {comment}}}</tool_call> So.'
+    parts = [[text], list(text), *([text[:at], text[at:]] for at in range(40, len(text)))]
+    for pieces in parts:
+        answer = check_stream(stream(Settings(), REQUEST, [*map(event, pieces), event(None, "stop")]).body)
+        assert answer.only.named_calls == [("weather", '{"days": 3}')]
+        assert answer.only.content == " So."
