@@ -129,3 +129,10 @@ def test_a_comma_before_a_comment_without_an_end_is_a_trailing_one(comment: str)
         answer = check_stream(stream(Settings(), REQUEST, [*map(event, pieces), event(None, "stop")]).body)
         assert answer.only.named_calls == [("weather", '{"days": 3}')]
         assert answer.only.content == " So."
+
+
+@pytest.mark.parametrize("size", range(60, 140))
+def test_a_long_line_behind_a_fence_is_text_wherever_a_marker_stands_in_it(size: int) -> None:
+    text = f"```json{'x' * size}<|end_message|>So."
+    answer = check_whole(whole(Settings(format="inkling"), REQUEST, completion(text)).body)
+    assert (answer.only.content or "").startswith(f"```json{'x' * size}")

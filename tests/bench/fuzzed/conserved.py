@@ -25,7 +25,7 @@ _AROUND = re.compile(
     r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
     r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
     r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
-    r"(?:<\|constrain\|>[ ]?(?:json|xml))?(?:<\|message\|>)?)*"
+    r"(?:<\|constrain\|>[ ]?\w*[ ]?)?(?:<\|message\|>)?)*"
 )
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
