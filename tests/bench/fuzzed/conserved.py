@@ -30,7 +30,8 @@ _AROUND = re.compile(
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
-    r"[\s\]})`]*(?:<\|call\|>)?(?:(?:```\w*\s*)?[<\[]\S*(?:[ ]\w+>)?|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|"
+    r"[\s\]})`]*(?:<\|call\|>)?(?:(?:```\w*\s*)?[<\[]\S*(?:[ ]\w+>)?|"
+    r"(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|"
     r"<\|start\|>assistant[ ]?to=[^\s<]*(?:<[^\n]{0,64})?|,?\s*\{?\s*(?:\"\w*\"?:?\s*(?:\"[^\"]{0,64}\"?)?,?\s*)*)\s*"
 )
 
