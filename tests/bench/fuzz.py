@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import asked, broken, conserved, cut, faces, guarded, native, prompt, translated
+from .fuzzed import asked, broken, conserved, cut, faces, guarded, mutated, native, prompt, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
@@ -26,6 +26,7 @@ from .guided import guided
 KINDS: dict[str, Callable[[Dice], str]] = {
     "prompt": prompt.one,
     "conserved": conserved.one,
+    "mutated": mutated.one,
     "cut": cut.one,
     "asked": asked.one,
     "broken": broken.one,

@@ -23,9 +23,9 @@ OFFERED = ToolSet.of([Tool(tool["function"]["name"], parameters=tool["function"]
 _AROUND = re.compile(
     r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<[|｜]?"
     r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
-    r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
-    r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
-    r"(?:<\|constrain\|>[ ]?\w*[ ]?)?(?:<\|message\|>)?)*"
+    r"|<｜tool_call_begin｜>\w*|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
+    r"|(?:<\|start\|?>?(?:assistant[\w ?-]*)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
+    r"(?:<\|constrain\|>[\w ]*)?(?:<\|message\|>)?)*"
 )
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
@@ -39,7 +39,11 @@ _LONE = re.compile(
 def one(dice: Dice) -> str:
     """See the module."""
     name = "auto" if dice.below(2) else pick(dice, FORMATS)
-    text = text_of(dice, name)[0]
+    return checked(dice, name, text_of(dice, name)[0])
+
+
+def checked(dice: Dice, name: str, text: str) -> str:
+    """What the reader of the format `name` makes of `text`: `calls` or `text`. Raises where a rule is broken."""
     options = ParserOptions(
         keep_raw=True,
         keep_arguments=bool(dice.below(2)),

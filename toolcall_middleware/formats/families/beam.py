@@ -20,7 +20,7 @@ from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import xml_calls
 from ..syntax.xml import token_writer
-from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, xml_syntax
+from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, heads, xml_syntax
 from .harmony import OPENERS
 
 _START, _CHANNEL, _PARAMETER = "<|start|>assistant", "<|channel|>", "<rfl:parameter"
@@ -42,8 +42,8 @@ _CALLS = xml_calls(
         call_heads=(_START,),
         call_part=re.compile(_CALL_BEGUN),
         parameter=attribute("rfl:parameter", "key"),
-        parameter_heads=(f"{_PARAMETER} name",),
-        parameter_part=begun(f"{_PARAMETER} name"),
+        parameter_heads=heads("rfl:parameter"),
+        parameter_part=begun(*heads("rfl:parameter")),
         value_close="</rfl:parameter>",
         call_close="<|call|>",
         call_ends=("<|end|>",),

@@ -7,16 +7,15 @@ from ..markup import Markup
 from ..prompt.tools_json import function
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, xml_syntax
+from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, heads, xml_syntax
 
 SYNTAX = xml_syntax(
     call=attribute("function", "name"),
-    # `Ġ`: a space as the tokenizer writes it.
-    call_heads=("<function name", "<functionname", "<functionĠname"),
-    call_part=begun("<function name", "<functionname", "<functionĠname"),
+    call_heads=heads("function"),
+    call_part=begun(*heads("function")),
     parameter=attribute("param", "key"),
-    parameter_heads=("<param name", "<paramname", "<paramĠname"),
-    parameter_part=begun("<param name", "<paramname", "<paramĠname"),
+    parameter_heads=heads("param"),
+    parameter_part=begun(*heads("param")),
     value_close="</param>",
     call_close="</function>",
     noise=("<arguments>", "</arguments>"),

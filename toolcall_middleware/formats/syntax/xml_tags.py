@@ -36,8 +36,15 @@ def xml_syntax(**parts: Any) -> XmlSyntax:
     return lambda: made(markup.turn_markers())
 
 
+def heads(*tags: str) -> tuple[str, ...]:
+    """How a tag of `attribute` begins. The space gets lost where special tokens are put together; `Ġ` is how some
+    tokenizers write it.
+    """
+    return tuple(dict.fromkeys(f"<{tag}{space}name" for tag in tags for space in (" ", "", "Ġ")))
+
+
 def attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:
-    """A pattern of `<tag name="…">`."""
+    """A pattern of `<tag name="…">`; see `heads`."""
     return re.compile(f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{more}>")
 
 
@@ -86,20 +93,18 @@ def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
 def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), newlines: bool = True) -> XmlSyntax:
     """`<invoke name="f"><parameter name="x">…</parameter></invoke>`, each tag's name with `prefix` before it.
 
-    A parameter's own prefix may be missing, and the space before `name`: it gets lost where special tokens are put
-    together.
+    A parameter's own prefix may be missing.
     """
     mark = re.escape(prefix)
-    calls = (f"<{prefix}invoke name", f"<{prefix}invokename")
-    heads = tuple(dict.fromkeys(f"<{each}parameter{space}name" for each in (prefix, "") for space in (" ", "")))
+    calls, parameters = heads(f"{prefix}invoke"), heads(f"{prefix}parameter", "parameter")
     kind = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"
     return xml_syntax(
         call=attribute(f"{mark}invoke", "name", "(?P<empty>/)?"),
         call_heads=calls,
         call_part=begun(*calls),
         parameter=attribute(f"(?:{mark})?parameter", "key", kind),
-        parameter_heads=heads,
-        parameter_part=begun(*heads),
+        parameter_heads=parameters,
+        parameter_part=begun(*parameters),
         value_close=f"</{prefix}parameter>",
         call_close=f"</{prefix}invoke>",
         close=close,
