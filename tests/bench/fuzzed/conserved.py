@@ -21,11 +21,11 @@ from .told import told
 OFFERED = ToolSet.of([Tool(tool["function"]["name"], parameters=tool["function"]["parameters"]) for tool in TOOLS])
 # A list's end, a fence's, closing tags, and what ends a turn; harmony's headers.
 _AROUND = re.compile(
-    r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<[|｜]?"
+    r"(?:[\s,\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<[|｜]?"
     r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
-    r"|<｜tool_call_begin｜>\w*|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
+    r"|<\|plamo:\w+:plamo\|>|<｜tool_call_begin｜>\w*|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
     r"|(?:<\|start\|?>?(?:assistant[\w ?-]*)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
-    r"(?:<\|constrain\|>[\w ]*)?(?:<\|message\|>)?)*"
+    r"(?:<\|constrain\|>[\w ?-]*)?(?:<\|message\|>)?)*"
 )
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
