@@ -136,3 +136,11 @@ def test_a_long_line_behind_a_fence_is_text_wherever_a_marker_stands_in_it(size:
     text = f"```json{'x' * size}<|end_message|>So."
     answer = check_whole(whole(Settings(format="inkling"), REQUEST, completion(text)).body)
     assert (answer.only.content or "").startswith(f"```json{'x' * size}")
+
+
+def test_arguments_without_a_name_take_no_text_along() -> None:
+    entry = '{"name": "weather", "arguments": {}}'
+    behind = ', {"x": "", "arguments": {"city": "a", "b: 0}}]</tool_calls> So.'
+    answer = check_whole(whole(Settings(format="jamba"), REQUEST, completion(f"<tool_calls>[{entry}{behind}")).body)
+    assert answer.only.named_calls == [("weather", "{}")]
+    assert answer.only.content == behind

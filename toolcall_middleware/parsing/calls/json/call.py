@@ -154,7 +154,9 @@ class CallReader:
             self.failed = self._list.failed
             return
         if not self._started:
-            self.failed = self._hopeless or not self._half_key()
+            # Arguments without a name may have swallowed the rest of the answer, in a string that nothing closes.
+            nameless = not cut and self._early is not None
+            self.failed = self._hopeless or nameless or not self._half_key()
         if self.done or not self._started:
             return
         if self._state == _ARGS:
