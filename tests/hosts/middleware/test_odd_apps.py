@@ -119,7 +119,7 @@ async def test_a_tenants_file_cut_to_nothing_lifts_no_limit(tmp_path: Path, capl
     path = tmp_path / "tenants.toml"
     path.write_text(LIMITED)
     tenancy = Tenancy(Settings(tenants_file=str(path)))
-    for text in ("", "# nothing\n", "\n\n"):
+    for text in ("", "# nothing\n", "\n\n", "[tenants]\n", "tenants = {}\n"):
         path.write_text(text)
         os.utime(path, (1, len(text)))
         tenancy._looked = 0.0
@@ -128,6 +128,25 @@ async def test_a_tenants_file_cut_to_nothing_lifts_no_limit(tmp_path: Path, capl
         assert tenant.settings.max_tools == 1
         assert "it holds no table" in caplog.text
     with pytest.raises(SettingsError, match="no table"):
+        Tenancy(Settings(tenants_file=str(path)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+async def test_a_tenants_file_that_becomes_a_pipe_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(LIMITED)
+    tenancy = Tenancy(Settings(tenants_file=str(path)))
+    path.unlink()
+    os.mkfifo(path)
+    os.utime(path, (1, 1))
+    tenancy._looked = 0.0
+    async with asyncio.timeout(5):
+        tenant = await tenancy.find({"type": "http", "headers": []})
+    assert tenant.settings.max_tools == 1
+    assert "is no file" in caplog.text
+    with pytest.raises(SettingsError, match="is no file"):
         Tenancy(Settings(tenants_file=str(path)))
 
 
