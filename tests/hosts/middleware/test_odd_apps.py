@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from toolcall_middleware.errors import SettingsError, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Inflate
 from toolcall_middleware.hosts.http.upload import in_the_clear
+from toolcall_middleware.hosts.middleware.rate_limit import require_limits
 from toolcall_middleware.hosts.middleware.tenants import Tenancy
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.settings.settings import hide_login
@@ -178,6 +179,14 @@ async def test_a_warning_about_arguments_does_not_log_them(caplog: pytest.LogCap
 def test_a_password_in_a_query_is_not_shown() -> None:
     shown = hide_login("redis://host:6379/0?password=hunter22&db=1&ssl_keyfile_password=x")
     assert shown == "redis://host:6379/0?password=***&db=1&ssl_keyfile_password=***"
+
+
+@pytest.mark.parametrize("address", ["redis://u:hunter22@h1:1,u:hunter22@h2", "redis://u:hun@ter22@h1:1,h2"])
+def test_a_password_of_one_of_several_hosts_is_not_shown(address: str) -> None:
+    """What the library quotes of an address that it cannot read."""
+    with pytest.raises(SettingsError) as refused:
+        require_limits(address)
+    assert "ter22" not in str(refused.value)
 
 
 async def test_a_coded_request_without_tools_reaches_a_translated_upstream() -> None:
