@@ -28,26 +28,9 @@ from .response.stream import StreamRewriter
 from .response.whole import Reply
 from .settings import Settings
 from .upstream.actions import (
-    Action,
-    Ask,
-    Body,
-    BrokenOff,
-    Count,
-    Counted,
-    Decode,
-    Event,
-    Fail,
-    Failed,
-    Forward,
-    Head,
-    Pass,
-    Request,
-    Send,
-    Start,
-    State,
-    StopUpstream,
-    Undecodable,
-)
+    Action, Ask, Body, BrokenOff, Count, Counted, Decode, Event, Fail, Failed, Forward, Head, Pass, Request, Send,
+    Start, State, StopUpstream, Undecodable,
+)  # fmt: skip
 from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
 from .upstream.tool_answer import ToolAnswer
@@ -112,6 +95,11 @@ class Exchange:
     def report(self) -> Sequence[FinishedCall]:
         """The calls that the model finished, over all attempts, each with its outcome."""
         return self._talk.report if self._talk is not None else ()
+
+    def let_go(self) -> None:
+        """Free what was read of the request, in steps (wire/letting_go.py). Nothing may come behind it."""
+        if self._talk is not None:
+            self._talk.let_go()
 
     def receive(self, event: Event) -> Sequence[Action]:
         """What is to be done now that this has happened. Raises RuntimeError for an event that cannot come now."""

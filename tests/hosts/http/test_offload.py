@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.hosts.http import offload
 from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
+from toolcall_middleware.hosts.middleware import asgi
+from toolcall_middleware.hosts.middleware.observed import exchange_for
+from toolcall_middleware.upstream.tool_answer import ToolAnswer
 
 from ...fakes import TextBackend
 from ...loop_watch import standstill
@@ -198,6 +202,29 @@ async def test_full_collections_wait_until_a_huge_request_is_answered(
     await Client(huge, path=path).run_with_others(app)
     assert (seen[0] > 1 << 20, seen[1]) == (True, before[2])
     assert gc.get_threshold() == before
+
+
+async def test_what_a_huge_request_held_is_freed_in_steps_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Exchange] = []
+
+    def noted(*given: Any, **options: Any) -> Exchange:
+        made.append(exchange_for(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(asgi, "exchange_for", noted)
+    app = middleware(TextBackend(lambda _body: "yes"), faces=FACES)
+    said = [{"role": "user", "content": "x"}] * 100_000
+    for path in ("/v1/chat/completions", "/v1/messages"):
+        body = ask(stream=False) if path.endswith("completions") else messages("x")
+        huge = json.dumps({**json.loads(body), "messages": said}).encode()
+        assert (await Client(huge, path=path).run_with_others(app)).status == 200
+        talk = made.pop()._talk
+        assert isinstance(talk, ToolAnswer)
+        for _ in range(1000):
+            if not talk._chat.messages:
+                break
+            await asyncio.sleep(0.01)
+        assert talk._chat.messages == []
 
 
 async def test_full_collections_go_on_behind_huge_work_that_fails() -> None:

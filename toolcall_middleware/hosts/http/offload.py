@@ -120,6 +120,12 @@ def _without_full_collections(work: Callable[[], _Result]) -> _Result:
         _full_collections.go_on()
 
 
+def behind(size: int, work: Callable[[], object]) -> None:
+    """Have `work` done some time, where `size` is huge: nobody waits for it, and it raises nothing."""
+    if size > _HUGE:
+        _huge.submit(work)
+
+
 async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Given) -> _Result:
     """What `work(*given)` gives. Done at once where it reads at most LARGE bytes, else in a thread.
 

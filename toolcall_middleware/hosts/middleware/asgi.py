@@ -28,7 +28,7 @@ from ..http.bodies import Message, Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
 from ..http.messages import App, Scope, Send, with_length
-from ..http.offload import WhileHuge, offloaded
+from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
 from ..http.upload import cleared, collect
 from ..http.watch import watched
@@ -301,6 +301,7 @@ class ToolCallMiddleware:
             await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
             _tell(exchange, record, units=budget is not None)
+            behind(len(body), exchange.let_go)
 
 
 def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
