@@ -88,3 +88,51 @@ def test_arguments_that_come_with_all_before_them_are_told_from_the_second_delta
     pieces = [b"data: %s\n\n" % json.dumps({**head, "choices": [chunk]}).encode() for chunk in chunks]
     answer = check_stream(stream(Settings(mode="native"), REQUEST, pieces).body, own_ids=False)
     assert answer.only.named_calls == [("weather", '{"city": "Paris"}')]
+
+
+_OLD_CALL = '{"function_call": {"name": "%s", "arguments": "{}"}}'
+_UNKNOWN = _OLD_CALL % "unknown"
+
+
+@pytest.mark.parametrize("behind", [_UNKNOWN, f"\n{_UNKNOWN}", _UNKNOWN.replace("arguments", "argumen- item\nts")])
+def test_a_refused_call_on_the_last_lines_takes_nothing_along(behind: str) -> None:
+    text = f"So:\n{_OLD_CALL % 'weather'}{behind}"
+    settings = Settings(format="function_call")
+    at_once = check_whole(whole(settings, REQUEST, completion(text)).body)
+    pieces = [event(char) for char in text]
+    cut = check_stream(stream(settings, REQUEST, [*pieces, event(None, "stop")]).body)
+    assert at_once.only.content == cut.only.content == text
+    assert not at_once.only.calls
+    assert not cut.only.calls
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_call_that_another_one_breaks_off_is_the_answers_last(reason: str) -> None:
+    begun = "<|start|>assistant to=functions.weather<|channel|>commentary <|constrain|> json<|message|>"
+    # The code span may still close: nothing is decided before the end.
+    text = f'``{begun}{{"city": {begun}{{}}'
+    answer = completion(text)
+    answer["choices"][0]["finish_reason"] = reason
+    settings = Settings(format="llm-jp-harmony")
+    at_once = check_whole(whole(settings, REQUEST, answer).body)
+    cut = check_stream(stream(settings, REQUEST, [*map(event, text), event(None, reason)]).body)
+    for got in (at_once.only, cut.only):
+        assert [call.arguments for call in got.calls] == ['{"city": ']
+        assert got.finish_reason == "length"
+
+
+@pytest.mark.parametrize("comment", ["// b}", "# b}", "/* b}", "// b]}"])
+def test_a_comma_before_a_comment_without_an_end_is_a_trailing_one(comment: str) -> None:
+    text = f'<tool_call>{{"name": "weather", "arguments": {{"days": 3, {comment}}}</tool_call> So.'
+    parts = [[text], list(text), *([text[:at], text[at:]] for at in range(40, len(text)))]
+    for pieces in parts:
+        answer = check_stream(stream(Settings(), REQUEST, [*map(event, pieces), event(None, "stop")]).body)
+        assert answer.only.named_calls == [("weather", '{"days": 3}')]
+        assert answer.only.content == " So."
+
+
+@pytest.mark.parametrize("size", range(60, 140))
+def test_a_long_line_behind_a_fence_is_text_wherever_a_marker_stands_in_it(size: int) -> None:
+    text = f"```json{'x' * size}<|end_message|>So."
+    answer = check_whole(whole(Settings(format="inkling"), REQUEST, completion(text)).body)
+    assert (answer.only.content or "").startswith(f"```json{'x' * size}")

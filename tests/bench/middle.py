@@ -29,6 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOST = "127.0.0.1"
+NO_ACCESS_LOG = ("--set", "access_log=off")  # as nginx and the relays are started
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 _HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 _BEGIN, _END = '```json\n{"tool_calls": [{"name": "add", "arguments": {"text": "', '"}}]}\n```'
@@ -197,7 +198,7 @@ def router(base: str, folder: str) -> contextlib.AbstractContextManager[Server]:
     path = Path(folder) / "upstreams.toml"
     path.write_text(f'[[upstream]]\nurl = "{base}/v1"\nrename = {{ client = "m" }}\n', "utf-8")
     port = free_port()
-    command = ["serve", "--upstreams", str(path), "--port", str(port), "--log-level", "warning"]
+    command = ["serve", "--upstreams", str(path), "--port", str(port), "--log-level", "warning", *NO_ACCESS_LOG]
     return _running([sys.executable, "-m", "toolcall_middleware", *command], port)
 
 

@@ -162,7 +162,8 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
         middle.nginx(base) as quickest,
         middle.relay("aiohttp", base) as quick,
         middle.relay("httpx", base) as plain,
-        middle.proxy(base) as proxy,
+        middle.proxy(base, *middle.NO_ACCESS_LOG) as proxy,
+        middle.proxy(base) as logging,
         middle.router(base, folder) as router,
     ):
         others = {_NGINX: quickest, _AIOHTTP: quick, _HTTPX: plain}
@@ -221,6 +222,7 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
         runs[passes] = opened(proxy)
         runs[prose] = opened(proxy, tools=True)
         runs[calls] = opened(proxy, tools=True, model="calls")
+        runs["proxy, no tools, with its access log"] = opened(logging)
         _add(new, _best(runs, rounds), {passes: "<= - / 1.5 / -"})
 
         direct = int(base.rpartition(":")[2])

@@ -51,6 +51,8 @@ def test_each_help_has_examples_that_can_be_parsed_and_exit_codes(
         ("srve", "srve is not a command; did you mean serve?"),
         ("config --tenants x", "did you mean --tenant?"),
         ("serve --upstreem http://x", "--upstreem http://x: unknown; did you mean --upstream?"),
+        ("serve --access-log off", "--access-log off: unknown; it is a setting: --set access_log=VALUE"),
+        ("serve --max_request_bytes=5", "it is a setting: --set max_request_bytes=VALUE"),
         ("serve --log-level inof", "inof is not a choice; did you mean info?"),
         ("qqq", "qqq is not a command; known: serve, "),
     ],

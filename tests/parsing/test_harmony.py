@@ -179,6 +179,10 @@ SHOWN: list[tuple[str, str, str]] = [
     ("<|channel|>final\n<|message|>a", "<|channel|>final\n<|message|>a", ""),
     ('<|channel|>final {"a": 1}<|message|>a', '<|channel|>final {"a": 1}<|message|>a', ""),
     ("<|start|>assistant t&lt;f<|message|>a", "<|start|>assistant t&lt;f<|message|>a", ""),
+    ("<|start|>assistant t\u2028o=functions.f<|message|>a", "<|start|>assistant t\u2028o=functions.f<|message|>a", ""),
+    ("<|start|>assistant to``nctions.f<|message|>a", "<|start|>assistant to``nctions.f<|message|>a", ""),
+    ("<|start|>assistant t'functions.f<|message|>a", "<|start|>assistant t'functions.f<|message|>a", ""),
+    ("<|channel|>analysis xm\u2028l<|message|>a", "<|channel|>analysis xm\u2028l<|message|>a", ""),
     ("<|channel|>" + "x" * 300 + "<|message|>", "<|channel|>" + "x" * 300 + "<|message|>", ""),
 ]
 

@@ -158,3 +158,12 @@ async def test_words_in_their_place_leave_too(text: str, words: str, stream: boo
     app = ToolCallMiddleware(TextBackend([text.replace("{0}", words)]), malformed_arguments="forward")
     choice = answered(await post(app, stream=stream), verbatim=True)
     assert (choice.named_calls, choice.finish_reason) == ([("f", words)], "tool_calls")
+
+
+@STREAMS
+async def test_what_became_no_call_is_no_calls_arguments(stream: bool) -> None:
+    text = '<tool_calls>[{"name": no", "arguments": {"x": "other",}}]</tool_calls><function name="f">'
+    app = ToolCallMiddleware(TextBackend([text]), mode="prompt", malformed_arguments="forward")
+    choice = answered(await post(app, stream=stream), verbatim=True)
+    assert [call.name for call in choice.calls] == ["f"]
+    assert "other" not in choice.calls[0].arguments

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import FormatError, SettingsError
-from ..settings import ENV_PREFIX
+from ..settings import ENV_PREFIX, OPTIONS
 from .command import PROG, WIDTH, Command, UsageError
 
 _USAGE_ERROR = 2  # argparse's own
@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         own: argparse.ArgumentParser = args.parser
         options = re.findall(r"--[\w-]+", own.format_usage())
-        own.error(f"{' '.join(unknown)}: unknown{_meant(unknown[0].partition('=')[0], options)}")
+        word = unknown[0].partition("=")[0]
+        own.error(f"{' '.join(unknown)}: unknown{_as_setting(word, options) or _meant(word, options)}")
     args.rest = rest
     command: Command = args.command
     try:
@@ -116,6 +117,12 @@ class _Parser(argparse.ArgumentParser):
         """One line, and where to read on."""
         print(f"{PROG}: {message}\nusage: {self.prog} --help", file=sys.stderr)
         raise SystemExit(_USAGE_ERROR)
+
+
+def _as_setting(word: str, known: Sequence[str]) -> str:
+    """How a setting is given that somebody took for an option; empty where it is none."""
+    name = word.lstrip("-").replace("-", "_").lower()
+    return f"; it is a setting: --set {name}=VALUE" if name in OPTIONS and "--set" in known else ""
 
 
 def _meant(word: str, known: Sequence[str]) -> str:

@@ -17,6 +17,10 @@ class WrittenArguments:
         self.value: list[str] = []
         self._behind_name: list[str] = []
 
+    def forget(self) -> None:
+        """What was read has become no call: it is nobody's arguments."""
+        self.value.clear()
+
     def begin(self) -> None:
         """A call has begun. JSON may stand before its name, and stays."""
         self._behind_name.clear()

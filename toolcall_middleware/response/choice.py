@@ -270,17 +270,24 @@ class ChoiceAnswer:
         if not message.stopped and not self._ended:
             if reason not in _CUT and self._breaks_off():
                 reason = "length"
-            cut = message.limited = lost or reason in _CUT
+            cut = lost or reason in _CUT
             events = self._parser.finish(cut=cut)
             if message.calls and not message.refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
             self._follow(events)
+            # What the limit cut is the last call, not one behind which the model began another.
+            begun = max((at for at, event in enumerate(events) if type(event) is CallStart), default=0)
+            earlier, events = events[:begun], events[begun:]
+            message.limited = cut
             own = [] if self.native is None else self.native.finish(cut=cut)
             if self._reasoning is not None:
                 ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
             if message.source is Source.NATIVE and message.call is not None:
                 ops += self._take(own, Source.NATIVE)
                 own = []
+            message.limited = False
+            ops += self._take(earlier, Source.TEXT)
+            message.limited = cut
             ops += self._take(events, Source.TEXT)
             if self._channel is not None:
                 ops += self._take(self._channel.finish(cut=cut), Source.CHANNEL)

@@ -232,6 +232,8 @@ class Message:
             return []
         if call.coercion is not None and not (text := call.coercion.feed(text)):
             return []
+        if call.begun and call.parts is None and call.passed is None:
+            return [Arguments(self.calls - 1, text)]  # nearly always
         return self._leave(call, text)
 
     def _leave(self, call: OpenCall, text: str) -> list[Op]:

@@ -103,9 +103,14 @@ class StreamRewriter:
         template.met = True
         if self._counts:
             self._usage.wrote(text, template.index)
-        ops = template.answer.feed(text)
-        if len(ops) == 1 and type(op := ops[0]) is Content and op.text == text:
-            return data  # what stops an answer takes some of its text away
+        answer = template.answer
+        ops = answer.feed(text)
+        if len(ops) == 1:
+            op = ops[0]
+            if type(op) is Content and op.text == text:
+                return data  # what stops an answer takes some of its text away
+            if not answer.message.stopped and (filled := template.filled(op, text)) is not None:
+                return filled
         return self._written(data, template, text, ops)
 
     def _expect(self) -> None:
@@ -305,7 +310,7 @@ class StreamRewriter:
                 op = ops[0]
                 if type(op) is Content and op.text == text:
                     return raw
-                filled = template.filled(op)
+                filled = template.filled(op, text)
                 if filled is not None:
                     return filled
             elif not ops and text and template.silent and not news:

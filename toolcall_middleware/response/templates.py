@@ -29,12 +29,13 @@ class Template:
     """A chunk that others may resemble in all but their text.
 
     part: what it says of its choice. shell: the event that leaves, around its delta. met: another one fitted.
-    silent: no event leaves for a chunk of whose text nothing leaves yet.
+    silent: no event leaves for a chunk of whose text nothing leaves yet. written: the JSON string that `text_of` read
+    last.
     """
 
     __slots__ = (
         "_arguments_frame", "_arguments_index", "_text_frame", "answer", "around", "choice", "index", "met", "middle",
-        "part", "shell", "silent", "top",
+        "part", "shell", "silent", "top", "written",
     )  # fmt: skip
 
     def __init__(self, shape: Shape, part: Part, top: Fields) -> None:
@@ -48,6 +49,7 @@ class Template:
         self.shell = Shell(top, part.fields)
         self.met = False
         self.silent = False
+        self.written = b""
         self._text_frame: Frame | None = None
         self._arguments_frame: Frame = (b"", b"")
         self._arguments_index = -1
@@ -57,13 +59,17 @@ class Template:
         written = raw[self.middle]
         if written.join(self.around) != raw:  # quicker than to look at both ends
             return None
+        self.written = written
         try:
             return _read_text(written)
         except openai.FAILURES:
             return None
 
-    def filled(self, op: Op) -> bytes | None:
-        """The event for a piece of text or of a call's arguments, where a chunk of this template became one before."""
+    def filled(self, op: Op, read: str) -> bytes | None:
+        """The event for a piece of text or of a call's arguments, where a chunk of this template became one before.
+
+        read: what `text_of` read last. A piece that is all of it leaves as it was written.
+        """
         if type(op) is Arguments and op.index == self._arguments_index:
             before, after = self._arguments_frame
         elif type(op) is Content and self._text_frame is not None:
@@ -71,6 +77,8 @@ class Template:
         else:
             return None
         text = op.text
+        if text is read:
+            return before + self.written + after
         return before + (_encode(text) if text.isascii() else openai.encode(text)) + after
 
     def expect(self, op: Op, frame: Frame | None, *, silent: bool) -> None:

@@ -21,17 +21,18 @@ from .told import told
 OFFERED = ToolSet.of([Tool(tool["function"]["name"], parameters=tool["function"]["parameters"]) for tool in TOOLS])
 # A list's end, a fence's, closing tags, and what ends a turn; harmony's headers.
 _AROUND = re.compile(
-    r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<\|?"
+    r"(?:[\s\]})`]|</[^<>]*>?|<[|｜][^<>|｜]*(?:end|END|suffix|sep|im_end|call|return)[^<>|｜]*(?:[|｜]>?)?|<[|｜]?"
     r"|<\|close\|>\w*(?:<\|sep\|>)?|<\]minimax\[>\[|<\|(?:message_model|content_\w+)\|>"
     r"|<\|eo[mt]\|>|(?:<\|start\|>assistant)?[ ]?to=[^\s<]*<\|message\|>"
     r"|(?:<\|start\|?>?(?:assistant)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
-    r"(?:<\|constrain\|>[ ]?(?:json|xml))?(?:<\|message\|>)?)*"
+    r"(?:<\|constrain\|>[ ]?\w*[ ]?)?(?:<\|message\|>)?)*"
 )
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
-    r"[\s\]})`]*(?:[<\[]\S*|(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|"
-    r"<\|start\|>assistant[ ]?to=[^\s<]*(?:<[^\n]{0,64})?|,?\s*\{?\s*(?:\"\w*\"?)?:?\s*\"?\w*)\s*"
+    r"[\s\]})`]*(?:<\|call\|>)?(?:(?:```\w*\s*)?[<\[]\S*(?:[ ]\w+>)?|"
+    r"(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|c\S*)?|"
+    r"<\|start\|>assistant[ ]?to=[^\s<]*(?:<[^\n]{0,64})?|,?\s*\{?\s*(?:\"\w*\"?:?\s*(?:\"[^\"]{0,64}\"?)?,?\s*)*)\s*"
 )
 
 

@@ -71,16 +71,18 @@ class FaceAnswer:
             if self._over:
                 return
             if kind == "http.response.body":
+                data, more = message.get("body", b""), message.get("more_body", False)
                 if not self._streams:
-                    await self._on_body(message.get("body", b""), more=message.get("more_body", False))
-                elif not message.get("more_body", False):
-                    await self._on_last_event(message.get("body", b""))
+                    await self._on_body(data, more=more)
+                elif not more:
+                    await self._on_last_event(data)
                 else:
-                    data = message.get("body", b"")
                     feed, held = self._face.feed, self._held
-                    if held.size + len(data) <= LARGE:
+                    size = held.size + len(data)
+                    if size <= LARGE:
                         out = feed(data)
-                        held.note(len(data), len(out))
+                        if not out or held.size:
+                            held.note(len(data), len(out))
                     else:
                         out = await held.read(feed, data)
                     if out:

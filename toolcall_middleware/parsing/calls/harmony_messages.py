@@ -43,7 +43,7 @@ _HEADER_ALONE = re.compile(
     r"(?:<\|constrain\|>)?[ ]{0,2}(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
 )
 # What a header without a recipient consists of; a damaged one that holds more would take it along.
-_WORDS = re.compile(r'(?:<\|\w{1,16}\|>|[^<{}\[\]"&;]++)*+')
+_WORDS = re.compile(r"(?:<\|\w{1,16}\|>|[\w :,?\-]++)*+")
 _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
 # Whose message begins; behind a space only where that is sure.
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")

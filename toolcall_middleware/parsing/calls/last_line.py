@@ -38,9 +38,9 @@ def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) 
     read = 0
     while not body.done:
         before = cursor.i
-        _step(cursor, inner, body)
+        refused = _step(cursor, inner, body)
         read += cursor.i - before
-        if body.failed or inner.mode is Mode.TEXT or read > MAX_HELD or (cursor.last and not body.done):
+        if body.failed or refused or read > MAX_HELD or (cursor.last and not body.done):
             cursor.failed = True
             return
         if not body.done:
@@ -61,8 +61,8 @@ def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) 
                 yield
 
 
-def _step(cursor: Cursor, inner: Sink, body: Body) -> None:
-    """Let the reader of the calls go on, as `text.markup.Markup.read` does."""
+def _step(cursor: Cursor, inner: Sink, body: Body) -> bool:
+    """Let the reader of the calls go on, as `text.markup.Markup.read` does; whether one of them was refused."""
     while True:
         begin = cursor.i
         cursor.i = body.step(cursor.s, begin, last=cursor.last)
@@ -70,8 +70,10 @@ def _step(cursor: Cursor, inner: Sink, body: Body) -> None:
         inner.settle("")
         inner.held.clear()
         inner.flow = None
+        if inner.mode is Mode.TEXT:  # asked of each step: the end of the call ends it
+            return True
         if not changed or body.done or body.failed:
-            return
+            return False
 
 
 def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:

@@ -99,7 +99,7 @@ class Code:
             for group, opener in self._compiled.openers.items()
             if (opens_answer and opener.where is not Where.FENCE) or info in opener.fences
         }
-        if candidates and k < limit:
+        if candidates and k < limit and s[line_end] == "\n":  # of a line that is too long it is text
             if not last and (k >= n or self._may_begin_at(s, k)):
                 return -prose.hold(s, begin, pos) - 1
             for m, group in self._openers_at(s, k):

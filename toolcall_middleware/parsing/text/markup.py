@@ -66,6 +66,8 @@ class Markup:
         context = Context(opening, out.at_start, bool(before))
         sink.mode = Mode.HOLD
         sink.committed = False
+        if sink.arguments is not None:
+            sink.arguments.forget()
         sink.held = [before] if before else []
         lead = 0
         if out.at_start and out.gap:

@@ -96,10 +96,10 @@ class Scanner:
 
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
-        if not 0 < len(text) <= _PIECE:
+        special, size = self._special, len(text)
+        if not 0 < size <= _PIECE:
             return _in_pieces(self.feed, text)
-        special = self._special
-        if special is not None and len(text) <= _SHORT and special(text) is None:
+        if special is not None and size <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
                 return [Reasoning(text, channel=self._out.channel)]
             passed = self._passed

@@ -81,7 +81,8 @@ class Coercion:
         """The next piece; what may leave."""
         # Most pieces bring nothing to look at: the middle of a long string, or of values of which nothing is known.
         if self._in_string:
-            if self._held is None and self._key is None and not self._escaped and _PLAIN.fullmatch(text):
+            passes = '"' not in text and ("\\" not in text or _PLAIN.fullmatch(text))
+            if passes and self._held is None and self._key is None and not self._escaped:
                 return text
         elif self._unknown and _FLAT.fullmatch(text):
             return text

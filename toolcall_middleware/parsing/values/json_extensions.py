@@ -85,6 +85,9 @@ class Comments:
                 if self._last and self._last in "}]":
                     # `{"a": 1 // why}</tool_call>`: the line's end was forgotten, and this is no part of it.
                     self._at.stuck = True
+                    if self.back == COMMA:  # nothing follows it, as without the comment
+                        self._at.held = []
+                        self.back = AFTER
                     return i, self.back
                 if self.back == AFTER and self._ends:
                     if s.startswith(self._ends, i):
