@@ -47,7 +47,7 @@ from .upstream.actions import (
     State,
     StopUpstream,
     Undecodable,
-)
+)  # fmt: skip
 from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
 from .upstream.tool_answer import ToolAnswer
@@ -112,6 +112,10 @@ class Exchange:
     def report(self) -> Sequence[FinishedCall]:
         """The calls that the model finished, over all attempts, each with its outcome."""
         return self._talk.report if self._talk is not None else ()
+
+    def let_go(self) -> None:
+        """Free what was read of the request, in steps (wire/letting_go.py). Nothing may come behind it."""
+        self._conversation.let_go()
 
     def receive(self, event: Event) -> Sequence[Action]:
         """What is to be done now that this has happened. Raises RuntimeError for an event that cannot come now."""
@@ -305,8 +309,6 @@ class Exchange:
             start = Start({**reply.headers, "content-length": str(len(reply.body))}, reply.status)
         return [start, Send(reply.body, last=True), StopUpstream(early=False)]
 
-    # -- what was waited for -------------------------------------------------------------------------------------
-
     def _on_counted(self, _event: Counted) -> Sequence[Action]:
         talk = self._conversation
         if self._reply is not None:
@@ -334,14 +336,11 @@ class Exchange:
     def _whole_broken_off(self, event: BrokenOff) -> Sequence[Action]:
         return _NOTHING if event.raised else self._on_whole(event)
 
-    def _on_failed(self, event: Failed) -> Sequence[Action]:
+    def _on_failed(self, event: Failed | Undecodable) -> Sequence[Action]:
         stream = self._conversation.stream
         if self.state is State.STREAMING and stream is not None and stream.received_done:
             # What goes wrong behind the end changes nothing.
             return self._end_stream(cut=False)
-        return self._fail(event.error)
-
-    def _on_undecodable(self, event: Undecodable) -> Sequence[Action]:
         return self._fail(event.error)
 
     def _fail(self, error: ToolCallError) -> Sequence[Action]:
@@ -364,19 +363,19 @@ class Exchange:
         (State.WAITING, Head): _on_head,
         (State.WAITING, BrokenOff): _ignore,
         (State.WAITING, Failed): _on_failed,
-        (State.WAITING, Undecodable): _on_undecodable,
+        (State.WAITING, Undecodable): _on_failed,
         (State.SNIFFING, Body): _on_sniffing,
         (State.SNIFFING, BrokenOff): _whole_broken_off,
         (State.SNIFFING, Failed): _on_failed,
-        (State.SNIFFING, Undecodable): _on_undecodable,
+        (State.SNIFFING, Undecodable): _on_failed,
         (State.COLLECTING, Body): _on_collecting,
         (State.COLLECTING, BrokenOff): _whole_broken_off,
         (State.COLLECTING, Failed): _on_failed,
-        (State.COLLECTING, Undecodable): _on_undecodable,
+        (State.COLLECTING, Undecodable): _on_failed,
         (State.STREAMING, Body): _on_stream,
         (State.STREAMING, BrokenOff): _stream_broken_off,
         (State.STREAMING, Failed): _on_failed,
-        (State.STREAMING, Undecodable): _on_undecodable,
+        (State.STREAMING, Undecodable): _on_failed,
         (State.TAPPING, Body): _on_tapping,
         (State.TAPPING, BrokenOff): _tapping_broken_off,
         (State.TAPPING, Failed): _ignore,

@@ -222,6 +222,19 @@ def test_one_bad_request_does_not_turn_native_tools_off_for_others() -> None:
     assert len(asked(engine, memory, free(name="x" * 40), mode="auto")[0]) == 1  # its own tools are remembered
 
 
+def test_one_clients_refusal_does_not_turn_native_tools_off_for_others_with_the_same_tools() -> None:
+    """Every user of an agent has the same ones, and an error may quote what a client wrote."""
+
+    def refused(body: dict[str, Any]) -> bool:
+        return "tools" in body and "does not support tools" in json.dumps(body["messages"])
+
+    engine = picky("cannot use: x does not support tools", refused, Native())
+    memory = BackendMemory()
+    assert not native(engine, memory.of(b"one"), free("x does not support tools"))
+    assert native(engine, memory.of(b"two"), free())
+    assert len(asked(engine, memory.of(b"one"), free("Go on."), mode="auto")[0]) == 1  # its own are remembered
+
+
 def test_a_conversation_that_a_template_refuses_teaches_nothing_of_its_tools() -> None:
     def refused(body: dict[str, Any]) -> bool:
         return "tools" in body and len(body["messages"]) == 2

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
+import re
 import time
 from collections.abc import Iterable
 
 import pytest
 
 from toolcall_middleware.wire.sse import DONE, EventReader, ServerEvent, TooLargeError
+
+from ..loop_watch import standstill
 
 Said = list[tuple[str, bytes]]
 
@@ -173,3 +177,21 @@ def test_an_event_with_a_name_that_comes_at_once_is_read_as_in_pieces(event: byt
 def test_events_that_come_in_one_read_are_those_that_come_byte_by_byte(together: bytes) -> None:
     assert read([together]) == read([bytes([byte]) for byte in together])
     assert b"".join(event.raw for event in read([together])) == together
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_huge_event_does_not_hold_the_interpreter(end: bytes) -> None:
+    """Against one search of a pattern for line ends in the same run."""
+    line = b"data: " + b"x" * (24 << 20) + end + end
+    pieces = [line[at : at + 65_536] for at in range(0, len(line), 65_536)]
+
+    def read() -> None:
+        reader = EventReader()
+        events = [event for piece in pieces for event in reader.feed(piece)]
+        assert [len(event.data or b"") for event in events] == [24 << 20]
+
+    begin = time.monotonic()
+    assert len(re.split(rb"\r\n|\n|\r", line)) == 3
+    searched = time.monotonic() - begin
+    longest, _ = asyncio.run(standstill(asyncio.to_thread(read)))
+    assert longest < searched / 2 + 0.05

@@ -165,6 +165,7 @@ def hide_login(text: str) -> str:
     """
     # Up to the last @, because people write unescaped ones into passwords.
     text = re.sub(r"(?<=://).*@", "***@", text)
+    text = re.sub(r"[^\s/'\"*]+:[^\s/]*@", "***@", text)  # as libraries quote one of several hosts, without a scheme
     return re.sub(r"(?i)([?&;][^=&;\s]*(?:pass|secret|token|key|auth|user)[^=&;\s]*=)[^&;\s'\"]*", r"\1***", text)
 
 

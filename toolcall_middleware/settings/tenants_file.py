@@ -85,7 +85,7 @@ def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
         tables = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}") from None
-    if not tables:
+    if not tables or tables == {"tenants": {}}:
         # A file that is being written, or was cut to nothing: whoever wants no limits says `[default]`.
         raise SettingsError(f"{path}: it holds no table; write [default] or [tenants.NAME].")
     return _Reader(text, path, settings).read(tables)

@@ -21,6 +21,7 @@ from ..response.policy import Extension
 from ..settings import Settings
 from ..usage.pending_count import meter_for
 from ..wire import openai
+from ..wire.letting_go import let_go
 from . import prompt
 from .backend_memory import BackendMemory
 from .constraints import answer_schema
@@ -115,6 +116,10 @@ class ToolRequest:
     def constraint(self) -> str | None:
         """The kind of the constraint that is asked for."""
         return self._negotiation.constraint
+
+    def let_go(self) -> None:
+        """Free the conversation, in steps. The request is over."""
+        let_go(self._messages, self.chat.messages)
 
     @property
     def native(self) -> bool:

@@ -66,6 +66,9 @@ class Conversation(Protocol):
     @property
     def facts(self) -> Facts: ...
 
+    def let_go(self) -> None:
+        """Free what was read of the request, in steps. It is over."""
+
     def first(self) -> bytes:
         """The body for the backend."""
 

@@ -19,7 +19,7 @@ from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate
 from ..wire import openai
-from .backend_memory import BackendMemory
+from .backend_memory import REMEMBERED_SECONDS, BackendMemory
 from .constraint_ladder import ConstraintLadder
 from .constraints import ConstraintRequest, answer_schema
 from .request_shape import has_plain_messages, odd_fields, speaks_of_calls, tools_asked
@@ -59,6 +59,7 @@ class Negotiation:
         self._auto = settings.mode == "auto"
         self._ladder: ConstraintLadder | None = None
         self._refused: list[str] = []  # what is remembered once the request is taken without it
+        self._refused_tools = False  # ... and whether that is these tools
         self._left_out: set[str] = set()  # that is not to be asked for again in this request
         self._watches_format = False  # whether an empty answer would teach something about the prompt's format
         self.extra: dict[str, Any] = {}
@@ -183,7 +184,7 @@ class Negotiation:
                 self._memory.refuse(self._chat.model, _TOOLS)
                 _log.warning("The backend of %s takes no tools: they go by prompt.", shown(self._chat.model))
             elif has_plain_messages(self._chat):
-                self._refused.append(self._own_tools_fact())
+                self._refused_tools = True
             return Next.PROMPT
         for field in (_STREAM_OPTIONS, _SPECIAL_TOKENS):
             if status in _REFUSED and field.encode() in refusal and self._leaves_out(field):
@@ -207,8 +208,13 @@ class Negotiation:
         """The backend takes the request: what it refused before was refused for what has been left out since."""
         for fact in self._refused:
             self._memory.note(self._chat.model, fact)
-            _log.info("The backend of %s: %s.", shown(self._chat.model), fact.partition(" like ")[0])
+            _log.info("The backend of %s: %s.", shown(self._chat.model), fact)
         self._refused.clear()
+        if self._refused_tools:
+            # For this client: others may have the same tools, and its words may be what was refused.
+            self._refused_tools = False
+            self._memory.note_own(self._chat.model, self._own_tools_fact(), seconds=REMEMBERED_SECONDS)
+            _log.info("The backend of %s refuses these tools: they go by prompt.", shown(self._chat.model))
         if self._ladder is not None:
             self._ladder.accepted()
 

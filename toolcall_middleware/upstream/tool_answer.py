@@ -68,6 +68,10 @@ class ToolAnswer:
         self._finished: tuple[FinishedCall, ...] = ()  # ... and its calls
         self._is_due = False  # its end waits for a count
 
+    def let_go(self) -> None:
+        """Free what was read of the request, in steps. It is over."""
+        self._request.let_go()
+
     # -- the request ---------------------------------------------------------------------------------------------
 
     def first(self) -> bytes:

@@ -50,6 +50,9 @@ class UsageOnlyAnswer:
         settings = self._settings
         return UsageTap(self._usage, settings.max_response_bytes, replace=settings.usage == "count", defer=self._defer)
 
+    def let_go(self) -> None:
+        """There is nothing but bytes."""
+
     @property
     def facts(self) -> Facts:
         """What observers are told."""

@@ -45,6 +45,18 @@ def with_lf(raw: bytes, *, after_cr: bool) -> bytes:
     return _LINE_END.sub(b"\n", raw) if b"\r" in raw else raw
 
 
+def _end_of_lines(buffer: bytearray, begin: int) -> int:
+    """The end of the first event from `begin` on; -1 where there is none."""
+    found = _EVENT_END.search(buffer, begin)
+    return -1 if found is None else found.end()
+
+
+def _end_of_lf_lines(buffer: bytearray, begin: int) -> int:
+    """The same, in a tenth of the time, where all lines end in LF."""
+    found = buffer.find(b"\n\n", begin)
+    return -1 if found < 0 else found + 2
+
+
 class TooLargeError(Exception):
     """An event is longer than the limit."""
 
@@ -88,12 +100,13 @@ class EventReader:
         events: list[ServerEvent] = []
         begin = 0
         # The last line end may have come without the blank line's.
-        found = _EVENT_END.search(buffer, max(0, self._searched - 1))
-        while found is not None:
-            end = found.end()
+        searched = max(0, self._searched - 1)
+        ends = _end_of_lines if buffer.find(_CR, searched) >= 0 else _end_of_lf_lines
+        end = ends(buffer, searched)
+        while end >= 0:
             events.append(self._event(bytes(buffer[begin:end])))
             begin = end
-            found = _EVENT_END.search(buffer, begin)
+            end = ends(buffer, begin)
         del buffer[:begin]
         self._searched = len(buffer)
         if self._limit is not None and len(buffer) > self._limit and not events:
@@ -113,7 +126,8 @@ class EventReader:
         return [self._event(raw)] if raw else []
 
     def _event(self, raw: bytes) -> ServerEvent:
-        lines = _LINE_END.split(raw)
+        # Not by a pattern: one search of a huge event would be half a second in which no thread runs.
+        lines = (raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in raw else raw).split(b"\n")
         if not self._begun:
             self._begun = True
             lines[0] = lines[0].removeprefix(_BOM)

@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.exchange import Exchange
+from toolcall_middleware.hosts.http import offload
 from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
+from toolcall_middleware.hosts.middleware import asgi
+from toolcall_middleware.hosts.middleware.observed import exchange_for
+from toolcall_middleware.upstream.tool_answer import ToolAnswer
 
 from ...fakes import TextBackend
 from ...loop_watch import standstill
-from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, middleware
+from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, middleware, read_body
 
 _SIZE = 1 << 20
 FACES = ("chat", "messages", "responses")
@@ -40,6 +45,13 @@ def answering(body: bytes, kind: tuple[bytes, bytes]) -> Any:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     return app
+
+
+def messages(text: str) -> bytes:
+    """A request of the Messages API."""
+    tool = {"name": "f", "input_schema": {"type": "object"}}
+    asked = [{"role": "user", "content": text}]
+    return json.dumps({"model": "m", "max_tokens": 9, "messages": asked, "tools": [tool]}).encode()
 
 
 MARKUP = "<tool_call>{" * (_SIZE // 12)
@@ -156,6 +168,60 @@ async def test_full_collections_wait_while_huge_work_is_done() -> None:
     go_on.set()
     assert min(await asyncio.gather(first, second)) > 1 << 20
     assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+async def test_full_collections_wait_until_a_huge_request_is_answered(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of it lives as long, and one collection behind the reading would go through it."""
+    before = gc.get_threshold()
+    seen: list[int] = []
+    pause = 0.05
+
+    async def backend(_scope: Scope, receive: Receive, send: Send) -> None:
+        await read_body(receive)
+        seen.append(gc.get_threshold()[2])
+        await asyncio.sleep(pause)
+        seen.append(gc.get_threshold()[2])
+        await send({"type": "http.response.start", "status": 200, "headers": [JSON_TYPE]})
+        await send({"type": "http.response.body", "body": whole("yes")})
+
+    app = middleware(backend, faces=FACES)
+    small = ask(stream=False) if path.endswith("completions") else messages("x")
+    huge = small.replace(b'"content": "', b'"content": "' + b"x" * (4 << 20), 1)
+    assert (await Client(small, path=path).run_with_others(app)).status == 200
+    assert seen == [before[2]] * 2
+    seen.clear()
+    assert (await Client(huge, path=path).run_with_others(app)).status == 200
+    assert min(seen) > 1 << 20
+    assert gc.get_threshold() == before
+    seen.clear()
+    monkeypatch.setattr(offload, "_LONGEST", 1.0)  # a stream of hours does not keep them away
+    pause = 1.5
+    await Client(huge, path=path).run_with_others(app)
+    assert (seen[0] > 1 << 20, seen[1]) == (True, before[2])
+    assert gc.get_threshold() == before
+
+
+async def test_what_a_huge_request_held_is_freed_in_steps_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Exchange] = []
+
+    def noted(*given: Any, **options: Any) -> Exchange:
+        made.append(exchange_for(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(asgi, "exchange_for", noted)
+    app = middleware(TextBackend(["yes"]))
+    huge = ask(stream=False, messages=[{"role": "user", "content": "x"}] * 100_000)
+    assert (await Client(huge).run_with_others(app)).status == 200
+    talk = made.pop()._talk
+    assert isinstance(talk, ToolAnswer)
+    for _ in range(1000):
+        if not talk._chat.messages:
+            break
+        await asyncio.sleep(0.01)
+    assert talk._chat.messages == []
 
 
 async def test_full_collections_go_on_behind_huge_work_that_fails() -> None:

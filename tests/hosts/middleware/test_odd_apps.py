@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from toolcall_middleware.errors import SettingsError, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Inflate
 from toolcall_middleware.hosts.http.upload import in_the_clear
+from toolcall_middleware.hosts.middleware.rate_limit import require_limits
 from toolcall_middleware.hosts.middleware.tenants import Tenancy
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.settings.settings import hide_login
@@ -81,6 +82,37 @@ def test_codings_are_read_as_they_are_sent(kind: str) -> None:
         Inflate(coding, 500).feed(packed)
 
 
+def seconds(work: Callable[[], object]) -> float:
+    best = 1e9
+    for _ in range(3):
+        begin = time.process_time()
+        work()
+        best = min(best, time.process_time() - begin)
+    return best
+
+
+@pytest.mark.parametrize("side", ["request", "answer"])
+def test_gzip_members_by_the_thousand_cost_in_proportion(side: str) -> None:
+    """What comes behind a member is copied by zlib: all of the rest for each of them would take hours at 30 MiB."""
+    scope = {"headers": [(b"content-encoding", b"gzip")]}
+    empty = gzip.compress(b"", mtime=0)
+
+    def read(members: int) -> object:
+        packed = empty * members
+        if side == "request":
+            return in_the_clear(packed, [], scope, 1 << 20)
+        return Inflate("gzip", 1 << 20).feed(packed)
+
+    assert seconds(lambda: read(60_000)) < 30 * seconds(lambda: read(5_000))  # 12 in proportion
+
+
+def test_what_comes_behind_a_deflate_stream_is_not_kept() -> None:
+    inflate = Inflate("deflate", 2000)
+    assert inflate.feed(zlib.compress(b"x")) == b"x"
+    assert [inflate.feed(b"more" * 1000) for _ in range(3)] == [b"", b"", b""]
+    assert inflate._decoder.unused_data == b""
+
+
 LIMITED = '[default]\nmax_tools = 1\n[tenants.a]\nheader_sha256 = "' + "0" * 64 + '"\nrate_limit = "1/day"\n'
 
 
@@ -88,7 +120,7 @@ async def test_a_tenants_file_cut_to_nothing_lifts_no_limit(tmp_path: Path, capl
     path = tmp_path / "tenants.toml"
     path.write_text(LIMITED)
     tenancy = Tenancy(Settings(tenants_file=str(path)))
-    for text in ("", "# nothing\n", "\n\n"):
+    for text in ("", "# nothing\n", "\n\n", "[tenants]\n", "tenants = {}\n"):
         path.write_text(text)
         os.utime(path, (1, len(text)))
         tenancy._looked = 0.0
@@ -97,6 +129,25 @@ async def test_a_tenants_file_cut_to_nothing_lifts_no_limit(tmp_path: Path, capl
         assert tenant.settings.max_tools == 1
         assert "it holds no table" in caplog.text
     with pytest.raises(SettingsError, match="no table"):
+        Tenancy(Settings(tenants_file=str(path)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+async def test_a_tenants_file_that_becomes_a_pipe_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(LIMITED)
+    tenancy = Tenancy(Settings(tenants_file=str(path)))
+    path.unlink()
+    os.mkfifo(path)
+    os.utime(path, (1, 1))
+    tenancy._looked = 0.0
+    async with asyncio.timeout(5):
+        tenant = await tenancy.find({"type": "http", "headers": []})
+    assert tenant.settings.max_tools == 1
+    assert "is no file" in caplog.text
+    with pytest.raises(SettingsError, match="is no file"):
         Tenancy(Settings(tenants_file=str(path)))
 
 
@@ -128,6 +179,14 @@ async def test_a_warning_about_arguments_does_not_log_them(caplog: pytest.LogCap
 def test_a_password_in_a_query_is_not_shown() -> None:
     shown = hide_login("redis://host:6379/0?password=hunter22&db=1&ssl_keyfile_password=x")
     assert shown == "redis://host:6379/0?password=***&db=1&ssl_keyfile_password=***"
+
+
+@pytest.mark.parametrize("address", ["redis://u:hunter22@h1:1,u:hunter22@h2", "redis://u:hun@ter22@h1:1,h2"])
+def test_a_password_of_one_of_several_hosts_is_not_shown(address: str) -> None:
+    """What the library quotes of an address that it cannot read."""
+    with pytest.raises(SettingsError) as refused:
+        require_limits(address)
+    assert "ter22" not in str(refused.value)
 
 
 async def test_a_coded_request_without_tools_reaches_a_translated_upstream() -> None:

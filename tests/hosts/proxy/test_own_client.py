@@ -227,6 +227,97 @@ async def test_silence_is_a_read_timeout_and_frees_the_place(when: str) -> None:
                 await read_all(client, request(read=0.1))
 
 
+@pytest.mark.parametrize("interim", [b"", b"HTTP/1.1 102 Processing\r\n\r\n"])
+async def test_a_head_in_single_bytes_has_no_more_time_than_silence(interim: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        with contextlib.suppress(ConnectionError):
+            for byte in (interim + OK) * 20:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    async with raw_upstream(talk) as url, to(url, connections=1) as client:
+        for _ in range(2):
+            with pytest.raises(httpx.ReadTimeout):
+                await client.ask(request(read=0.2))
+        await asyncio.sleep(0.1)  # the upstream learns of it
+
+
+async def test_an_interim_answer_gives_the_answer_its_time_anew() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        for _ in range(3):
+            await asyncio.sleep(0.2)
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+        await asyncio.sleep(0.2)
+        writer.write(OK)
+
+    async with raw_upstream(talk) as url, to(url) as client:
+        assert await read_all(client, request(read=0.5)) == b"ok"
+
+
+async def test_a_whole_answer_ends_an_upload_that_is_not_taken() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(OK)
+        await done.wait()
+
+    done = asyncio.Event()
+    async with raw_upstream(talk) as url, to(url, connections=1) as client:
+        for parts in ((b"x" * 30_000_000,), (b"x" * 1_000_000,) * 30):
+            told = Told()
+            response = await client.ask(request("POST", parts=parts, told=told))
+            assert (await read(response), told.sent) == (b"ok", False)
+        done.set()
+
+
+async def test_what_an_upstream_never_takes_keeps_no_connection_open() -> None:
+    """It answers, and reads nothing more: closing would wait for the bytes that are left, for ever."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(NO)
+        await done.wait()
+
+    done = asyncio.Event()
+    async with raw_upstream(talk) as url, to(url, idle=0) as client:
+        seen = []
+        for size in range(1 << 20, 8 << 20, 1 << 19):  # some fit into the system's buffers, some nearly
+            response = await client.ask(request("POST", parts=(b"x" * size,)))
+            assert isinstance(response.stream, AnswerBody)
+            seen.append(response.stream._connection)
+            # As where the system has taken all but little.
+            response.stream._connection._write_paused = False
+            assert await read(response) == b"no"
+        await asyncio.sleep(0.1)
+        assert [connection.lost for connection in seen] == [True] * len(seen)
+        done.set()
+
+
+async def test_who_answers_before_the_request_has_left_is_not_asked_again_on_that_connection() -> None:
+    opened: list[int] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(1)
+        await reader.readuntil(b"first\r\n")
+        writer.write(OK[:-2])
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(OK[-2:])
+        await reader.read()
+
+    go_on = asyncio.Event()
+    async with raw_upstream(talk) as url, to(url) as client:
+        for _ in range(2):
+            go_on.clear()
+            assert await read_all(client, request("POST", parts=(b"first",), go_on=go_on)) == b"ok"
+    assert opened == [1, 1]
+
+
 async def read_all(client: OriginClient, asked: Question) -> bytes:
     response = await client.ask(asked)
     try:

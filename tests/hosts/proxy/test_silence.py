@@ -17,7 +17,9 @@ from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 from ...fakes import TextBackend
 from .proxy_servers import ask as drive
 from .proxy_servers import raw_upstream, read_request, scope_of, serving
-from .routing import Proxies, ask, table
+from .routing import TOOL, Proxies, ask, table
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @pytest.fixture
@@ -25,24 +27,66 @@ def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
     return Proxies(tmp_path, monkeypatch)
 
 
-async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(proxies: Proxies) -> None:
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("head", [b"", HEAD, HEAD[:-2], HEAD.replace(b"transfer-encoding", b"x")])
+async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(
+    proxies: Proxies, head: bytes, tools: bool
+) -> None:
+    """Also one that sends the head of its answer before it has anything to say, as vLLM does."""
     asked = 0
 
-    async def hangs(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal asked
         asked += 1
+        writer.write(head)
         await reader.read()
 
     backend = TextBackend(lambda _body: "here")
+    more: dict[str, Any] = {"tools": [TOOL]} if tools else {}
     async with raw_upstream(hangs) as first, serving(backend) as second:
         tables = table(f"{first}/v1", name="one", models=["m"]), table(f"{second}/v1", name="two", models=["m"])
         async with proxies.running(*tables, upstream_first_byte_timeout="0.1") as client:
             begin = time.monotonic()
-            answers = [await ask(client, stream=True) for _ in range(4)]
+            answers = [await ask(client, stream=True, **more) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200] * 4
     assert all("here" in answer.text for answer in answers)
     assert asked == 2
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("head", [b"", HEAD.replace(b"event-stream", b"plain")])
+async def test_one_that_says_nothing_of_a_whole_answer_is_passed_over_after_all_its_time(
+    proxies: Proxies, head: bytes
+) -> None:
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        await reader.read()
+
+    async with raw_upstream(hangs) as first, serving(TextBackend(lambda _body: "here")) as second:
+        tables = table(f"{first}/v1", name="one", models=["m"]), table(f"{second}/v1", name="two", models=["m"])
+        async with proxies.running(*tables, upstream_timeout="0.2") as client:
+            answers = [await ask(client) for _ in range(3)]
+    assert [answer.json()["choices"][0]["message"]["content"] for answer in answers] == ["here"] * 3
+
+
+async def test_an_answer_that_has_begun_is_that_upstreams_alone(proxies: Proxies) -> None:
+    """However it breaks off: what the client has of it cannot be taken back, and the upstream has done its work."""
+    asked = 0
+
+    async def breaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await read_request(reader)
+        writer.write(HEAD)
+        await asyncio.sleep(0.05)
+
+    backend = TextBackend(lambda _body: "here")
+    async with raw_upstream(breaks) as first, serving(backend) as second:
+        tables = table(f"{first}/v1", name="one", models=["m"]), table(f"{second}/v1", name="two", models=["m"])
+        async with proxies.running(*tables) as client:
+            answer = await ask(client, stream=True)
+    assert (answer.status_code, asked, backend.seen) == (502, 1, [])
+    assert "broke off its answer" in answer.json()["error"]["message"]
 
 
 async def test_who_is_alone_has_all_its_time() -> None:

@@ -31,6 +31,7 @@ class Noting:
         self.asked: list[str] = []
         self.keys: list[str | None] = []
         self.bodies: list[bytes] = []
+        self.heads: list[str] = []
         self.busy = busy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,6 +43,7 @@ class Noting:
         self.asked.append(scope["path"])
         self.bodies.append(body)
         headers = dict(scope["headers"])
+        self.heads.append(f"{scope['method']} {scope['query_string']!r} {scope['headers']!r}")
         key = headers.get(b"authorization", headers.get(b"x-api-key"))
         self.keys.append(None if key is None else key.decode())
         models = [{"id": f"of {self.keys[-1]}", "object": "model"}]
@@ -160,10 +162,70 @@ async def test_a_clients_key_is_not_shown_to_another_upstream(proxies: Proxies) 
     assert "Bearer sk-clients-own" in one.keys
 
 
-@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "cookie", "openai-project"])
+KEYS_OF_GATEWAYS = ("x-litellm-api-key", "Ocp-Apim-Subscription-Key", "x-auth-token", "x-amz-security-token", "cookie")
+
+
+@pytest.mark.parametrize("operators", ["sk-operators-own", None])
+async def test_a_clients_key_of_any_name_is_not_shown_to_another_upstream(
+    proxies: Proxies, operators: str | None
+) -> None:
+    one, two = Noting(busy=True), Noting()
+    keys = {} if operators is None else {"key": operators}
+    async with serving(http(one)) as first, serving(http(two)) as second:
+        tables = table(f"{first}/v1", name="one", **keys), table(f"{second}/v1", name="two", **keys)
+        async with proxies.running(*tables, upstream_retries="0") as client:
+            client.headers = httpx.Headers(dict.fromkeys(KEYS_OF_GATEWAYS, "sk-clients-own") | {"x-trace": "kept"})
+            client.params = httpx.QueryParams(
+                {"api-version": "1", "api_key": "sk-clients-own", "key": "sk-clients-own"}
+            )
+            assert (await ask(client)).status_code == 200
+            assert (await client.get("/v1/models")).status_code == 200
+    assert "POST" in two.heads[0]
+    assert "kept" in two.heads[0]
+    assert "api-version=1" in two.heads[0]
+    assert not any("sk-clients-own" in head for head in two.heads)
+    assert "sk-clients-own" in one.heads[0]
+
+
+WHO_ASKS = (
+    "authorization", "x-api-key", "api-key", "cookie", "openai-project", "x-litellm-api-key", "x-user-id", "x-tenant",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", WHO_ASKS)
 async def test_the_list_of_models_is_each_clients_own(proxies: Proxies, header: str) -> None:
     upstream = Noting()
     async with serving(http(upstream)) as address, proxies.running(table(f"{address}/v1")) as client:
         for key in ("of-one", "of-two", "of-one"):
             await client.get("/v1/models", headers={header: key})
     assert len(upstream.asked) == 2
+
+
+@pytest.mark.parametrize("header", WHO_ASKS)
+async def test_the_list_by_the_operators_key_tells_clients_apart_by_what_reaches_the_upstream(
+    proxies: Proxies, header: str
+) -> None:
+    upstream = Noting()
+    async with (
+        serving(http(upstream)) as address,
+        proxies.running(table(f"{address}/v1", key="sk-operators-own")) as client,
+    ):
+        for key in ("of-one", "of-two", "of-one"):
+            await client.get("/v1/models", headers={header: key})
+    reaches = header not in {"authorization", "x-api-key", "api-key", "cookie"}
+    assert any("of-two" in head for head in upstream.heads) == reaches
+    assert len(upstream.asked) == (2 if reaches else 1)
+
+
+async def test_what_changes_with_each_request_makes_no_list_anew(proxies: Proxies) -> None:
+    upstream = Noting()
+    async with serving(http(upstream)) as address, proxies.running(table(f"{address}/v1")) as client:
+        for number in "123":
+            changing = {
+                "x-request-id": number,
+                "traceparent": number,
+                "x-forwarded-for": number,
+                "x-stainless-os": number,
+            }
+            await client.get("/v1/models", headers=changing)
+    assert len(upstream.asked) == 1

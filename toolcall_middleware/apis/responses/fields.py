@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +13,11 @@ from ...wire.json_input import decode_items
 
 Raw = msgspec.Raw
 Fields = Mapping[str, Raw]
+
+_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
+_HALF = re.compile(r"[\ud800-\udfff]")
+# Characters that are looked at in one step, which no other thread can interrupt.
+_PIECE = 16 * 1024
 
 
 def encode(value: Any, param: str) -> bytes:
@@ -32,8 +38,22 @@ def whole_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return "".join(_whole_pieces(text))
     return text
+
+
+def _whole_pieces(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        end = at + _PIECE
+        if _PAIR.match(text, end - 1):
+            end += 1
+        yield _HALF.sub("\ufffd", _PAIR.sub(_joined, text[at:end]))
+        at = end
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 class Reader:

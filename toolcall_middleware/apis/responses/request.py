@@ -11,6 +11,7 @@ import msgspec
 from ...errors import kind, shown
 from ...wire import openai
 from ...wire.json_input import DECODE_ERRORS, not_json, read_fields
+from ...wire.letting_go import let_go
 from ..face import ChatRequest
 from .fields import Fields, Raw, Reader, encode, refusal
 from .items import History, Paths
@@ -136,8 +137,10 @@ class _Request:
             tool_paths=tuple(offered.paths),
             paths=history.paths,
         )
+        body = encode(chat, "input")
+        let_go(history.messages, items)
         request = ChatRequest(
-            body=encode(chat, "input"),
+            body=body,
             stream=stream,
             settings={"reasoning_field": "reasoning"},
             dropped_tools=offered.dropped,

@@ -9,9 +9,29 @@ from starlette.types import Message, Receive
 
 from ...errors import ToolCallError
 
-__all__ = ["Inflate", "Message", "Receive", "Replay", "giving", "replay", "request_message"]
+__all__ = ["Inflate", "Message", "Receive", "Replay", "decompressed", "giving", "replay", "request_message"]
 
 _FRAME = 2
+# Bytes that a decompressor gets at once: it copies what comes behind the end of its stream.
+_FIRST, _MOST = 512, 64 * 1024
+
+
+def decompressed(decoder: zlib._Decompress, data: memoryview, most: int) -> tuple[bytes, int]:
+    """(what `decoder` makes of `data`, how many bytes of `data` that took: up to the end of its stream).
+
+    most: bytes after which it stops, 0 for no bound. Raises zlib.error. A million streams of a few bytes, one behind
+    another, take time in proportion.
+    """
+    out: list[bytes] = []
+    at, size, step = 0, 0, _FIRST
+    while at < len(data) and not decoder.eof and (not most or size < most):
+        piece = data[at : at + step]
+        part = decoder.decompress(piece, most - size if most else 0)
+        out.append(part)
+        size += len(part)
+        at += len(piece) - len(decoder.unused_data)
+        step = min(4 * step, _MOST)
+    return b"".join(out), at
 
 
 class Inflate:
@@ -26,7 +46,6 @@ class Inflate:
         self._limit = limit
         self._size = 0
         self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32 if coding != "deflate" else zlib.MAX_WBITS)
-        self._begun = False
         self._head = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -34,36 +53,38 @@ class Inflate:
 
         `gzip` may come in several members (RFC 1952, 2.2), and many send `deflate` without zlib's frame.
         """
+        if self._coding == "deflate" and len(self._head) < _FRAME:
+            # Two bytes tell which it is (RFC 1950, 2.2).
+            data = self._head + data
+            self._head = data[:_FRAME]
+            if len(data) < _FRAME:
+                return b""
+            framed = data[0] & 15 == 8 and int.from_bytes(data[:_FRAME]) % 31 == 0
+            self._decoder = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
         out: list[bytes] = []
+        rest = memoryview(data)
         try:
-            while data:
-                out.append(self._some(data))
-                rest = self._decoder.unused_data if self._decoder.eof else b""
-                if not rest or self._coding == "deflate":
-                    break
-                data = rest
-                self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            while rest:
+                if self._decoder.eof:
+                    if self._coding == "deflate":
+                        break  # what comes behind it says nothing
+                    self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                part, taken = self._some(rest)
+                out.append(part)
+                rest = rest[taken:]
         except zlib.error as error:
             message = f"The backend's {self._coding} body cannot be read: {error}"
             raise ToolCallError("upstream_error", message) from None
         return b"".join(out)
 
-    def _some(self, data: bytes) -> bytes:
+    def _some(self, data: memoryview) -> tuple[bytes, int]:
         # One byte more than may be, and no flush: a bomb must not go off before it is recognised.
         most = 0 if self._limit is None else self._limit - self._size + 1
-        if self._coding == "deflate" and not self._begun:
-            # Two bytes tell which it is (RFC 1950, 2.2).
-            self._head += data
-            if len(self._head) < _FRAME:
-                return b""
-            data, framed = self._head, self._head[0] & 15 == 8 and int.from_bytes(self._head[:2]) % 31 == 0
-            self._decoder = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
-        out = self._decoder.decompress(data, most)
-        self._begun = True
+        out, taken = decompressed(self._decoder, data, most)
         self._size += len(out)
         if self._limit is not None and self._size > self._limit:
             raise ToolCallError("upstream_error", f"The backend's answer exceeds max_response_bytes ({self._limit}).")
-        return out
+        return out, taken
 
 
 class Replay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from starlette.types import Scope
 
@@ -31,6 +31,8 @@ _NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"authoriza
 _KEYS = frozenset({b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"})
 KEYS = _KEYS | {b"authorization"}
 """Where clients show who they are."""
+SECRET_NAME = re.compile(rb"auth|key|token|secret|cookie|pass|credential|sig", re.IGNORECASE)
+"""In the name of a header or of a parameter: its value may be a secret."""
 _WHO_ASKED = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded", b"x-real-ip"})
 # `date` is written by every ASGI server.
 _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
@@ -95,8 +97,20 @@ def without(headers: Iterable[tuple[bytes, bytes]], dropped: Container[bytes]) -
 
 
 def without_keys(scope: Scope) -> Scope:
-    """The request in `scope` without what its client showed to be let in."""
-    return {**scope, "headers": without(scope["headers"], KEYS)}
+    """The request in `scope` without what its client may have shown to be let in, in headers or in the query.
+
+    By its name: gateways have headers of their own for it (`x-litellm-api-key`, `ocp-apim-subscription-key`).
+    """
+    headers = [pair for pair in scope["headers"] if not SECRET_NAME.search(pair[0])]
+    query: bytes = scope.get("query_string", b"")
+    if SECRET_NAME.search(unquote_to_bytes(query)):
+        pairs = [pair for pair in re.split(rb"[&;]", query) if not SECRET_NAME.search(_name(pair))]
+        query = b"&".join(pairs)
+    return {**scope, "headers": headers, "query_string": query}
+
+
+def _name(pair: bytes) -> bytes:
+    return unquote_to_bytes(pair.partition(b"=")[0])
 
 
 def with_length(scope: Scope, length: int) -> Headers:

@@ -24,6 +24,7 @@ CODED = 4 * 1024
 _HUGE = 2 << 20
 _WORTH = 8
 _NEVER = 1 << 30
+_LONGEST = 60.0  # seconds without full collections, for one request
 
 _large = ThreadPoolExecutor(4, "toolcall-large")
 _huge = ThreadPoolExecutor(2, "toolcall-huge")
@@ -84,12 +85,45 @@ class _FullCollections:
 _full_collections = _FullCollections()
 
 
+class WhileHuge:
+    """As a context: while a request of `size` bytes is answered. Where that is huge, full collections wait.
+
+    What was read of it stays until its answer's end, and one collection would go through all of that. Not longer than
+    a minute: a stream may take hours.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._waits = size > _HUGE
+        self._end: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        if self._waits:
+            self._end = asyncio.get_running_loop().call_later(_LONGEST, self._go_on)
+            _full_collections.wait()
+
+    def __exit__(self, *_: object) -> None:
+        if self._end is not None:
+            self._end.cancel()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waits:
+            self._waits = False
+            _full_collections.go_on()
+
+
 def _without_full_collections(work: Callable[[], _Result]) -> _Result:
     _full_collections.wait()
     try:
         return work()
     finally:
         _full_collections.go_on()
+
+
+def behind(size: int, work: Callable[[], object]) -> None:
+    """Have `work` done some time, where `size` is huge: nobody waits for it, and it raises nothing."""
+    if size > _HUGE:
+        _huge.submit(work)
 
 
 async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Given) -> _Result:

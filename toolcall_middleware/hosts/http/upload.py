@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_object
-from .bodies import Replay, request_message
+from .bodies import Replay, decompressed, request_message
 from .headers import with_length, without
 from .offload import CODED, LARGE, offloaded
 
@@ -105,30 +105,33 @@ def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:
 
 def _inflated(body: bytes, coding: bytes, limit: int | None) -> bytes:
     """At most one byte more than `limit`. Raises zlib.error."""
+    rest = memoryview(body)
     if coding == b"deflate":
         try:
-            return _member(body, zlib.MAX_WBITS, limit)[0]
+            return _member(rest, zlib.MAX_WBITS, limit)[0]
         except zlib.error:
-            return _member(body, -zlib.MAX_WBITS, limit)[0]  # as many send it, without zlib's frame
-    part, body = _member(body, zlib.MAX_WBITS | 32, limit)
+            return _member(rest, -zlib.MAX_WBITS, limit)[0]  # as many send it, without zlib's frame
+    part, rest = _member(rest, zlib.MAX_WBITS | 32, limit)
     parts = [part]
     left = None if limit is None else limit - len(part)
-    while body and (left is None or left >= 0):  # gzip may come in several members
-        part, body = _member(body, zlib.MAX_WBITS | 32, left)
-        parts.append(part)
+    while rest and (left is None or left >= 0):  # gzip may come in several members
+        part, rest = _member(rest, zlib.MAX_WBITS | 32, left)
+        if part:
+            parts.append(part)
         left = None if left is None else left - len(part)
     return b"".join(parts)
 
 
-def _member(body: bytes, bits: int, limit: int | None) -> tuple[bytes, bytes]:
+def _member(body: memoryview, bits: int, limit: int | None) -> tuple[bytes, memoryview]:
     """(what one compressed stream holds, what comes behind it)."""
     decoder = zlib.decompressobj(bits)
-    part = decoder.decompress(body, 0 if limit is None else limit + 1)
+    part, taken = decompressed(decoder, body, 0 if limit is None else limit + 1)
+    rest = body[taken:]
     if limit is not None and len(part) > limit:
-        return part, b""
-    if not decoder.eof or (decoder.unused_data and bits != zlib.MAX_WBITS | 32):
+        return part, rest[:0]
+    if not decoder.eof or (rest and bits != zlib.MAX_WBITS | 32):
         raise zlib.error("it is cut off, or something comes behind it")
-    return part, decoder.unused_data
+    return part, rest
 
 
 def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:

@@ -28,7 +28,7 @@ from ..http.bodies import Message, Receive, replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
 from ..http.messages import App, Scope, Send, with_length
-from ..http.offload import offloaded
+from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
 from ..http.upload import cleared, collect
 from ..http.watch import watched
@@ -194,10 +194,11 @@ class ToolCallMiddleware:
             if face is None or body is not None:
                 await self._other(untouched[1], replay(untouched[0], receive), send)
             return
-        if face is None or answer is None:
-            await self._chat(asking, body, scope, messages, untouched)
-            return
-        await self._face(asking, face, answer, body, scope, counting=door is Door.COUNT)
+        with WhileHuge(len(body)):
+            if face is None or answer is None:
+                await self._chat(asking, body, scope, messages, untouched)
+            else:
+                await self._face(asking, face, answer, body, scope, counting=door is Door.COUNT)
 
     async def _face(
         self, asking: _Asking, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
@@ -300,6 +301,7 @@ class ToolCallMiddleware:
             await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
             _tell(exchange, record, units=budget is not None)
+            behind(len(body), exchange.let_go)
 
 
 def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -122,6 +123,9 @@ def _stamp(path: str) -> _Stamp:
         status = os.stat(path)  # noqa: PTH116 - once a second, in a request
     except OSError as error:
         raise SettingsError(f"tenants_file: {path} cannot be read: {error.strerror}.") from None
+    if not stat.S_ISREG(status.st_mode):
+        # A pipe would be waited for.
+        raise SettingsError(f"tenants_file: {path} is no file.")
     if status.st_size > _MAX_BYTES:
         raise SettingsError(f"tenants_file: {path} is larger than {_MAX_BYTES} bytes.")
     return status.st_mtime_ns, status.st_size, status.st_ino

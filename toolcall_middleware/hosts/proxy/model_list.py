@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_value
-from ..http.headers import KEYS, without, without_keys
+from ..http.headers import KEYS, without_keys
 from ..http.request_record import Record
 from .own_request import TooLongError, ask_for_models
 from .upstream.config import Rename
@@ -22,24 +22,31 @@ from .upstream.upstream import Upstream
 _PATIENCE = 5.0
 _FRESH = 15.0
 _FAILED = 5.0
-# Lists by what the client showed, where that goes on to the upstream.
+# Lists by what the upstream was told of the client.
 _MOST_KEPT = 64
-_WHOSE = KEYS | {b"openai-organization", b"openai-project", b"proxy-authorization", b"x-forwarded-user"}
 _MAX_BYTES = 8 << 20
+# Of the body and the connection, and what differs from request to request and says nothing of who asks.
 _NOT_ASKED = frozenset(
-    b"content-length content-type transfer-encoding accept-encoding if-none-match anthropic-version".split()
+    b"content-length content-type content-encoding transfer-encoding connection keep-alive te upgrade expect range "
+    b"accept-encoding anthropic-version cache-control pragma date priority referer origin idempotency-key "
+    b"x-request-id x-client-request-id x-correlation-id request-id traceparent tracestate baggage b3 via "
+    b"x-forwarded-for x-real-ip forwarded true-client-ip proxy-authorization".split()
 )
+_NOT_ASKED_PREFIXES = (b"if-", b"sec-", b"x-stainless-", b"x-b3-", b"x-envoy-", b"cf-ray", b"cf-connecting-")
 
 
 class UnlistedError(Exception):
     """An upstream did not tell its models."""
 
 
+Pair = tuple[bytes, bytes]
+
+
 @dataclass(slots=True)
 class Listing:
     """Lists models; keeps what upstreams answered for some seconds."""
 
-    _kept: dict[tuple[int, bytes], tuple[float, list[dict[str, Any]] | None]] = field(default_factory=dict)
+    _kept: dict[tuple[int, tuple[Pair, ...]], tuple[float, list[dict[str, Any]] | None]] = field(default_factory=dict)
 
     async def models(self, upstreams: Iterable[Upstream], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
         """(entries, whether every upstream told what it has). One entry a client's name; the first upstream's wins."""
@@ -58,11 +65,9 @@ class Listing:
         """An upstream's own list; empty where its names are known without, None where it cannot be had."""
         if not upstream.config.has_globs:
             return []
-        shown = b""
-        if upstream.config.settings.upstream_key is None:
-            told = [(name.lower(), value) for name, value in scope["headers"] if name.lower() in _WHOSE]
-            shown = b"\n".join(b": ".join(pair) for pair in sorted(told))
-        key = (id(upstream), shown)
+        # What is sent on is what lists are told apart by: whatever makes an upstream's answer, it is nobody else's.
+        told = tuple(_told(scope["headers"], keyed=upstream.config.settings.upstream_key is not None))
+        key = (id(upstream), told)
         kept = self._kept.get(key)
         now = time.monotonic()
         if kept is not None and now < kept[0]:
@@ -70,7 +75,7 @@ class Listing:
         listed: list[dict[str, Any]] | None
         try:
             async with asyncio.timeout(_PATIENCE):
-                listed = await _ask(upstream, scope)
+                listed = await _ask(upstream, {**scope, "client": None}, told)
         except (TimeoutError, UnlistedError, ToolCallError):
             listed = None
         if len(self._kept) >= _MOST_KEPT:
@@ -83,9 +88,16 @@ class Listing:
         self._kept.clear()
 
 
-async def _ask(upstream: Upstream, scope: Scope) -> list[dict[str, Any]]:
+def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
+    """The headers that an upstream is asked with. keyed: by the operator's key, with none of the client's."""
+    for given, value in headers:
+        name = given.lower()
+        if name not in _NOT_ASKED and not name.startswith(_NOT_ASKED_PREFIXES) and not (keyed and name in KEYS):
+            yield name, value
+
+
+async def _ask(upstream: Upstream, scope: Scope, headers: Iterable[Pair]) -> list[dict[str, Any]]:
     """Raises UnlistedError."""
-    headers = without(scope["headers"], _NOT_ASKED)
     try:
         status, body = await ask_for_models(upstream, scope, headers, Record(others=True), limit=_MAX_BYTES)
     except TooLongError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from ...http.client_library import httpx
@@ -34,6 +34,14 @@ class Reply:
     stream: httpx.AsyncByteStream
     response: httpx.Response | None = None
     """Where it is httpx's."""
+    first: bytes = b""
+    rest: AsyncIterator[bytes] | None = None
+    """The beginning of `stream`, where it was waited for, and what follows it."""
+
+    async def begun(self) -> Reply:
+        """The same as soon as there is something of its body, or its end. Raises httpx.TransportError."""
+        rest = aiter(self.stream)
+        return replace(self, first=await anext(rest, b""), rest=rest)
 
     async def close(self) -> None:
         """The connection closes, or is given back; also where this task is cancelled meanwhile."""

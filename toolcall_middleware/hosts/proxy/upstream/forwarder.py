@@ -264,18 +264,31 @@ class Forwarder:
             attempts += 1
 
     async def _first(self, question: Question, record: Record) -> Reply:
-        """The beginning of the answer, waited for less long where another upstream may be quicker."""
-        limit = self._first_byte
-        if limit is None or not (record.others and record.streams):
+        """The answer; with the beginning of its body where another upstream can be asked, which may be quicker: engines
+        send the head of a stream before they have anything to say.
+        """
+        if not record.others:
             return await self._open(question)
+        limit = self._first_byte if record.streams else None
         waiting = asyncio.timeout(limit)
         try:
             async with waiting:
-                return await self._open(question)
+                reply = await self._open(question)
+                question.connection.sent = True  # who answers has read it
+                return await self._begun(reply)
         except TimeoutError:
             if not waiting.expired():
                 raise
         raise self._fault(httpx.ReadTimeout("no first byte"), started=False, seconds=limit)
+
+    async def _begun(self, reply: Reply) -> Reply:
+        try:
+            return await reply.begun()
+        except BaseException as error:
+            await reply.close()
+            if isinstance(error, httpx.TransportError):
+                raise self._fault(error, started=True) from error
+            raise
 
     def _question(self, scope: Scope, body: RequestBody, connection: Connection) -> Question:
         method = scope["method"]
@@ -369,7 +382,11 @@ def _is_chunked(reply: Reply) -> bool:
 
 async def _pass(reply: Reply, events: WholeEvents | None, send: Send) -> None:
     """The body of an answer, to the client as it comes."""
-    async for part in reply.stream:
+    if reply.first:
+        out = reply.first if events is None else events.feed(reply.first)
+        if out:
+            await send({"type": "http.response.body", "body": out, "more_body": True})
+    async for part in reply.rest or reply.stream:
         out = part if events is None else events.feed(part)
         if out:
             await send({"type": "http.response.body", "body": out, "more_body": True})

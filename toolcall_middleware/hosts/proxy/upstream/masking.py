@@ -7,6 +7,8 @@ from base64 import b64encode
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
+from ...http.headers import SECRET_NAME
+
 # What is shorter is no key, and its letters stand anywhere.
 _SHORTEST = 8
 _LONGEST_UNIT = 6  # of one character: \u0061
@@ -23,7 +25,7 @@ def secrets_of(key: str | None, url: str | None, headers: Iterable[tuple[bytes, 
     for name, value in headers:
         text = value.decode("latin-1")
         # Not every header is a secret; those that say so by their name, and what looks like none of a person's words.
-        if re.search(rb"auth|key|token|secret|cookie|pass|credential|sig", name, re.IGNORECASE):
+        if SECRET_NAME.search(name):
             found += [text, text.partition(" ")[2]]
     return tuple(sorted({secret for secret in found if len(secret) >= _SHORTEST}, key=len, reverse=True))
 

@@ -21,12 +21,12 @@ class Answer:
 
     `begun`: status and headers are known. `complete`: the body has ended, too. `clean`: the connection may serve
     another request, as far as this answer tells. `chunked`: the body comes in chunks. `held`: bytes of the body that
-    nobody has taken yet.
+    nobody has taken yet. `interim`: how many answers of status 1xx came before.
     """
 
     __slots__ = (
         "_framing", "_last", "_parser", "_parts", "_received", "_to_head", "_until_close",
-        "begun", "chunked", "clean", "complete", "headers", "held", "status",
+        "begun", "chunked", "clean", "complete", "headers", "held", "interim", "status",
     )  # fmt: skip
 
     def __init__(self, *, to_head: bool = False) -> None:
@@ -49,6 +49,7 @@ class Answer:
         self.complete = False
         self.clean = False
         self.held = 0
+        self.interim = 0
 
     def feed(self, data: bytes | memoryview) -> None:
         """The next bytes of the connection. Raises httpx.RemoteProtocolError where they are no HTTP.
@@ -133,6 +134,7 @@ class Answer:
         status = parser.get_status_code()
         received, self._received = self._received, []
         if 100 <= status < 200 and status != _SWITCHING:
+            self.interim += 1
             return
         version = parser.get_http_version()
         codings = [value.lower() for name, value in received if name.lower() == b"transfer-encoding"]

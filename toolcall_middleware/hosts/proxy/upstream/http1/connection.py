@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer.held >= _MOST_HELD and not self._read_paused:
             self._read_paused = True
             self._transport.pause_reading()
-        if self._refused is not None and (self._fault or answer.status >= _FIRST_REFUSAL):
+        if self._refused is not None and (self._fault or self._is_answered()):
             self._refuse()
         self._wake()
 
@@ -106,12 +106,13 @@ class Connection(asyncio.BufferedProtocol):
     async def send_whole(self, data: bytes, seconds: float | None) -> None:
         """Send a request that is at hand. Raises httpx.WriteTimeout where it is not taken.
 
-        A connection that breaks meanwhile raises nothing: an answer may have come before. So with a refusal.
+        A connection that breaks meanwhile raises nothing: an answer may have come before. So with a refusal, and with
+        an answer that is whole.
         """
         self._transport.write(data)
         if self._write_paused:
             await self._taken(seconds)
-        self.sent = not self._write_paused and not self._transport.is_closing()
+        self._all_written()
 
     async def send_parts(
         self, head: bytes, body: AsyncIterable[bytes], *, chunked: bool, seconds: float | None
@@ -130,8 +131,10 @@ class Connection(asyncio.BufferedProtocol):
             if not upload.done():
                 upload.cancel()
                 await asyncio.wait({upload})
-        if not upload.cancelled():
-            upload.result()
+            # Asked for also where this task is cancelled, and nobody will hear of it.
+            fault = None if upload.cancelled() else upload.exception()
+        if fault is not None:
+            raise fault
 
     async def _upload(self, body: AsyncIterable[bytes], *, chunked: bool, seconds: float | None) -> None:
         write = self._transport.write
@@ -145,30 +148,43 @@ class Connection(asyncio.BufferedProtocol):
             write(b"0\r\n\r\n")
             if self._write_paused:
                 await self._taken(seconds)
+        self._all_written()
+
+    def _all_written(self) -> None:
         self.sent = not self._write_paused and not self._transport.is_closing()
+        if self._answer is not None and self._answer.begun:
+            # Who answers what it has not read may never read it, and the next request would stand behind that.
+            self._answer.clean = False
 
     async def _taken(self, seconds: float | None) -> None:
         """Wait until most of what was written is taken, or nothing more need be."""
         try:
             async with asyncio.timeout(seconds):
-                while self._write_paused and not self.lost and not self._fault and not self._is_refused():
+                while self._write_paused and not self.lost and not self._fault and not self._is_answered():
                     await self._wait(None)
         except TimeoutError:
             raise httpx.WriteTimeout("nothing was taken") from None
 
-    def _is_refused(self) -> bool:
-        return self._answer is not None and self._answer.status >= _FIRST_REFUSAL
+    def _is_answered(self) -> bool:
+        """Whether nobody waits for the rest of the request: it is refused, or its answer is whole."""
+        answer = self._answer
+        return answer is not None and (answer.complete or answer.status >= _FIRST_REFUSAL)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def head(self, seconds: float | None) -> None:
-        """Wait for the head of the answer. Raises httpx.TransportError."""
+        """Wait for the head of the answer: all of it has to come in `seconds`, which an interim answer gives anew.
+        Raises httpx.TransportError.
+        """
         answer = self._answer
         assert answer is not None  # noqa: S101 - it has begun
+        interim, deadline = 0, self._after(seconds)
         while not answer.begun:
             if self._fault is not None:
                 raise self._fault
-            await self._wait(seconds)
+            if answer.interim != interim:
+                interim, deadline = answer.interim, self._after(seconds)
+            await self._wait(deadline)
 
     async def part(self, seconds: float | None) -> bytes:
         """All of the body that is there, waited for where there is none; empty at its end. Raises
@@ -181,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
                 return b""
             if self._fault is not None:
                 raise self._fault
-            await self._wait(seconds)
+            await self._wait(self._after(seconds))
         data = answer.take()
         if self._read_paused:
             self._read_paused = False
@@ -205,7 +221,8 @@ class Connection(asyncio.BufferedProtocol):
         usable = answer.complete and answer.clean and self.sent and fault is None
         if usable and not self._write_paused and not self._read_paused and not self._transport.is_closing():
             return True
-        if answer.complete and not self._write_paused:
+        # What is still to be written would have to be taken first, and nobody may do that.
+        if answer.complete and not self._transport.get_write_buffer_size():
             self._transport.close()
         else:
             self.abort()
@@ -217,12 +234,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    async def _wait(self, seconds: float | None) -> None:
-        """Wait until something has happened. Raises httpx.ReadTimeout where it takes longer than `seconds`."""
+    def _after(self, seconds: float | None) -> float | None:
+        return None if seconds is None else self._loop.time() + seconds
+
+    async def _wait(self, deadline: float | None) -> None:
+        """Wait until something has happened. Raises httpx.ReadTimeout at the event loop's `deadline`."""
         waiter = self._waiter = self._loop.create_future()
-        if seconds is not None:
+        if deadline is not None:
             # One timer for all waits: most end long before, and moving it would cost more than the look at its end.
-            self._deadline = self._loop.time() + seconds
+            self._deadline = deadline
             if self._timer is None:
                 self._timer = self._loop.call_at(self._deadline, self._look_at_clock)
         try:

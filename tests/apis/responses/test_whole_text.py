@@ -1,0 +1,30 @@
+"""Halves of surrogate pairs in a text, which have no bytes: what becomes of them, and that nobody waits meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcall_middleware.apis.responses import fields
+
+from ...loop_watch import standstill
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["\ud83d", "\ude00", "\udbff", "\udc00", "a", "é", "\U0001f600"])), st.integers(1, 5))
+def test_pairs_are_joined_and_halves_replaced_wherever_the_text_is_cut(units: list[str], piece: int) -> None:
+    text = "".join(units)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fields, "_PIECE", piece)
+        # Python's own decoder of UTF-16 reads it so.
+        assert fields.whole_text(text) == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def test_a_long_text_of_halves_does_not_hold_the_interpreter() -> None:
+    """Against the time of the whole in the same run."""
+    text = "\ud83d" * (2 << 20)
+    longest, seconds = asyncio.run(standstill(asyncio.to_thread(fields.whole_text, text)))
+    assert longest < seconds / 4 + 0.05
