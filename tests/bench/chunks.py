@@ -9,6 +9,9 @@ from collections.abc import Callable
 import msgspec
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.exchange import Body, Exchange, Head, Request
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from . import material, measure
 from .measure import App, Stream
@@ -48,6 +51,23 @@ class Case:
 
         return measure.timed(all_of_them)
 
+    def exchange(self) -> Callable[[], float]:
+        """The exchange by itself, without a host: bytes in, actions out."""
+        messages = [bytes(message["body"]) for message in self.messages]
+
+        def run() -> float:
+            exchange = Exchange(Settings(format="json"), BackendMemory())
+            exchange.receive(Request(_OFFERING))
+            exchange.receive(Head(200, [(b"content-type", b"text/event-stream")]))
+            for data in self.head:
+                exchange.receive(Body(data))
+            begin = measure.clock()
+            for data in messages:
+                exchange.receive(Body(data))
+            return measure.clock() - begin
+
+        return run
+
 
 def arguments_case(style: str, arguments: str) -> Case:
     """Within the arguments of a call, in a format or as `json-string`."""
@@ -86,6 +106,13 @@ def run(*, smoke: bool) -> Table:
         _case(table, what, arguments_case(name, fields), name, repeats, "<= 5", given=fields)
     what = "arguments, a long string, written as a JSON string, json"
     _case(table, what, arguments_case("json-string", file), "json", repeats, "<= 5", given=file)
+    for what, case, goal in (
+        ("prose", prose, "<= 2.5"),
+        ("arguments, a long string", arguments_case("json", file), "<= 4"),
+        ("arguments, short values", arguments_case("json", fields), "<= 4"),
+    ):
+        runs = [lambda: 0.0, case.exchange(), case.decode()]
+        _add(table, f"{what}, json, the exchange by itself", measure.rounds(runs, repeats), len(case.pieces), goal)
     return table
 
 

@@ -155,8 +155,7 @@ class CallReader:
             return
         if not self._started:
             # Arguments without a name may have swallowed the rest of the answer, in a string that nothing closes.
-            nameless = not cut and self._early is not None
-            self.failed = self._hopeless or nameless or not self._half_key()
+            self.failed = self._hopeless or (self._early is not None and not cut) or not self._half_key()
         if self.done or not self._started:
             return
         if self._state == _ARGS:
