@@ -123,8 +123,8 @@ def _env(place: Place, mine: Mapping[str, str], rest: list[str]) -> int:
         return _run(rest, _environment(Setup(given), mine))
     for name, value in given.items():
         print(f"export {name}={shlex.quote(value)}", flush=True)
-    _say("serving until Ctrl-C")
     with contextlib.suppress(KeyboardInterrupt):
+        _say("serving until Ctrl-C")  # who reads it may press it at once
         threading.Event().wait()
     return 0
 
