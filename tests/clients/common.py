@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Collection
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,6 +38,13 @@ SYSTEM = "You are helpful."
 QUESTION = "Call the tool lookup_code and then tell me exactly the code that it returned."
 
 
+class LazyModule(ModuleType):
+    """A library that is imported when something of it is used: not each process that collects its tests runs some."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
 def need(module: str, *, extra: bool = True) -> Any:
     """The module; where it is missing the calling test module is skipped.
 
@@ -44,7 +52,7 @@ def need(module: str, *, extra: bool = True) -> Any:
     `extra` is false for a client that the extra leaves out, because it moves versions that the others need.
     """
     if importlib.util.find_spec(module.partition(".")[0]) is not None:
-        return importlib.import_module(module)
+        return LazyModule(module)
     where = "pip install 'toolcall-middleware[test]'" if extra else "it is not in the extra `test`; install it by hand"
     return missing(f"{module} is not installed: {where}", extra=extra)
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from .conftest import Gateway, OpenGateway
 
 need("langgraph")
-create_agent = need("langchain.agents").create_agent
-ChatOpenAI = need("langchain_openai").ChatOpenAI
+langchain = need("langchain.agents")
+langchain_openai = need("langchain_openai")
 messages = need("langchain_core.messages")
 
 ASK: Any = {"messages": [("user", QUESTION)]}
 
 
 def chat_of(gateway: Gateway, *, stream: bool = False) -> Any:
-    return ChatOpenAI(
+    return langchain_openai.ChatOpenAI(
         model=MODEL, base_url=gateway.url, api_key="unused", max_retries=0, streaming=stream, stream_usage=True
     )
 
@@ -31,7 +31,7 @@ def agent_of(gateway: Gateway, lookup: Lookup, *, stream: bool) -> Any:
         """Look up the code of a city."""
         return lookup.run(city, days)
 
-    return create_agent(chat_of(gateway, stream=stream), [lookup_code], system_prompt=SYSTEM)
+    return langchain.create_agent(chat_of(gateway, stream=stream), [lookup_code], system_prompt=SYSTEM)
 
 
 @pytest.mark.parametrize("prose", ["", "I will look it up.\n\n"])

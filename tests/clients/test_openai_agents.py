@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .conftest import Gateway, OpenGateway
 
 agents = need("agents")
-AsyncOpenAI = need("openai").AsyncOpenAI
+openai = need("openai")
 
 
 @contextlib.asynccontextmanager
@@ -25,7 +25,7 @@ async def agent_of(gateway: Gateway, lookup: Lookup, **options: Any) -> AsyncIte
         """Look up the code of a city."""
         return lookup.run(city, days)
 
-    async with AsyncOpenAI(base_url=gateway.url, api_key="unused", max_retries=0) as client:
+    async with openai.AsyncOpenAI(base_url=gateway.url, api_key="unused", max_retries=0) as client:
         model = agents.OpenAIChatCompletionsModel(MODEL, client)
         tools = [agents.function_tool(lookup_code)]
         yield agents.Agent(name="helper", instructions=SYSTEM, model=model, tools=tools, **options)

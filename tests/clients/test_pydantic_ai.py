@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 else:
     pydantic_ai = need("pydantic_ai")
 
-OpenAIChatModel = need("pydantic_ai.models.openai").OpenAIChatModel
-OpenAIProvider = need("pydantic_ai.providers.openai").OpenAIProvider
-AsyncOpenAI = need("openai").AsyncOpenAI
+models = need("pydantic_ai.models.openai")
+providers = need("pydantic_ai.providers.openai")
+openai = need("openai")
 pydantic = need("pydantic")
 
 PROSE = "I will look it up.\n\n"
@@ -30,8 +30,8 @@ Place: Any = pydantic.create_model("Place", city=(str, ...), days=(int, ...), no
 
 @contextlib.asynccontextmanager
 async def agent_of(gateway: Gateway, lookup: Lookup, **options: Any) -> AsyncIterator[pydantic_ai.Agent[None, Any]]:
-    async with AsyncOpenAI(base_url=gateway.url, api_key="unused", max_retries=0) as client:
-        model = OpenAIChatModel(MODEL, provider=OpenAIProvider(openai_client=client))
+    async with openai.AsyncOpenAI(base_url=gateway.url, api_key="unused", max_retries=0) as client:
+        model = models.OpenAIChatModel(MODEL, provider=providers.OpenAIProvider(openai_client=client))
         agent: pydantic_ai.Agent[None, Any] = pydantic_ai.Agent(model, system_prompt=SYSTEM, retries=0, **options)
 
         @agent.tool_plain  # type: ignore[untyped-decorator]
