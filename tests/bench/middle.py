@@ -135,9 +135,18 @@ class Server:
     port: int
 
     def cpu(self) -> float:
-        """Seconds that it has worked so far, all threads."""
-        files = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        """Seconds that it and its workers have worked so far, all threads."""
+        files = [file for pid in self._pids() for file in Path(f"/proc/{pid}/task").glob("*/schedstat")]
         return sum(int(file.read_text("ascii").split()[0]) for file in files) / 1e9
+
+    def _pids(self) -> list[int]:
+        """The process, and those that it has started."""
+        parents = {}
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                # The name, in brackets, may hold anything; the parent is the second field behind it.
+                parents[int(file.parent.name)] = int(file.read_text("utf-8", "replace").rpartition(")")[2].split()[1])
+        return [self.process.pid, *(pid for pid, parent in parents.items() if parent == self.process.pid)]
 
 
 def free_port() -> int:
@@ -146,7 +155,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], port: int) -> Iterator[Server]:
+def running(command: list[str], port: int) -> Iterator[Server]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 30
@@ -166,14 +175,14 @@ def _running(command: list[str], port: int) -> Iterator[Server]:
 def an_upstream() -> Iterator[str]:
     """Gives its base address."""
     port = free_port()
-    with _running([sys.executable, "-m", "tests.bench.middle", "upstream", str(port)], port):
+    with running([sys.executable, "-m", "tests.bench.middle", "upstream", str(port)], port):
         yield f"http://{HOST}:{port}"
 
 
 def relay(kind: str, base: str) -> contextlib.AbstractContextManager[Server]:
     """`httpx` or `aiohttp`."""
     port = free_port()
-    return _running([sys.executable, "-m", "tests.bench.middle", kind, str(port), base], port)
+    return running([sys.executable, "-m", "tests.bench.middle", kind, str(port), base], port)
 
 
 @contextlib.contextmanager
@@ -189,7 +198,7 @@ def nginx(base: str) -> Iterator[Server | None]:
         config.write_text(
             _NGINX.format(folder=folder, host=HOST, port=port, upstream=base.removeprefix("http://")), "utf-8"
         )
-        with _running([program, "-p", folder, "-c", str(config)], port) as server:
+        with running([program, "-p", folder, "-c", str(config)], port) as server:
             yield server
 
 
@@ -199,13 +208,13 @@ def router(base: str, folder: str) -> contextlib.AbstractContextManager[Server]:
     path.write_text(f'[[upstream]]\nurl = "{base}/v1"\nrename = {{ client = "m" }}\n', "utf-8")
     port = free_port()
     command = ["serve", "--upstreams", str(path), "--port", str(port), "--log-level", "warning", *NO_ACCESS_LOG]
-    return _running([sys.executable, "-m", "toolcall_middleware", *command], port)
+    return running([sys.executable, "-m", "toolcall_middleware", *command], port)
 
 
 def proxy(base: str, *options: str) -> contextlib.AbstractContextManager[Server]:
     port = free_port()
     command = ["serve", "--upstream", f"{base}/v1", "--port", str(port), "--log-level", "warning", *options]
-    return _running([sys.executable, "-m", "toolcall_middleware", *command], port)
+    return running([sys.executable, "-m", "toolcall_middleware", *command], port)
 
 
 def main(kind: str, port: int, base: str = "") -> None:

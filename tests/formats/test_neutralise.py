@@ -142,7 +142,7 @@ def test_time_is_linear_in_the_text(piece: str) -> None:
         return min(times)
 
     # 8 times the text: quadratic would be 64 times the time.
-    assert best(800_000) < 30 * best(100_000) + 0.002
+    assert best(400_000) < 30 * best(50_000) + 0.002
 
 
 BARE_CALLS = [

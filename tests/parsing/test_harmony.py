@@ -304,7 +304,7 @@ def test_work_grows_with_the_text_and_no_faster(
             scanner.finish()
         return meter.cost
 
-    assert work(12_000) <= 2.2 * work(6_000)
+    assert work(6_000) <= 2.2 * work(3_000)
 
 
 @pytest.mark.parametrize("space", [" ", "\n", " \n\t "])

@@ -109,4 +109,4 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, begin: str, monkeypat
             scanner.finish()
         return meter.cost
 
-    assert work(12_000) <= 2.2 * work(6_000)
+    assert work(6_000) <= 2.2 * work(3_000)

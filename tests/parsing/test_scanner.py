@@ -621,8 +621,8 @@ UNITS = [
 @pytest.mark.parametrize("before", ["", "a ", CALL, "`", '<tool_call>{"name": "f", "arguments": {"a": "'])
 def test_work_grows_with_the_text_and_no_faster(before: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for unit in UNITS:
-        small, large = (_work(before, unit, size, step, monkeypatch) for size in (3_000, 6_000))
-        assert large <= 2.3 * small + 5_000, f"{unit!r} behind {before!r}: {small} and {large}"
+        small, large = (_work(before, unit, size, step, monkeypatch) for size in (1_500, 3_000))
+        assert large <= 2.3 * small + 2_500, f"{unit!r} behind {before!r}: {small} and {large}"
 
 
 def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.MonkeyPatch) -> int:

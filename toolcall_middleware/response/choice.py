@@ -143,6 +143,8 @@ class ChoiceAnswer:
             return []
         self._unopened = None
         events = self._parser.feed(text)
+        if not events:
+            return []
         if len(events) == 1:
             # Nearly all that comes: a piece of text that leaves as it is, or of the open call's arguments.
             only = events[0]

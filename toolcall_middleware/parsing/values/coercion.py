@@ -18,6 +18,9 @@ from .json_spelling import NUMBER, decode
 _OUTSIDE = re.compile(r"[\"{}\[\],]")
 _PLAIN = re.compile(r"(?:[^\"\\]++|\\.)*+", re.DOTALL)
 _FLAT = re.compile(r"[^\"{}\[\]]*+(?:\"(?:[^\"\\]++|\\.)*+\"[^\"{}\[\]]*+)*+", re.DOTALL)
+# The same of a piece that begins outside of a string or in one. It may end in a string, which is the group.
+_FLAT_PIECE = re.compile(_FLAT.pattern + r"(\"(?:[^\"\\]++|\\.)*+)?", re.DOTALL)
+_FLAT_INSIDE = re.compile(r"(?:[^\"\\]++|\\.)*+\"" + _FLAT_PIECE.pattern, re.DOTALL)
 _INSIDE = re.compile(r"(?:[^\"\\]+|\\.)*", re.DOTALL)
 _LITERALS = {
     "true": ("boolean", "true"), "false": ("boolean", "false"), "null": ("null", "null"),
@@ -80,11 +83,16 @@ class Coercion:
     def feed(self, text: str) -> str:
         """The next piece; what may leave."""
         # Most pieces bring nothing to look at: the middle of a long string, or of values of which nothing is known.
-        if self._in_string:
-            passes = '"' not in text and ("\\" not in text or _PLAIN.fullmatch(text))
-            if passes and self._held is None and self._key is None and not self._escaped:
+        inside = self._in_string
+        if inside and '"' not in text and ("\\" not in text or _PLAIN.fullmatch(text)):
+            if self._held is None and self._key is None and not self._escaped:
                 return text
-        elif self._unknown and _FLAT.fullmatch(text):
+        elif self._unknown:
+            found = (_FLAT_INSIDE if inside else _FLAT_PIECE).fullmatch(text)
+            if found is not None and not self._escaped:
+                self._in_string = found.lastindex is not None
+                return text
+        elif not inside and _OUTSIDE.search(text) is None:
             return text
         out: list[str] = []
         at, size = 0, len(text)
