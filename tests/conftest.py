@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .thorough import QUICK, quick_share
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -24,11 +26,12 @@ pytest.register_assert_rewrite("tests.formats.goldens", "tests.parsing.streams")
 # CI takes the same examples each time: what it finds can be repeated, and only a change makes it fail.
 # It takes half of them, because each run takes the same ones: new ones are found elsewhere.
 _CI = bool(os.environ.get("CI"))
+_EXAMPLES = 10 if QUICK else 50 if _CI else 100
 settings.register_profile(
     "toolcall",
     deadline=None,
     derandomize=_CI,
-    max_examples=50 if _CI else 100,
+    max_examples=_EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("toolcall")
@@ -39,13 +42,22 @@ TESTS = Path(__file__).parent
 TIERS = {"clients": "client", "hosts": "server", "cli": "server"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks each test by its folder, so that `-m "not client and not server and not slow"` is the quick loop."""
+    """Marks each test by its folder, so that `-m "not client and not server"` needs neither a network nor a client."""
     for item in items:
         room = item.path.relative_to(TESTS).parts[0]
         tier = TIERS.get(room, "server" if room.endswith(".py") else None)
         if tier is not None:
             item.add_marker(tier)
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_quick_share(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves what the quick loop does not run, once `-k` and `-m` have chosen."""
+    if QUICK:
+        items[:], left = quick_share(items)
+        config.hook.pytest_deselected(items=left)
 
 
 def pytest_collection_finish() -> None:

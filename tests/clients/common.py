@@ -42,6 +42,9 @@ class LazyModule(ModuleType):
     """A library that is imported when something of it is used: not each process that collects its tests runs some."""
 
     def __getattr__(self, name: str) -> Any:
+        # pytest asks each name of a module whether it is a test, a mock, wrapped ...
+        if name.startswith("_") and name not in {"__file__", "__path__", "__version__"}:
+            raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 
 

@@ -35,11 +35,13 @@ def test_every_golden_file_is_of_a_format() -> None:
     assert {path.stem for path in goldens.FOLDER.glob("*.jsonl")} <= set(registry.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", goldens.formats())
 def test_every_format_reads_its_cases(name: str) -> None:
     _read_all(name, lambda case: case.check(_split_invariant(name, case, ONE_CUT, TWO_CUTS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", goldens.formats())
 def test_auto_reads_every_formats_cases(name: str) -> None:
     def check(case: Case) -> None:

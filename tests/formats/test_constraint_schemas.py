@@ -88,6 +88,7 @@ def _validator(schema: str) -> Any:
     return jsonschema.Draft202012Validator(loaded)
 
 
+@pytest.mark.slow
 @given(
     st.lists(CALLS, max_size=3),
     st.lists(st.sampled_from(TOOLS), min_size=1, unique_by=lambda tool: tool.name),
@@ -123,6 +124,7 @@ def test_references_mean_what_they_meant(name: str, arguments: Any, valid: bool)
     assert accepts(calls_schema(TOOLS, parallel=True), {"tool_calls": [call]}) == valid
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(VALUES, CALLS)
 def test_an_answer_of_the_clients_own_schema_or_calls(value: Any, call: dict[str, Any]) -> None:

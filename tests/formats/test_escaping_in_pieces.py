@@ -19,6 +19,7 @@ UNITS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(UNITS), max_size=40).map("".join), st.integers(1, 40))
 def test_where_a_text_is_cut_for_its_search_changes_nothing(text: str, piece: int) -> None:
@@ -33,6 +34,7 @@ def test_where_a_text_is_cut_for_its_search_changes_nothing(text: str, piece: in
     assert escaping.restore(whole[0]) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["<", "[[[0]]],", "{", "The rain falls. ", "\\", "\n"])
 def test_no_search_of_a_long_text_holds_the_interpreter(unit: str) -> None:
     """Against the time of the whole in the same run."""

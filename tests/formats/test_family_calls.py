@@ -179,6 +179,7 @@ def test_odd_values_find_a_way(name: str, arguments: dict[str, Any], written: st
     comes_back(name, [("f", arguments), ("g", {})])
 
 
+@pytest.mark.slow
 def test_odd_names_find_a_way() -> None:
     assert registry.get("functionary_v32").render_calls([ToolCall("all", '{"x": 1}')]) == '>>>all{"x": 1}'
     for name in NAMES:

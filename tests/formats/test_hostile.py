@@ -81,6 +81,7 @@ def test_any_text_is_read_without_harm(name: str) -> None:
             assert read(fmt.parser(TOOLS, options), pieces, cut=cut) == whole, (options, cut, pieces)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "text",
@@ -102,6 +103,7 @@ def test_deep_nesting_that_is_closed_wrongly_is_read(text: str) -> None:
         assert call.name == "f"
 
 
+@pytest.mark.slow
 def test_no_answer_has_more_patterns_made_for_it_than_a_model_needs() -> None:
     # The tags of a Hunyuan checkpoint have a suffix of its own, and each suffix costs patterns that are made for it.
     text = "".join(f"<tool_calls:s{number}><tool_call:s{number}>f</tool_call:s{number}>" for number in range(3_000))
@@ -111,6 +113,7 @@ def test_no_answer_has_more_patterns_made_for_it_than_a_model_needs() -> None:
     assert hunyuan._tags.cache_info().misses - before <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("step", [5, 0], ids=["in pieces", "whole"])
 @pytest.mark.parametrize("before", ["", "a ", "<tool_call>", "<function=f>", "[f(s='", "call:f{s:"])

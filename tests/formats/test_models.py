@@ -255,6 +255,7 @@ def test_every_family_has_a_model() -> None:
     assert {name for _, name in models.table()} == set(registry.names()) - {"auto", *LOOSE}
 
 
+@pytest.mark.slow
 def test_a_hostile_name_costs_no_time() -> None:
     start = time.process_time()
     for number in range(200):

@@ -130,6 +130,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [*HOSTILE, "<" + "\\" * 1000, "<function" + " " * 1000])
 def test_time_is_linear_in_the_text(piece: str) -> None:
     def best(size: int) -> float:

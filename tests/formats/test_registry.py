@@ -53,6 +53,7 @@ def test_an_unknown_name_is_an_error_that_says_what_there_is() -> None:
         registry.get("hermess")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["toolcall_middleware", "toolcall_middleware.exchange"])
 def test_a_familys_file_is_imported_when_its_format_is_asked_for(package: str) -> None:
     code = f"""
@@ -71,6 +72,7 @@ assert not {{"gemma", "mistral", "auto", "models"}} & set(loaded()), loaded()
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_the_command_lists_all_formats() -> None:
     command = [sys.executable, "-m", "toolcall_middleware", "formats", "--json"]
     out = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout

@@ -116,6 +116,7 @@ def test_the_patterns_of_a_request_share_what_they_may_become() -> None:
     assert "20000" in caught.message
 
 
+@pytest.mark.slow
 def test_a_pattern_is_compiled_for_what_it_was_counted_to_be() -> None:
     patterns = [
         "x{4900}",
@@ -138,6 +139,7 @@ def test_a_pattern_is_compiled_for_what_it_was_counted_to_be() -> None:
     assert grown < 40
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_not_kept_for_ever() -> None:
     held, bound, grown = measured("""
         from toolcall_middleware.json_schema import pattern, validate_arguments
@@ -152,6 +154,7 @@ def test_what_was_compiled_is_not_kept_for_ever() -> None:
     assert grown < 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -177,6 +180,7 @@ def test_no_pattern_holds_a_long_argument(pattern: str, length: int) -> None:
     assert faults == 1
 
 
+@pytest.mark.slow
 def test_no_check_runs_what_cannot_be_stopped() -> None:
     assert measured('print(int("jsonschema_rs" in sys.modules))') == [0]
 
@@ -219,6 +223,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_schema_holds_a_check(name: str) -> None:
     parameters, arguments = HOSTILE[name]

@@ -141,6 +141,7 @@ def compare(scope: Scope, resolver: Any, reference: str) -> None:
         scope, resolver, reference = found.scope, theirs.resolver, found.schema["$ref"]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32).map(document).filter(has_unique_names))
 def test_a_reference_leads_where_referencing_says(root: dict[str, Any]) -> None:

@@ -200,6 +200,7 @@ def deep(levels: int) -> dict[str, Any]:
     return inner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -279,6 +280,7 @@ DRAFTS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(KEYWORDS.filter(lambda name: name != "type"), SCHEMAS, max_size=3), DRAFTS)
 def test_the_verdict_is_that_of_the_metaschema(parameters: dict[str, Any], draft: str | None) -> None:

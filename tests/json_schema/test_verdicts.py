@@ -89,6 +89,7 @@ def checked(rng: Random, draft: int, depth: int = 0) -> Any:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(DRAFTS)))
 def test_the_verdict_is_jsonschemas(seed: int, draft: int) -> None:
@@ -109,6 +110,7 @@ def test_the_verdict_is_jsonschemas(seed: int, draft: int) -> None:
             assert validator(root).is_valid(arguments) == ours, (root, arguments)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_admitted_schema_raises(seed: int) -> None:
@@ -158,6 +160,7 @@ PIECES = ["a", "b", "-", "é", ".", "\\w", "\\d", "\\s", "\\b", "[ab]", "[^a]", 
           "(?!b)", "a*", "b+?", "a{2}", "(?:a|b){1,2}", "^", "$", "|", "\\.", "\\/", "\\x61", "\\u0062", "{", "}", "[-a]", "[a\\]]", "1", " "]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text(alphabet="ab1 .-]{}/", max_size=8))
 def test_a_translated_pattern_finds_what_the_pattern_finds(pattern: str, text: str) -> None:

@@ -166,6 +166,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from([*SCHEMA["properties"], "x"]), VALUES, max_size=5), st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_every_cut_gives_the_same_and_what_came_out_stays(arguments: dict[str, Any], ascii_only: bool) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from toolcall_middleware.parsing.text_buffer import Gathered
 
 
@@ -16,6 +18,7 @@ def test_text_comes_back_once_and_whole() -> None:
     assert not gathered.take()
 
 
+@pytest.mark.slow
 def test_small_pieces_take_no_more_than_their_text() -> None:
     gathered = Gathered()
     tracemalloc.start()

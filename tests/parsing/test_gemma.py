@@ -167,6 +167,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(VALUES)
 def test_any_value_comes_back(value: Any) -> None:
@@ -178,6 +179,7 @@ MARKUP = ["<|tool_call>", "<|tool_call>call:f{", "call:", "f{", "s:", "n:", "a:[
           "<tool_call|>", '<|"', "(s="]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(hostile(*MARKUP), st.randoms(use_true_random=False), st.booleans())
 def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random, cut: bool) -> None:
@@ -185,12 +187,14 @@ def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random
     CALLS.check_any(text, rng, cut=cut)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(hostile(*MARKUP))
 def test_any_text_comes_out_where_nothing_is_offered(text: str) -> None:
     CALLS.check_refused(f"a<|tool_call>call:f{{{text}b")
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_read() -> None:
     for deep in ("[" * 50_000, "{a:" * 20_000):
         (made,) = calls_in(CALLS.events([f"<|tool_call>call:f{{any:{deep}"]))

@@ -276,6 +276,7 @@ MARKUP = ["<|channel|>", "<|start|>assistant", "<|message|>", "<|end|>", "<|call
           "analysis", "commentary", " to=functions.f", " to=zz", " to=python", "<|constrain|>json", '{"n": 1}']  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(hostile(*MARKUP), st.randoms(use_true_random=False), st.booleans())
 def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random, cut: bool) -> None:

@@ -59,6 +59,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.dictionaries(st.text("xy"), JSON, max_size=5), st.integers(0, 9), st.sampled_from([None, 1]))
 def test_clean_json_leaves_as_without_the_table(value: object, seed: int, indent: int | None) -> None:
@@ -66,6 +67,7 @@ def test_clean_json_leaves_as_without_the_table(value: object, seed: int, indent
     assert steps(JsonReader(), pieces) == steps(without_table(), pieces)
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(
     st.lists(st.sampled_from([*"{}[]\",:= \n\\'<", "true", "tru", "1", "-", "0.", "e5", "a", '"k":', '"k": ', ", "]))

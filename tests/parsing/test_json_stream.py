@@ -211,6 +211,7 @@ def test_any_valid_json_comes_out_as_it_was_written(
     assert copy(cut_at(text, cuts)) == (text, len(text), False)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(broken)
 @example("[\x1f")
@@ -299,6 +300,7 @@ def test_released_text_begins_valid_json(text: str, expected: str) -> None:
     assert "".join(out) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]"), ("{'a' ", ""), ("[1,[", ",2],3]")]
 )
@@ -312,6 +314,7 @@ def test_deep_nesting_needs_no_recursion(opening: str, closing: str) -> None:
     assert copy([opening * depth])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "text",
@@ -328,6 +331,7 @@ def test_wrong_brackets_by_the_thousand_are_repaired_in_linear_time(text: str) -
     assert out.count("{") == out.count("}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -89,6 +89,7 @@ def test_a_string_streams() -> None:
     assert [getattr(event, "text", "") for event in parser.feed("Par")] == ["Par"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["city: x\n", " ", "x", "\n", ":", "<", "city: </cal\n"])
 def test_hostile_lines_take_linear_time(piece: str) -> None:
     def taken(size: int) -> float:

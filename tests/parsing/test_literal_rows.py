@@ -88,6 +88,7 @@ def written(name: str, value: Any, space: Callable[[], str]) -> str:
     return json.dumps(value) if name == "gemma" else repr(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTATIONS)
 def test_values_with_noise_in_them_are_the_same_as_in_one_piece(name: str) -> None:
     @settings(max_examples=300)

@@ -68,6 +68,7 @@ def test_a_string_streams_and_other_elements_wait() -> None:
     assert CALLS.delay(f"{opening}{M}<n>", "12345", tags("</n></invoke></tool_call>")) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["</invoke></tool_call> and", "</tool_call> and", "", "<", "</invoke>", "<]"])
 def test_ends_are_the_same_at_every_cut(end: str) -> None:
     text = call("<a><item><k>5</k></item></a><s>text</s>").replace(tags("</invoke></tool_call>"), tags(end))
@@ -83,12 +84,14 @@ MARKUP = [M, f"{M}<s>", f"{M}</s>", f"{M}<a>", f"{M}<item>", f"{M}</item>", f"{M
           "<" + "x" * 290 + ">"]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(hostile(*MARKUP), st.randoms(use_true_random=False), st.booleans())
 def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random, cut: bool) -> None:
     CALLS.check_any(tags('<tool_call><invoke name="f"><a>') + text, rng, cut=cut)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(hostile(*MARKUP))
 def test_any_text_comes_out_where_nothing_is_offered(text: str) -> None:

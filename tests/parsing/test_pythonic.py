@@ -206,6 +206,7 @@ PYTHON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(PYTHON)
 def test_any_literal_means_what_python_means(value: Any) -> None:
@@ -224,6 +225,7 @@ MARKUP = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKUP)
 def test_any_text_reads_the_same_however_it_is_cut(name: str) -> None:
     of, markup = MARKUP[name]
@@ -236,6 +238,7 @@ def test_any_text_reads_the_same_however_it_is_cut(name: str) -> None:
     holds()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKUP)
 def test_any_text_comes_out_where_nothing_is_offered(name: str) -> None:
     of, markup = MARKUP[name]
@@ -248,6 +251,7 @@ def test_any_text_comes_out_where_nothing_is_offered(name: str) -> None:
     holds()
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_read() -> None:
     for deep in ("[" * 50_000, "{'a':" * 20_000, "(" * 50_000):
         (made,) = calls_in(LIST.events([call(f"any={deep}")]))

@@ -548,6 +548,7 @@ FRAGMENTS = [
 texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=10).map("".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     texts,
@@ -617,6 +618,7 @@ UNITS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [5, 0], ids=["in pieces", "whole"])
 @pytest.mark.parametrize("before", ["", "a ", CALL, "`", '<tool_call>{"name": "f", "arguments": {"a": "'])
 def test_work_grows_with_the_text_and_no_faster(before: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -644,6 +646,7 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
     return meter.cost
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", ["<tool_call>", "`", "``a`", "<tool_cal", "x ", "> "])
 def test_an_answer_of_megabytes_without_a_line_end_is_read(unit: str) -> None:

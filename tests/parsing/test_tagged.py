@@ -215,6 +215,7 @@ MARKUP = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_any_text_reads_the_same_however_it_is_cut(name: str) -> None:
     @settings(max_examples=80)

@@ -247,6 +247,7 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
     return name.startswith("reasoning") or name in {"format", "constrain", "prose", "messages", "system_role"}
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(OPERATORS, asked_for(), st.booleans())
 def test_no_request_loosens_any_setting(operator: dict[str, Any], toolcall: dict[str, Any], checked: bool) -> None:

@@ -332,12 +332,14 @@ def check_only_tool_call_errors(body: bytes) -> None:
         assert msgspec.json.decode(msgspec.json.encode([answer.fields, answer.messages]))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(FIELDS, JSON | NEAR), st.booleans())
 def test_any_json_is_read_or_refused(fields: dict[str, Any], whole: bool) -> None:
     check_only_tool_call_errors(json.dumps({**BASE, **fields} if whole else fields).encode())
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(NEAR)
 def test_any_tool_schema_is_read_or_refused(parameters: Any) -> None:
@@ -345,12 +347,14 @@ def test_any_tool_schema_is_read_or_refused(parameters: Any) -> None:
     check_only_tool_call_errors(encode(tools=[tool]))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "name"]), NEAR)))
 def test_any_messages_are_read_or_refused(messages: Any) -> None:
     check_only_tool_call_errors(encode(messages=messages))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.binary(), st.integers(0, 200), st.integers(0, 5))
 def test_any_bytes_are_read_or_refused(noise: bytes, place: int, cut: int) -> None:

@@ -231,6 +231,7 @@ def _behind_the_end(count: int) -> list[dict[str, Any]]:
     return [delta("{}", "f", index=0), *(delta("{", index=0) for _ in range(count))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_with_index, _without_index, _names_alone, _behind_the_end])
 def test_many_deltas_take_time_in_proportion(make: Any) -> None:
     def cost(count: int) -> float:

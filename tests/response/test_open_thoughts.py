@@ -78,6 +78,7 @@ def test_calls_that_nothing_marks_are_some_as_the_last_lines_of_a_thought(name: 
             assert answer.named_calls == [("weather", CITY)], (field, behind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "written"), UNMARKED)
 def test_they_are_none_beside_other_text_in_code_or_in_a_thought_that_is_closed(name: str, written: str) -> None:
     other = written.replace("weather", "nobody")

@@ -89,6 +89,7 @@ def message_of(body: bytes) -> dict[str, Any]:
 # -- what is read --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["prompt", "native"])
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_call_in_the_field_is_read_wherever_it_is_cut(mode: str, field: str) -> None:
@@ -108,6 +109,7 @@ def test_a_call_in_the_field_is_read_wherever_it_is_cut(mode: str, field: str) -
     assert f'"{other}"'.encode() not in pieces
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["harmony", "hermes"])
 def test_it_is_read_by_the_format_of_the_text(name: str) -> None:
     text = OPENING[name]
@@ -166,6 +168,7 @@ def test_calls_that_interleave_leave_one_after_the_other() -> None:
 PARTS = st.tuples(st.sampled_from(["content", "reasoning"]), st.integers(1, 60))
 
 
+@pytest.mark.slow
 @given(st.lists(PARTS, max_size=12))
 @settings(max_examples=80, deadline=None)
 def test_no_way_of_interleaving_breaks_a_rule(parts: list[tuple[str, int]]) -> None:
@@ -198,6 +201,7 @@ def test_each_choice_has_its_own_reader() -> None:
 # -- what stays ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["<", "<tool_", "tool_call>", "é", "\n", " a", "```", "`", "{", "<think>", "</think>"]))
 )
@@ -314,6 +318,7 @@ def test_mode_auto_does_not_take_it_for_a_backend_without_parser() -> None:
 # -- reasoning in the text -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", [None, "reasoning"])
 @pytest.mark.parametrize("end", ["</think>Done.", ""])
 def test_calls_inside_of_think_tags_are_read(field: str | None, end: str) -> None:
@@ -327,6 +332,7 @@ def test_calls_inside_of_think_tags_are_read(field: str | None, end: str) -> Non
         )
 
 
+@pytest.mark.slow
 def test_calls_in_harmonys_analysis_are_read() -> None:
     text = OPENING["harmony"]
     expected = check_whole(raw_whole({"content": text}, format="harmony"))
@@ -338,6 +344,7 @@ def test_calls_in_harmonys_analysis_are_read() -> None:
 GEMMA = '<|tool_call>call:weather{city:<|"|>Oslo<|"|>}<tool_call|>'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "reasoning", "content"),
     [

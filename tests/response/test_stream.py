@@ -671,6 +671,7 @@ POLICY = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(CHUNKS, POLICY, st.booleans(), st.integers(1, 400))
 def test_the_short_way_says_the_same_as_the_long_one(
@@ -758,6 +759,7 @@ def test_the_short_way_is_taken() -> None:
     assert made._templates.last is not known
 
 
+@pytest.mark.slow
 def test_work_is_linear_in_the_length_of_the_answer() -> None:
     def seconds(size: int) -> float:
         text = "[f|{" + "x" * size + "]"

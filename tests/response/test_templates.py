@@ -87,6 +87,7 @@ def cuts(text: str, seed: str) -> list[str]:
     return pieces
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", ["auto", "hermes", "json"])
 @pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS.keys())
 def test_the_answer_is_the_same_as_of_one_piece(text: str, format_name: str) -> None:
@@ -135,6 +136,7 @@ def test_the_templates_of_a_stream_are_bounded() -> None:
     assert made.feed(data) == data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", registry.names())
 def test_a_call_is_the_same_as_of_one_piece_in_each_format(format_name: str) -> None:
     arguments = {"s": CODE, "b": 'a "b", <c> & d\n', "n": [1, -2.5e3, True, None, {"x": "é😀"}], "t": "\n"}
@@ -190,6 +192,7 @@ def test_a_message_of_another_shape_is_read(odd: bytes) -> None:
     assert content == json.loads(odd.strip()[6:])["choices"][0]["delta"]["content"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4, 50])
 @pytest.mark.parametrize("text", ["plain words of text ", 'line\\n\\"of\\" text '], ids=["plain", "escapes"])
 def test_the_limit_of_arguments_is_exact(size: int, text: str) -> None:

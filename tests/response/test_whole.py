@@ -189,6 +189,7 @@ def test_half_an_emoji_survives() -> None:
     assert checked(body(text)).only.calls[0].parsed == {"a": "\ud83d"}
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_read_in_linear_time() -> None:
     begin = time.process_time()
     made = whole(body("some text [f|{}]" * 10_000))

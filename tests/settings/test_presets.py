@@ -6,16 +6,23 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
 
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.settings import OPTIONS, PROFILES
 
+from ..clients.common import need
 from ..fakes import TextBackend, obedient_model, serve, write_calls
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = need("openai")
+
+pytestmark = pytest.mark.server
 
 CITY = {"type": "string", "description": "Where."}
 SCHEMA = {"type": "object", "properties": {"city": CITY}, "required": ["city"], "additionalProperties": False}
@@ -62,6 +69,7 @@ def gateway(model: Any, **options: Any) -> Iterator[openai.OpenAI]:
         yield client
 
 
+@pytest.mark.slow
 def test_gateway_serves_a_whole_turn_with_index_and_warning() -> None:
     with gateway(obedient_model("hermes", PARIS)) as client:
         create: Any = client.chat.completions.create
@@ -80,6 +88,7 @@ def test_gateway_serves_a_whole_turn_with_index_and_warning() -> None:
         assert "warning" not in getattr(last, "_toolcall", {})
 
 
+@pytest.mark.slow
 def test_gateway_streams_the_warning_beside_the_finish_reason() -> None:
     bad = {"role": "tool", "tool_call_id": "call_1", "content": ""}
     called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
@@ -100,6 +109,7 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fits", "exceeds", "param", "limit"),
     [
@@ -116,6 +126,7 @@ def test_gateway_limits_what_is_offered(fits: Any, exceeds: Any, param: str, lim
         assert (raised.value.code, raised.value.param) == ("limit_exceeded", f"tools[0].function.{param}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_gateway_limits_what_the_model_writes(stream: bool) -> None:
     def answer(body: dict[str, Any]) -> str:
@@ -168,6 +179,7 @@ def deltas(response: httpx.Response) -> list[dict[str, Any]]:
     return [call for choice in choices for call in choice["delta"].get("tool_calls", ())]
 
 
+@pytest.mark.slow
 def test_strict_returns_objects_and_takes_results_that_are_json() -> None:
     with preset(obedient_model("hermes", PARIS), profile="strict", format="hermes") as address:
         first = post(address)
@@ -179,6 +191,7 @@ def test_strict_returns_objects_and_takes_results_that_are_json() -> None:
         assert "TOOLMARK-0a1b" in last.json()["choices"][0]["message"]["content"]
 
 
+@pytest.mark.slow
 def test_strict_streams_the_object_whole_in_the_last_delta_of_its_call() -> None:
     calls = [PARIS, ("weather", {"city": "Rome"})]
     with preset(write_calls("hermes", *calls), profile="strict", format="hermes") as address:
@@ -192,6 +205,7 @@ def test_strict_streams_the_object_whole_in_the_last_delta_of_its_call() -> None
     assert [delta["function"].get("name") for delta in made] == ["weather", None, "weather", None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "written",

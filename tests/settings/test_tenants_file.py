@@ -135,6 +135,7 @@ VALUES = st.recursive(
 TABLE = st.dictionaries(st.sampled_from([*sorted(ALLOWED), "header_sha256", "mode", "x"]), VALUES, max_size=3)
 
 
+@pytest.mark.slow
 @given(
     st.fixed_dictionaries(
         {}, optional={"default": TABLE | VALUES, "tenants": st.dictionaries(st.text(), TABLE | VALUES)}

@@ -276,6 +276,7 @@ histories = st.tuples(turns, st.lists(ordinary | turns | results, max_size=8)).m
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(histories, st.sampled_from(FORMATS), st.sampled_from(["system", "user"]), st.sampled_from(["auto", "required"]))
 def test_any_history_becomes_acceptable_and_is_not_changed(
@@ -296,6 +297,7 @@ def _text(message: Message) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(histories, st.sampled_from(FORMATS))
 def test_no_result_adds_or_closes_a_tag(messages: list[Message], fmt: Any) -> None:
@@ -318,6 +320,7 @@ def test_no_result_adds_or_closes_a_tag(messages: list[Message], fmt: Any) -> No
     assert '"tool_calls"' not in text
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(texts, min_size=1, max_size=5), st.sampled_from(FORMATS))
 def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter(contents: list[str], fmt: Any) -> None:

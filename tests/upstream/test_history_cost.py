@@ -34,6 +34,7 @@ def parts(count: int) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [image]} for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [short, parts])
 def test_joining_neighbours_is_linear(make: Any) -> None:
     cost_of(make(100))
@@ -56,6 +57,7 @@ def test_contents_are_joined_as_pair_by_pair(contents: Any, joined: Any) -> None
     assert appended(*contents) == joined
 
 
+@pytest.mark.slow
 async def test_a_large_request_lets_others_be_served() -> None:
     """The longest that the loop is away, against the time of the whole work."""
     messages = [{"role": "user", "content": ""} for _ in range(20_000)]

@@ -62,6 +62,7 @@ def _counts(text: str) -> dict[str, int]:
     return {marker: text.count(marker) for marker in MARKERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 def test_a_hostile_result_is_data_in_every_prompt(fmt: ToolFormat) -> None:
     plain = _said(fmt, "x")

@@ -163,6 +163,7 @@ def test_the_backends_numbers_are_ignored_where_we_are_to_count() -> None:
     assert total["completion_tokens"] == 2
 
 
+@pytest.mark.slow
 def test_counting_keeps_no_long_text() -> None:
     counted = meter()
     tracemalloc.start()
@@ -277,6 +278,7 @@ def test_choices_are_counted_each_for_itself() -> None:
     assert total["completion_tokens"] == 2  # `Hello` is one
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
     tokenizer = TiktokenTokenizer(encoding())
     text = "Hello world, this is a sentence of some words. " * 20_000

@@ -359,6 +359,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [PROSE * 20, "\u65e5\u672c" * 200_000, "x" * 400_000, "a b\n" * 100_000])
 def test_a_long_text_is_estimated_in_slices(text: str, pauses: list[float]) -> None:
     whole = estimate(text)

@@ -16,6 +16,7 @@ from ..loop_watch import standstill
 ESCAPES = [rb"\ud83d", rb"\uDE00", rb"\uD83D\ude00", rb"\\", rb"\n", rb"\u0061", b"a", rb"\\ud83d", "é".encode()]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(ESCAPES)), st.integers(1, 3))
 def test_halves_are_replaced_and_nothing_else(escapes: list[bytes], at_once: int) -> None:
@@ -28,6 +29,7 @@ def test_halves_are_replaced_and_nothing_else(escapes: list[bytes], at_once: int
     assert (made == data) == ("\ufffd" not in whole)
 
 
+@pytest.mark.slow
 def test_halves_by_the_million_do_not_hold_the_interpreter() -> None:
     """Against the time of the whole in the same run."""
     data = rb"\ud83d" * (4 << 20)

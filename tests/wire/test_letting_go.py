@@ -33,6 +33,7 @@ def test_what_is_small_or_nested_without_end_is_left() -> None:
         deep = deep[0]
 
 
+@pytest.mark.slow
 def test_a_million_objects_are_freed_while_others_run() -> None:
     """Against the time of the whole in the same run."""
     value = [{"role": "user", "content": [{"type": "text", "text": str(at)}]} for at in range(400_000)]

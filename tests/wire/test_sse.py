@@ -179,6 +179,7 @@ def test_events_that_come_in_one_read_are_those_that_come_byte_by_byte(together:
     assert b"".join(event.raw for event in read([together])) == together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_a_huge_event_does_not_hold_the_interpreter(end: bytes) -> None:
     """Against one search of a pattern for line ends in the same run."""

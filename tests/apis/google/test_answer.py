@@ -344,6 +344,7 @@ EXPECTED = (
 )
 
 
+@pytest.mark.slow
 def test_a_stream_is_the_same_wherever_it_is_cut() -> None:
     data = events(*PIECES)
     assert folded(streamed(data)) == EXPECTED

@@ -217,6 +217,7 @@ def test_ids_that_come_again_in_each_turn_find_their_own_call() -> None:
     assert [(one["name"], one["response"]["result"]) for one in answers] == [("f", "1"), ("g", "2"), ("h", "3")]
 
 
+@pytest.mark.slow
 def test_many_calls_of_one_id_cost_no_more_than_others() -> None:
     many = [("0", "f", "{}")] * 20_000
     begun = time.process_time()

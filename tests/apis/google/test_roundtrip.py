@@ -7,6 +7,7 @@ import re
 import string
 from typing import Any
 
+import pytest
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +102,7 @@ def same_calls(sent: list[dict[str, Any]], read: list[dict[str, Any]]) -> None:
         assert other.get("extra_content") == kept
 
 
+@pytest.mark.slow
 @given(conversations())
 def test_a_conversation_comes_back_as_it_went(messages: list[dict[str, Any]]) -> None:
     _, body = translated(messages)

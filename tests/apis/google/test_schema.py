@@ -307,6 +307,7 @@ _WIDE = {f"p{number}": {"type": "string"} for number in range(3000)}
 _NAMES = [str(number) for number in range(3000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [
@@ -445,6 +446,7 @@ def _plain(schema: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 @given(_SCHEMAS, _SCHEMAS, _VALUES)
 @settings(max_examples=80)
 def test_a_value_that_fits_the_clients_schema_fits_what_is_sent(schema: Any, definition: Any, value: Any) -> None:
@@ -460,6 +462,7 @@ def test_a_value_that_fits_the_clients_schema_fits_what_is_sent(schema: Any, def
         assert Draft202012Validator(sent).is_valid({"x": value}), (sent, value)
 
 
+@pytest.mark.slow
 @given(st.recursive(_LEAVES, lambda inner: _around(inner, merged=False), max_leaves=6))
 @settings(max_examples=60)
 def test_no_property_is_lost(schema: Any) -> None:

@@ -233,6 +233,7 @@ def test_places_of_the_chat_completion_are_the_clients(param: str, path: str) ->
 # -- the SDK -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "kind", "requests"),
     [

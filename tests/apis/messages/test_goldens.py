@@ -81,6 +81,7 @@ def compare(received: Received, chat: Answered) -> None:
     assert received.message.stop_reason == ended[choice.finish_reason or ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", goldens.formats())
 def test_goldens_are_the_same_on_this_face(name: str) -> None:
     failed: list[str] = []

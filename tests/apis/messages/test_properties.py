@@ -70,6 +70,7 @@ def chat_stream(said: list[tuple[str, Any]], rng: random.Random, *, in_turns: bo
     return b"".join(out) + end("tool_calls" if index else "stop")
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(steps, st.integers(0, 2**32))
 @example([("text", "\r"), ("thought", "0")], 0)  # white space of the text is none of the thought
@@ -87,6 +88,7 @@ def test_what_the_model_says_comes_out_once_and_in_order(said: list[tuple[str, A
         assert "".join(found.split()) == "".join(wanted.split())  # white space between blocks is all that is missing
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps, st.integers(0, 2**32))
 def test_calls_in_turns_come_out_whole(said: list[tuple[str, Any]], seed: int) -> None:
@@ -97,6 +99,7 @@ def test_calls_in_turns_come_out_whole(said: list[tuple[str, Any]], seed: int) -
     assert "".join(received.text.split()) == "".join(wanted.split())
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps, st.integers(0, 2**32))
 def test_cuts_change_nothing(said: list[tuple[str, Any]], seed: int) -> None:
@@ -112,6 +115,7 @@ def test_cuts_change_nothing(said: list[tuple[str, Any]], seed: int) -> None:
     assert run([data[a:b] for a, b in itertools.pairwise(places)]) == run([data])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(text, text, st.lists(objects, max_size=3))
 def test_stream_and_whole_agree(thought: str, content: str, calls: list[Any]) -> None:
@@ -126,6 +130,7 @@ def test_stream_and_whole_agree(thought: str, content: str, calls: list[Any]) ->
     assert {**streamed.message.to_dict(), **other} == {**received.message.to_dict(), **other}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps)
 def test_an_answer_comes_back_in_the_next_request(said: list[tuple[str, Any]]) -> None:
@@ -272,6 +277,7 @@ def test_the_rich_body_is_taken() -> None:
     assert MessagesFace().request(json.dumps(RICH).encode(), {}).dropped_tools == ("web_search", "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD, ids=[repr(odd)[:20] for odd in ODD])
 def test_odd_values_anywhere_are_taken_or_refused(odd: Any) -> None:
     for path in places(RICH):
@@ -296,6 +302,7 @@ def test_broken_recordings_are_taken_or_refused(name: str) -> None:
         survives(bytes(broken))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200) | json_values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_refused_as_a_request_and_read_as_an_answer(data: bytes) -> None:
@@ -346,6 +353,7 @@ def test_odd_chunks_end_in_a_message_or_an_error(odd: Any) -> None:
 # -- cost ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_long_call_in_small_pieces_costs_linear_time() -> None:
     def run(count: int) -> float:
         face = asked()

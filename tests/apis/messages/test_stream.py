@@ -92,6 +92,7 @@ def run(pieces: list[bytes]) -> bytes:
     return out.replace(frames(out[: out.index(b"\n\n") + 2])[0]["message"]["id"].encode(), b"msg_")
 
 
+@pytest.mark.slow
 def test_every_cut_of_the_stream_gives_the_same() -> None:
     """The same bytes as the uncut stream's, which the SDK has read."""
     expected = run([WHOLE])
@@ -101,6 +102,7 @@ def test_every_cut_of_the_stream_gives_the_same() -> None:
         assert run([WHOLE[:at], WHOLE[at:]]) == expected, at
 
 
+@pytest.mark.slow
 def test_two_cuts_give_the_same() -> None:
     short = (
         ROLE

@@ -214,6 +214,7 @@ def joined(data: bytes) -> list[tuple[str, str, Any]]:
     return [(call_id, name, json.loads(text)) for call_id, name, text in calls.values()]
 
 
+@pytest.mark.slow
 def test_a_stream_cut_at_every_byte_says_the_same() -> None:
     data = api.wire(api.events(TWO_CALLS, size=25))
     expected = streamed(data)

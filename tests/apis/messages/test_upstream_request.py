@@ -62,6 +62,7 @@ def gives(call_id: str, content: Any, **fields: Any) -> dict[str, Any]:
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_least_request_gets_a_length() -> None:
     assert sent() == {"model": OLD, "messages": [HELLO], "max_tokens": 8192}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ def build(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return built
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(conversations)
 def test_a_conversation_says_the_same_to_the_api(messages: list[dict[str, Any]]) -> None:
@@ -131,6 +133,7 @@ def test_a_conversation_says_the_same_to_the_api(messages: list[dict[str, Any]])
     assert built == build(messages)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), objects), max_size=3), texts, st.integers(1, 9), st.booleans())
 def test_what_the_api_says_comes_back_to_it_unchanged(

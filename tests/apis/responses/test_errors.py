@@ -56,6 +56,7 @@ def test_a_fault_of_the_model_is_a_400_before_the_stream(code: str) -> None:
         assert dict(reply.headers)[b"x-should-retry"] == b"false"
 
 
+@pytest.mark.slow
 def test_a_limit_that_the_model_passed_is_a_fault_of_the_model() -> None:
     fault = ToolCallError("limit_exceeded", "Too many bytes.", status=422, type="model_error")
     for reply in (asked()[0].error(fault), asked()[0].whole(422, {}, fault.body())):

@@ -88,6 +88,7 @@ def test_any_text_comes_back(text: str, cuts: list[int], ascii_: bool) -> None:
     assert read(*(written[a:b] for a, b in pairwise(edges))) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", ['{"input": "', '{"other": "'])
 def test_time_is_linear(opening: str) -> None:
     def seconds(size: int) -> float:

@@ -61,6 +61,7 @@ def compared(got: Received, answered: stream_rules.Answered) -> list[tuple[str, 
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", goldens.formats())
 def test_the_face_says_what_the_chat_says(name: str) -> None:
     settings = Settings(format=name)

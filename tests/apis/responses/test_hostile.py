@@ -76,6 +76,7 @@ def mutated(value: Any, path: tuple[Any, ...], rng: random.Random) -> Any:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_recorded_bodies_with_one_change_are_read_or_refused(path: Path) -> None:
     body = json.loads(path.read_text("utf-8"))
@@ -104,12 +105,14 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(items=JSON | st.lists(JSON), tools=JSON | st.lists(JSON), choice=JSON)
 @settings(max_examples=200, deadline=None)
 def test_any_json_is_read_or_refused(items: Any, tools: Any, choice: Any) -> None:
     tried(json.dumps({"model": "m", "input": items, "tools": tools, "tool_choice": choice}).encode())
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(TYPES).flatmap(
     lambda kind: st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6).map(lambda more: {**more, "type": kind})
 ), max_size=5))  # fmt: skip
@@ -123,6 +126,7 @@ CHUNK = st.dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(CHUNK | JSON | st.just({"choices": [{"index": 0, "delta": {"content": "a"}}]}), max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_any_chunks_end_in_a_sound_stream(chunks: list[Any]) -> None:
@@ -131,6 +135,7 @@ def test_any_chunks_end_in_a_sound_stream(chunks: list[Any]) -> None:
     check_stream(left)
 
 
+@pytest.mark.slow
 def test_a_large_history_costs_what_it_is_long() -> None:
     def seconds(turns: int) -> float:
         items: list[Any] = []

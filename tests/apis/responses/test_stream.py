@@ -78,6 +78,7 @@ def test_every_answer_keeps_the_rules_and_says_the_same_as_the_whole_one(name: s
     assert stream.response["incomplete_details"] == whole.response["incomplete_details"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_cuts_of_the_chat_stream_change_nothing(name: str) -> None:
     data = chat.stream(*ANSWERS[name])
@@ -278,6 +279,7 @@ def test_a_stream_without_done_ends_as_far_as_it_was_said(reason: str | None) ->
     assert got.response["status"] == ("completed" if reason else "failed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_stream_that_breaks_off_anywhere_ends_in_an_event(name: str) -> None:
     data = chat.stream(*ANSWERS[name])
@@ -333,6 +335,7 @@ def test_half_an_emoji_and_not_a_number_leave_as_json() -> None:
 WRITTEN = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
+@pytest.mark.slow
 @given(
     said=st.lists(
         st.one_of(

@@ -192,6 +192,7 @@ ARGUMENTS = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(kind=st.sampled_from([Kind.SHELL, Kind.LOCAL_SHELL, Kind.APPLY_PATCH, Kind.TOOL_SEARCH]), value=ARGUMENTS)
 def test_whatever_the_model_writes_fits_the_items_type(kind: Kind, value: Any) -> None:
     name = {Kind.SHELL: "shell", Kind.LOCAL_SHELL: "local_shell", Kind.APPLY_PATCH: "apply_patch"}.get(kind)

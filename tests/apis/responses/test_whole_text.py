@@ -13,6 +13,7 @@ from toolcall_middleware.apis.responses import fields
 from ...loop_watch import standstill
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(["\ud83d", "\ude00", "\udbff", "\udc00", "a", "é", "\U0001f600"])), st.integers(1, 5))
 def test_pairs_are_joined_and_halves_replaced_wherever_the_text_is_cut(units: list[str], piece: int) -> None:
@@ -23,6 +24,7 @@ def test_pairs_are_joined_and_halves_replaced_wherever_the_text_is_cut(units: li
         assert fields.whole_text(text) == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+@pytest.mark.slow
 def test_a_long_text_of_halves_does_not_hold_the_interpreter() -> None:
     """Against the time of the whole in the same run."""
     text = "\ud83d" * (2 << 20)

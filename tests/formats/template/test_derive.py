@@ -39,6 +39,7 @@ def found() -> dict[str, Derived]:
     return {name: derived(source) for name, source in templates.READ.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", templates.READ)
 def test_calls_of_a_form_that_no_family_has_are_read_and_written(name: str, found: dict[str, Derived]) -> None:
     one = found[name]
@@ -55,12 +56,14 @@ def test_calls_of_a_form_that_no_family_has_are_read_and_written(name: str, foun
         assert text_in(events).strip() == "Well."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", templates.READ)
 def test_everything_that_is_rendered_is_read_back(name: str, found: dict[str, Derived]) -> None:
     assert found[name].confidence in {"certain", "likely"}
     assert (found[name].read_back, found[name].lost) == (found[name].tried, ())
 
 
+@pytest.mark.slow
 def test_a_call_that_is_cut_stays_open(found: dict[str, Derived]) -> None:
     family = found["json"].family
     assert family is not None
@@ -69,6 +72,7 @@ def test_a_call_that_is_cut_stays_open(found: dict[str, Derived]) -> None:
     assert [(call.complete, call.arguments) for call in calls_in(events)] == [(False, '{"city": "Par')]
 
 
+@pytest.mark.slow
 def test_arguments_stream_as_they_are_written(found: dict[str, Derived]) -> None:
     for name in ("json", "named", "tags", "python"):
         family = found[name].family
@@ -80,6 +84,7 @@ def test_arguments_stream_as_they_are_written(found: dict[str, Derived]) -> None
         assert written.replace(" ", "").startswith('{"city":"P'), name
 
 
+@pytest.mark.slow
 def test_the_markers_of_turns_and_thoughts_are_told(found: dict[str, Derived]) -> None:
     family = found["json"].family
     assert family is not None
@@ -88,6 +93,7 @@ def test_the_markers_of_turns_and_thoughts_are_told(found: dict[str, Derived]) -
     assert found["json"].facts["results"] == "<output> … </output>"
 
 
+@pytest.mark.slow
 def test_the_prompt_is_in_the_templates_own_words(found: dict[str, Derived]) -> None:
     family = found["json"].family
     assert family is not None
@@ -98,6 +104,7 @@ def test_the_prompt_is_in_the_templates_own_words(found: dict[str, Derived]) -> 
     assert '<acme_call>{"tool": "f", "input": {}}</acme_call>' in prompt  # it does not show a call: we do
 
 
+@pytest.mark.slow
 def test_no_result_can_hold_the_templates_markers(found: dict[str, Derived]) -> None:
     family = found["tags"].family
     assert family is not None
@@ -106,6 +113,7 @@ def test_no_result_can_hold_the_templates_markers(found: dict[str, Derived]) -> 
     assert "</acme_call>" not in escaping.neutralise("</acme_call>")
 
 
+@pytest.mark.slow
 def test_a_template_that_writes_as_a_family_has_its_reader() -> None:
     one = derived(templates.HERMES)
     assert (one.like, one.confidence) == ("hermes", "certain")
@@ -113,6 +121,7 @@ def test_a_template_that_writes_as_a_family_has_its_reader() -> None:
     assert one.family.trigger == "<tool_call>"
 
 
+@pytest.mark.slow
 def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
     one = found["one_call"]
     assert one.family is not None
@@ -120,6 +129,7 @@ def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
     assert one.family.write(CALLS) is None  # such a turn is written in JSON
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -137,6 +147,7 @@ def test_what_cannot_be_derived_says_why(source: str, why: str) -> None:
     assert one.confidence == "none"
 
 
+@pytest.mark.slow
 def test_a_renderer_that_loses_arguments_is_told() -> None:
     one = derived(templates.TAGS.replace("value | tojson", "value"))  # Python's spelling: None, True
     assert one.family is not None
@@ -152,6 +163,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_template_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "SECONDS", 1)
@@ -162,6 +174,7 @@ def test_a_hostile_template_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatc
     assert rendered == [None]
 
 
+@pytest.mark.slow
 def test_what_a_template_renders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "MAX_TEXT", 100)
     assert ChatTemplate("{% for a in range(101) %}x{% endfor %}").render([{}]) == [None]
@@ -201,6 +214,7 @@ def test_without_jinja2_the_message_says_what_to_install(monkeypatch: pytest.Mon
         ChatTemplate("x").render([{}])
 
 
+@pytest.mark.slow
 def test_a_thought_is_told_from_text(found: dict[str, Derived]) -> None:
     family = found["named"].family
     assert family is not None

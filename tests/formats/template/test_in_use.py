@@ -65,6 +65,7 @@ def chunk(text: str, finish: str | None = None) -> bytes:
     return b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", ["template", "auto"])
 def test_a_request_is_asked_and_streamed_in_the_templates_form(fmt: str, place: str) -> None:
     driven = Driven(Settings(format=fmt, template=place))
@@ -91,6 +92,7 @@ def test_a_request_is_asked_and_streamed_in_the_templates_form(fmt: str, place: 
     assert driven.headers()["x-toolcall"].startswith("mode=prompt; format=template")
 
 
+@pytest.mark.slow
 def test_a_required_call_is_constrained_by_the_templates_marker(place: str) -> None:
     settings = Settings(format="template", template=place, constrain="structural_tag")
     asked = Driven(settings).on_request(body(tool_choice="required"))
@@ -110,6 +112,7 @@ DECLARED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [templates.JSON, templates.NO_CALLS])
 def test_a_declared_call_streams_and_is_constrained_where_it_is_required(own: str, tmp_path: Path) -> None:
     config = {"chat_template": own, "eos_token": "<|im_end|>", "response_template": DECLARED}
@@ -129,6 +132,7 @@ def test_a_declared_call_streams_and_is_constrained_where_it_is_required(own: st
     assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_is_derived(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["template", place, "--prompt"]) == 0
     shown = capsys.readouterr().out
@@ -170,6 +174,7 @@ def llama_server() -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_the_proxy_asks_a_llama_cpp_server_for_its_template(llama_server: str) -> None:
     settings = with_template(Settings(format="template", template="props", upstream_url=llama_server, upstream_key="k"))
     assert settings.template is not None

@@ -205,6 +205,7 @@ def test_arguments_of_a_parser_that_cannot_stream_are_not_compiled(form: str, ch
         compile_calls(declared({**field, "content_args": {**field.get("content_args", {}), **change}}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ['<an_invoke name="', 'name="', "<with ", ' name="f', "<an_invoke ", '" name="x">'])
 def test_tags_with_other_attributes_take_linear_time(piece: str) -> None:
     openers = compile_calls(declared(FORMS["tags with other attributes"][0])).openers
@@ -235,6 +236,7 @@ def test_a_string_streams_and_a_call_that_is_cut_stays_open(form: str) -> None:
 ODD: list[Any] = [None, [], [1], {}, {"x": []}, 1, True, "", "x", "{", "{content}", "(?P<name>", "[", "\\", "<" * 5000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_whatever_is_declared_is_compiled_or_refused(form: str) -> None:
     field = FORMS[form][0]

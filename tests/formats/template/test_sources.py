@@ -85,6 +85,7 @@ def test_what_a_server_tells_of_itself_is_a_source() -> None:
             sources.of_props("http://x/props", props)
 
 
+@pytest.mark.slow
 def test_the_format_template_is_the_derived_family(tmp_path: Path) -> None:
     place = str(checkpoint(tmp_path, chat_template=templates.JSON))
     fmt = registry.for_model("template", "any", place)
@@ -94,6 +95,7 @@ def test_the_format_template_is_the_derived_family(tmp_path: Path) -> None:
     assert registry.of_settings(Settings(format="template", template=place)) is fmt
 
 
+@pytest.mark.slow
 def test_the_format_template_without_a_usable_template_is_an_error_at_start(tmp_path: Path) -> None:
     for settings in (
         Settings(format="template"),
@@ -103,6 +105,7 @@ def test_the_format_template_without_a_usable_template_is_an_error_at_start(tmp_
             registry.of_settings(settings)
 
 
+@pytest.mark.slow
 def test_auto_uses_the_template_where_the_name_tells_no_family(tmp_path: Path) -> None:
     place = str(checkpoint(tmp_path, chat_template=templates.JSON))
     fmt = registry.for_model("auto", "acme-9b", place)
@@ -116,6 +119,7 @@ def test_auto_uses_the_template_where_the_name_tells_no_family(tmp_path: Path) -
     assert known.prompt_name == "hermes"
 
 
+@pytest.mark.slow
 def test_auto_goes_on_without_a_template_that_tells_nothing_and_says_why_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,6 +131,7 @@ def test_auto_goes_on_without_a_template_that_tells_nothing_and_says_why_once(
     assert "the template does not write calls" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_marker_of_a_known_family_with_another_syntax_is_read_as_the_template_says(tmp_path: Path) -> None:
     """`<|tool_call_start|>` is LFM2's, who writes Python behind it."""
     form = "<|tool_call_start|>{{ call.name }}<|acme:args|>{{ call.arguments | tojson }}<|tool_call_end|>"
@@ -138,6 +143,7 @@ def test_a_marker_of_a_known_family_with_another_syntax_is_read_as_the_template_
     assert [(call.name, call.arguments) for call in calls_in(events)] == [("look_up", '{"city": "Paris"}')]
 
 
+@pytest.mark.slow
 def test_the_cache_is_asked_by_the_requests_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     checkpoint(tmp_path / "models--acme--one" / "snapshots" / "abc", chat_template=templates.JSON)
@@ -147,6 +153,7 @@ def test_the_cache_is_asked_by_the_requests_model(tmp_path: Path, monkeypatch: p
     assert registry.for_model("auto", "acme/two", "cache") is registry.get("auto")
 
 
+@pytest.mark.slow
 def test_a_declared_response_template_is_used(tmp_path: Path) -> None:
     declared = {
         "start_anchor": "<|im_start|>assistant\n",
@@ -183,6 +190,7 @@ DECLARED = {
 }
 
 
+@pytest.mark.slow
 def test_a_declaration_is_used_where_the_template_writes_no_calls(tmp_path: Path) -> None:
     place = checkpoint(tmp_path, chat_template=templates.NO_CALLS, response_template=DECLARED)
     found = at_hand.of_source(str(place))
@@ -206,6 +214,7 @@ def test_a_declaration_is_used_where_the_template_writes_no_calls(tmp_path: Path
         assert text_in(events).strip() == "So."
 
 
+@pytest.mark.slow
 def test_a_declaration_that_does_not_read_the_templates_calls_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,6 +227,7 @@ def test_a_declaration_that_does_not_read_the_templates_calls_is_said(
     assert "does not read what the chat template renders" in line
 
 
+@pytest.mark.slow
 def test_a_declaration_that_is_not_compiled_leaves_it_to_the_template_and_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
