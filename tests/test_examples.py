@@ -58,16 +58,20 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(*command: str, port: int, seconds: float = 30) -> Iterator[str]:
-    """A command that serves on `port`, from when it accepts connections until the end of the block."""
+def running(*command: str, port: int, seconds: float = 60) -> Iterator[str]:
+    """A command that serves on `port`, from when it answers until the end of the block.
+
+    An answer with an error of the server does not count: llama.cpp's answers 503 while it loads its weights.
+    """
     process = subprocess.Popen(
         [sys.executable, *command], cwd=EXAMPLES.parent, env=environment(), stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + seconds
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False, timeout=5).status_code < 500:
+                    break
             assert process.poll() is None, f"{command} ended by itself"
             assert time.monotonic() < deadline, f"{command} does not serve"
             time.sleep(0.05)

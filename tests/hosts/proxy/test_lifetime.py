@@ -124,6 +124,7 @@ def serving(*options: str) -> Iterator[Proxy]:
     proxy = Proxy(*options)
     try:
         proxy.wait_for("startup complete")
+        proxy.wait_for("running on")  # a single process listens only then
         yield proxy
     finally:
         proxy.kill()
@@ -180,6 +181,7 @@ def test_sighup_while_it_starts_does_not_end_it(workers: int, tmp_path: Path) ->
         proxy.wait_for("toolcall-middleware ")
         proxy.process.send_signal(signal.SIGHUP)
         proxy.wait_for("startup complete", workers)
+        proxy.wait_for("running on")
         assert httpx.get(f"{proxy.base}/healthz", trust_env=False, timeout=PATIENCE).status_code == 200
     finally:
         proxy.process.terminate()
