@@ -13,6 +13,9 @@ from typing import Any
 
 import msgspec
 
+from ..errors import ToolCallError
+from ..wire.json_input import read_fields
+
 OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
 """The fields of a request that say which tools there are, and which were called."""
 _INNER = frozenset({"type", "function", "name", "parameters", "custom", "description", "strict"})
@@ -23,7 +26,6 @@ _PIECE = 64 * 1024
 _LONGEST = 16
 """Bytes of a name: no other thread runs while one search goes through all of a large body."""
 _ESCAPED = re.compile(rb"\\u00[4-7]")
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -46,8 +48,8 @@ def one_reading(body: bytes) -> bytes:
         names = [name for name, _ in pairs if name.casefold() in OURS] if isinstance(pairs, _Pairs) else []
         if len(names) == len(set(names)) and OURS.issuperset(names):
             return body
-        return msgspec.json.encode(without_variants(_FIELDS.decode(body)))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.json.encode(without_variants(read_fields(body)))
+    except (ToolCallError, ValueError, RecursionError):
         return body  # the backend's to refuse
 
 

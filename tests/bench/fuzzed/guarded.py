@@ -31,6 +31,9 @@ _PATHS = (
     "/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat", "/v1/completions", "/invocations", "/x",
 )  # fmt: skip
 _NAMES = ("tools", "Tools", "TOOLS", "\\u0074ools", "functions", "tool\\u0073", "mcp_servers")
+_UNKNOWN = ("extra_body", "extra_body", "Extra_Body", "chat_template_kwargs", "x")
+_SPACES = ("", " ", "\n  ")
+_ODD = ('"y": NaN', '"y": "\\ud800"', '"y": "\u00e9"', '"y": -Infinity', '"y": 1e999', '"y": ' + "[" * 600 + "]" * 600)
 _ATOMS = ("x", "[ab]", "\\p{L}", "(a|b)", ".", "\\d", "(?:ab)*", "a?")
 _CHARS = "ab<"
 
@@ -72,9 +75,13 @@ def _tools(dice: Dice) -> str:
 def _body(dice: Dice) -> bytes:
     members = ['"model": "m"', '"messages": [{"role": "user", "content": "x"}]', '"input": "x"', '"max_tokens": 5']
     members += [f'"{pick(dice, _NAMES)}": {_tools(dice)}' for _ in range(dice.below(4))]
+    while chance(dice, 3):
+        inner = [f'"{pick(dice, _NAMES)}": {_tools(dice)}' for _ in range(dice.below(3))]
+        at = dice.below(len(members) + 1)
+        members.insert(at, f'"{pick(dice, _UNKNOWN)}": {{{pick(dice, _SPACES).join(["", ",".join(inner), ""])}}}')
     if chance(dice, 4):
-        members.append(f'"extra_body": {{"{pick(dice, _NAMES)}": {_tools(dice)}}}')
-    return ("{" + ", ".join(members) + "}").encode()
+        members.append(pick(dice, _ODD))
+    return ("{" + ("," + pick(dice, _SPACES)).join(members) + "}").encode()
 
 
 def _coded(dice: Dice, body: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:

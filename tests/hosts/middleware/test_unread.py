@@ -88,7 +88,7 @@ async def test_tools_do_not_pass_a_guard_in_fields_that_nobody_here_reads(
     fields: dict[str, Any], offered: tuple[dict[str, Any], ...]
 ) -> None:
     app = Noted()
-    guard = {"allowlist": "weather", "allowlist_mode": "enforce"}
+    guard: dict[str, Any] = {"allowlist": "weather", "allowlist_mode": "enforce"}
     made = await Client(ask(tools=offered, **fields)).run(middleware(app, **guard))
     assert made.status == 403
     assert made.json["error"]["code"] == "tool_not_allowed"
@@ -152,6 +152,65 @@ async def test_tools_do_not_pass_a_guard_in_gzip_or_a_strange_charset() -> None:
     utf7 = ask().replace(b"tool", b"+AHQ-ool").replace(b"function", b"+AGY-unction")
     headers: Headers = [(b"content-type", b"application/json; charset=UTF-7")]
     assert (await Client(utf7, path="/api/chat", headers=headers).run(middleware(app, **GUARDS[0]))).status == 403
+    assert not app.bodies
+
+
+OTHERS: dict[str, Any] = {"input": "x", "max_tokens": 5}  # what other APIs require
+EVIL = json.dumps([{"name": "evil", **FUNCTION}])
+WHAT_A_LENIENT_PARSER_READS: dict[str, bytes] = {
+    "a byte order mark": b"\xef\xbb\xbf" + ask(tools=(), **OTHERS, extra_body={"mcp_servers": [FUNCTION]}),
+    "a byte order mark, another case": b"\xef\xbb\xbf" + ask(tools=(), **OTHERS, Tools=[TOOL]),
+    "utf-16, another case": ask(tools=(), **OTHERS, Tools=[TOOL]).decode().encode("utf-16"),
+    "utf-32, another case": ask(tools=(), **OTHERS, Tools=[TOOL]).decode().encode("utf-32"),
+    "utf-32 without a mark": ask(tools=(), **OTHERS, Tools=[TOOL]).decode().encode("utf-32-be"),
+    "not a number": ask(tools=(), **OTHERS, extra_body={"tools": [TOOL]}, x=float("nan")),
+    "half a pair": ask(tools=(), **OTHERS, extra_body={"tools": [TOOL]}, x="\ud800"),
+    "half a pair, another case": ask(tools=(), **OTHERS, Tools=[TOOL], x="\ud800"),
+    "half a pair, with tools": ask(**OTHERS, extra_body={"tools": [TOOL]}, user="\ud800"),
+    "no UTF-8": ask(tools=(), **OTHERS, extra_body={"tools": [TOOL]}, x="?").replace(b"?", b"\xff"),
+    "a member twice": ask(tools=(), **OTHERS).replace(
+        b'"model"', b'"extra_body": {"tools": ' + EVIL.encode() + b'}, "model"'
+    )[:-1]
+    + b', "extra_body": {}}',
+    "a member inside twice": ask(tools=(), **OTHERS)[:-1]
+    + b', "extra_body": {"tools": '
+    + EVIL.encode()
+    + b', "tools": []}}',
+    "deep": ask(tools=(), **OTHERS, extra_body=0).replace(
+        b'"extra_body": 0', b'"extra_body": ' + b'{"tools": [' * 40_000 + EVIL.encode() + b"]}" * 40_000
+    ),
+    "a form": b"model=m&tools=" + EVIL.encode(),
+}
+
+
+@pytest.mark.parametrize("body", WHAT_A_LENIENT_PARSER_READS.values(), ids=WHAT_A_LENIENT_PARSER_READS)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_tools_do_not_pass_a_guard_in_what_is_no_json_here_and_json_to_others(path: str, body: bytes) -> None:
+    app = Noted()
+    guard: dict[str, Any] = {"allowlist": FUNCTION["name"], "allowlist_mode": "enforce", "mode": "native"}
+    made = await Client(body, path=path).run(middleware(app, **guard))
+    assert made.status in {400, 403} or path == "/v1/responses"  # which leaves other spellings out
+    assert not any(b"parameters" in got.replace(b"\0", b"") for got in app.bodies)
+
+
+@pytest.mark.parametrize(
+    "charset",
+    ["utf-7", '"UTF-7"', "utf-8; charset=utf-7", "utf-16", "cp037", "utf-8-sig", "unknown"],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
+async def test_tools_do_not_pass_a_guard_in_a_charset_that_the_app_may_read(path: str, charset: str) -> None:
+    app = Noted()
+    kind = f"application/json; charset={charset}".encode()
+    made = await Client(ask(tools=(), **OTHERS), path=path, headers=[(b"content-type", kind)]).run(
+        middleware(app, **GUARDS[0])
+    )
+    assert made.status == 403
+    assert "charset" in made.json["error"]["message"]
+    assert not app.bodies
+    extended: Headers = [(b"content-type", b"application/json; charset*=utf-8''utf-7")]
+    assert (
+        await Client(ask(tools=(), **OTHERS), path=path, headers=extended).run(middleware(app, **GUARDS[0]))
+    ).status == 403
     assert not app.bodies
 
 

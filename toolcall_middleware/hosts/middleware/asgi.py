@@ -40,7 +40,7 @@ from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start, warn_of_starlette
 from .token_counting import WholeUsage, wait_for
-from .unread import READ_BY_FACES, check_unknown_fields, is_guarded, pass_without_tools
+from .unread import READ_BY_FACES, check_charset, check_unknown_fields, check_unreadable, is_guarded, pass_without_tools
 from .warmup import warm
 
 if TYPE_CHECKING:
@@ -213,6 +213,7 @@ class ToolCallMiddleware:
             read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
             asked = await offloaded(len(body), read, body, headers)
             if is_guarded(asking.settings):
+                check_charset(scope)
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
@@ -266,15 +267,17 @@ class ToolCallMiddleware:
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
         exchange = exchange_for(settings, memory, record.report, always=always)
-        if is_guarded(settings):
-            try:
+        try:
+            if is_guarded(settings):
+                check_charset(scope)
                 await offloaded(len(body), check_unknown_fields, body)
-            except ToolCallError as refusal:
-                await asking.refuse(refusal)
-                return
-        action = await _first_action(exchange, body)
-        if isinstance(action, Fail):
-            await asking.refuse(action.error)
+            action = await _first_action(exchange, body)
+            if isinstance(action, Fail):
+                raise action.error
+            if not isinstance(action, Ask) and is_guarded(settings):
+                await offloaded(len(body), check_unreadable, body)
+        except ToolCallError as refusal:
+            await asking.refuse(refusal)
             return
         if not isinstance(action, Ask):
             plain = await offloaded(len(body), _as_it_leaves, body)

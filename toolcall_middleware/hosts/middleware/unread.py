@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError, shown
 from ...settings import Settings
+from ...wire.json_input import read_fields, without_halves
 from ..http.bodies import replay
 from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words
@@ -30,6 +32,7 @@ _LIMITS = (
 # Every API calls what carries tools so: `tools`, `functions`, `toolConfig`, `function_declarations`, `tool_calls`.
 _WORDS = (b"tool", b"function", b"mcp_server")
 _NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
+_CHARSETS = re.compile(rb"charset(?:\*\d{0,3}\*?)?\s*=\s*\"?([^\s;\",]*)", re.IGNORECASE)
 _PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 _UNREAD = "a guard is on, and this is not read here"
 # Fields of a chat completion that are read, and those that hold data of any name and are no more than data.
@@ -90,8 +93,11 @@ def tools_in(scope: Scope, body: bytes) -> str:
     charset = _charset(scope)
     if charset not in _PLAIN_CHARSETS:
         return f"its charset {shown(charset)} hides what it holds"
-    lowered = body.lower()
-    if not any(word in lowered for word in _WORDS) and not hides_words(body):
+    return _tools_in_body(body)
+
+
+def _tools_in_body(body: bytes) -> str:
+    if not _may_speak_of_tools(body):
         return ""
     try:
         # Every member is seen, also one that another of the same name follows.
@@ -103,42 +109,97 @@ def tools_in(scope: Scope, body: bytes) -> str:
     return ""
 
 
+def check_charset(scope: Scope) -> None:
+    """Refuse a request that is read here as UTF-8, and by an app that goes by its charset as something else.
+
+    Raises ToolCallError.
+    """
+    charset = _charset(scope)
+    if charset not in _PLAIN_CHARSETS:
+        message = f"Tools are guarded here, and the charset {shown(charset)} hides what the body holds: send UTF-8."
+        raise ToolCallError("tool_not_allowed", message)
+
+
 def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> None:
     """Refuse a request whose tools stand where this layer does not look, and a gateway behind it may.
 
     LiteLLM takes fields out of `extra_body`, vLLM gives `chat_template_kwargs` to the template, which writes tools.
     read: fields that the request's API has besides those of chat completions. Raises ToolCallError.
     """
-    if not any(word in body.lower() for word in _WORDS) and not hides_words(body):
+    if not _may_speak_of_tools(body):
         return
     try:
-        fields = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return  # refused where it is read
-    if not isinstance(fields, dict):
-        return
-    for name, value in fields.items():
-        if name.casefold() in _READ or name in read or value is None:  # other spellings are refused where it is read
+        fields = read_fields(body)
+    except ToolCallError:
+        return  # refused where it is read, or `check_unreadable` is asked
+    twice = _twice(body, fields)
+    for name in fields:
+        if name.casefold() in _READ or name in read:  # other spellings are refused where it is read
             continue
-        found = name if name.casefold() in _CARRIERS and value else _carrier(value)
+        if name in twice:  # which of the two holds is each parser's to say
+            message = f"Tools are guarded here, and the field {shown(name)} stands twice in the body: leave one out."
+            raise ToolCallError("tool_not_allowed", message, param=name[:100])
+        raw = bytes(fields[name])
+        if not _may_speak_of_tools(raw) and name.casefold() not in _CARRIERS:
+            continue
+        try:
+            held = json.loads(without_halves(raw), object_pairs_hook=_without_carriers)
+            found = name if name.casefold() in _CARRIERS and held else ""
+        except _FoundError as error:
+            found = error.args[0]
+        except (ValueError, RecursionError):
+            found = "what cannot be read"
         if found:
             message = f"Tools are guarded here, and the field {shown(name)} is not read: it holds {shown(found)}."
             raise ToolCallError("tool_not_allowed", message, param=name[:100])
 
 
-def _carrier(value: Any) -> str:
-    """A field of tools somewhere in a JSON value; empty where there is none."""
-    waiting = [value]
-    while waiting:
-        match waiting.pop():
-            case dict() as fields:
-                found = next((name for name, inner in fields.items() if inner and name.casefold() in _CARRIERS), "")
-                if found:
-                    return str(found)
-                waiting += fields.values()
-            case list() as items:
-                waiting += items
-    return ""
+def check_unreadable(body: bytes) -> None:
+    """Refuse a body that is no JSON here and may be tools to another parser: it would pass as it came.
+
+    Python's takes UTF-16 and 32, byte order marks, NaN. Raises ToolCallError.
+    """
+    try:
+        read_fields(body)
+    except ToolCallError:
+        if found := _tools_in_body(body):
+            message = f"Tools are guarded here, and this body is no JSON in UTF-8: {found}."
+            raise ToolCallError("tool_not_allowed", message) from None
+
+
+def _may_speak_of_tools(body: bytes) -> bool:
+    lowered = body.lower()
+    return any(word in lowered for word in _WORDS) or hides_words(body)
+
+
+def _twice(body: bytes, fields: dict[str, msgspec.Raw]) -> frozenset[str]:
+    """The names of more than one member of the object `body`, of which `fields` has the last.
+
+    Where the fields written again are the body, there are none: clients write with either separators, and a large
+    body is not to be read by slower means than it was.
+    """
+    members = [(msgspec.json.encode(name), bytes(raw)) for name, raw in fields.items()]
+    for comma, colon in ((b",", b":"), (b", ", b": ")):
+        if b"{" + comma.join([name + colon + raw for name, raw in members]) + b"}" == body:
+            return frozenset()
+    names: list[str] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> None:
+        names[:] = [name for name, _ in pairs]  # the outermost object's come last
+
+    try:
+        json.loads(without_halves(body), object_pairs_hook=keep)
+    except RecursionError:
+        return frozenset(fields)
+    return frozenset(name for name, times in Counter(names).items() if times > 1)
+
+
+def _without_carriers(pairs: list[tuple[str, Any]]) -> bool:
+    """For each object of a value, all its members are seen. Gives whether it has some."""
+    for name, value in pairs:
+        if value and name.casefold() in _CARRIERS:
+            raise _FoundError(name)
+    return bool(pairs)
 
 
 class _FoundError(Exception):
@@ -154,6 +215,8 @@ def _check(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _charset(scope: Scope) -> str:
-    kinds = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-type"]
-    found = re.search(rb"charset\s*=\s*\"?([^\s;\",]*)", b",".join(kinds), re.IGNORECASE)
-    return found[1].decode("latin-1").lower() if found else ""
+    """What the content types name, the first that is not plain before others; empty where they name none."""
+    kinds = b",".join(value for name, value in scope.get("headers", ()) if name.lower() == b"content-type")
+    # `charset*=` is RFC 2231's spelling, which some readers of parameters know.
+    named = [found[1].decode("latin-1").lower() for found in _CHARSETS.finditer(kinds)]
+    return next((name for name in named if name not in _PLAIN_CHARSETS), named[0] if named else "")
