@@ -31,6 +31,7 @@ _MOST_TIME = 120.0
 _MOST_MEMORY = 50.0
 """Bytes for each byte sent, and 8 MiB."""
 _SPARE = 8 << 20
+_TRIES = 5
 
 
 def _body(text: bytes) -> bytes:
@@ -103,6 +104,16 @@ def _seconds(work: Work) -> float:
     return time.process_time() - begin
 
 
+def _works(size: int) -> list[tuple[str, int, Work]]:
+    """(name, bytes, work) of each kind, requests as well."""
+    return [*kinds(size), *((name, size, partial(_request, make, size)) for name, make in CASES.items())]
+
+
+def _factor(name: str, sent: int, work: Work, ordinary: float) -> float:
+    """What a byte of it costs against a byte of an ordinary request, which took `ordinary` seconds."""
+    return _seconds(work) / sent / ordinary / (3 if name in CASES else 1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.hostile", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="the longest it may take (default: %(default)s)")
@@ -114,12 +125,13 @@ def main() -> int:
         size = sizes.choice((20_000, 60_000, 200_000))
         seconds, length = cost(plain(size))
         ordinary = seconds / length
-        works: list[tuple[str, int, Work]] = [
-            *kinds(size),
-            *((name, size, partial(_request, make, size)) for name, make in CASES.items()),
-        ]
-        for name, sent, work in works:
-            factor = _seconds(work) / sent / ordinary / (3 if name in CASES else 1)
+        for name, sent, work in _works(size):
+            factor = _factor(name, sent, work, ordinary)
+            if factor > _MOST_TIME:
+                # Dear, or interrupted? More tries tell, each beside an ordinary request of its own.
+                for _ in range(_TRIES):
+                    seconds, length = cost(plain(size))
+                    factor = min(factor, _factor(name, sent, work, seconds / length))
             tracemalloc.start()
             work()
             memory = max(0, tracemalloc.get_traced_memory()[1] - _SPARE) / sent
