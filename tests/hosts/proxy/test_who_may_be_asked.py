@@ -111,6 +111,14 @@ HIDDEN: dict[str, dict[str, Any]] = {
     "BOM": {"content": b"\xef\xbb\xbf" + json.dumps(chat("secret")).encode()},
     "UTF-16": {"content": json.dumps(chat("secret")).encode("utf-16")},
     "UTF-32": {"content": json.dumps(chat("secret")).encode("utf-32-be")},
+    "UTF-7": {
+        "content": b'{"model": "open", "messages": [], "+AG0-odel": "secret"}',
+        "headers": {"content-type": "application/json; charset=utf-7"},
+    },
+    "a form in UTF-16": {
+        "content": "model=secret".encode("utf-16"),
+        "headers": {"content-type": "application/x-www-form-urlencoded; charset=utf-16"},
+    },
     "Model": {"json": {"Model": "secret", "messages": []}},
     "first of two": {"content": b'{"model": "secret", "messages": [], "model": "open"}'},
     "last of two": {"content": b'{"model": "open", "messages": [], "mod\\u0065l": "secret"}'},

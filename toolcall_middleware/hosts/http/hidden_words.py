@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from .messages import Scope
+
 # By an escape of JSON, by an encoding of two bytes a letter, or percent-encoded.
 _SIGNS = (b"\\u", b"\x00", b"%4", b"%6")
+_CHARSETS = re.compile(rb"charset(?:\*\d{0,3}\*?)?\s*=\s*\"?([^\s;\",]*)", re.IGNORECASE)
+# In these the letters of ASCII have the bytes that they have in UTF-8.
+_PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 _BYTE_ORDER_MARKS = (b"\xfe\xff", b"\xff\xfe")
 
 
@@ -13,3 +20,11 @@ def hides_words(body: bytes) -> bool:
     By searches for plain bytes: a pattern of alternatives takes twenty times as long, and nothing interrupts it.
     """
     return body.startswith(_BYTE_ORDER_MARKS) or any(sign in body for sign in _SIGNS)
+
+
+def odd_charset(scope: Scope) -> str:
+    """The charset of a request's body in which words may have other bytes than in UTF-8; empty where there is none."""
+    kinds = b",".join(value for name, value in scope.get("headers", ()) if name.lower() == b"content-type")
+    # `charset*=` is RFC 2231's spelling, which some readers of parameters know.
+    named = [found[1].decode("latin-1").lower() for found in _CHARSETS.finditer(kinds)]
+    return next((name for name in named if name not in _PLAIN_CHARSETS), "")

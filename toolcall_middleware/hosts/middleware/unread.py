@@ -19,7 +19,7 @@ from ...settings import Settings
 from ...wire.json_input import read_fields, without_halves
 from ..http.bodies import replay
 from ..http.errors import log_refusal
-from ..http.hidden_words import hides_words
+from ..http.hidden_words import hides_words, odd_charset
 from ..http.offload import offloaded
 from ..http.paths import normal_path_of
 from ..http.upload import cleared, collect
@@ -32,8 +32,6 @@ _LIMITS = (
 # Every API calls what carries tools so: `tools`, `functions`, `toolConfig`, `function_declarations`, `tool_calls`.
 _WORDS = (b"tool", b"function", b"mcp_server")
 _NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
-_CHARSETS = re.compile(rb"charset(?:\*\d{0,3}\*?)?\s*=\s*\"?([^\s;\",]*)", re.IGNORECASE)
-_PLAIN_CHARSETS = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1"})
 _UNREAD = "a guard is on, and this is not read here"
 # Fields of a chat completion that are read, and those that hold data of any name and are no more than data.
 _READ = frozenset({
@@ -90,8 +88,8 @@ def tools_in(scope: Scope, body: bytes) -> str:
     path = normal_path_of(scope)
     if any(kind in path for kind in _MEDIA):
         return ""
-    charset = _charset(scope)
-    if charset not in _PLAIN_CHARSETS:
+    charset = odd_charset(scope)
+    if charset:
         return f"its charset {shown(charset)} hides what it holds"
     return _tools_in_body(body)
 
@@ -114,8 +112,8 @@ def check_charset(scope: Scope) -> None:
 
     Raises ToolCallError.
     """
-    charset = _charset(scope)
-    if charset not in _PLAIN_CHARSETS:
+    charset = odd_charset(scope)
+    if charset:
         message = f"Tools are guarded here, and the charset {shown(charset)} hides what the body holds: send UTF-8."
         raise ToolCallError("tool_not_allowed", message)
 
@@ -212,11 +210,3 @@ def _check(pairs: list[tuple[str, Any]]) -> None:
             raise _FoundError(name)
         if name == "type" and isinstance(value, str) and _NAME.search(value):
             raise _FoundError(f"type: {value}")
-
-
-def _charset(scope: Scope) -> str:
-    """What the content types name, the first that is not plain before others; empty where they name none."""
-    kinds = b",".join(value for name, value in scope.get("headers", ()) if name.lower() == b"content-type")
-    # `charset*=` is RFC 2231's spelling, which some readers of parameters know.
-    named = [found[1].decode("latin-1").lower() for found in _CHARSETS.finditer(kinds)]
-    return next((name for name in named if name not in _PLAIN_CHARSETS), named[0] if named else "")

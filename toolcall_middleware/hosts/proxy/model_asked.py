@@ -15,13 +15,16 @@ from starlette.types import Scope
 
 from ...errors import ToolCallError, shown
 from ...wire.openai import read_value
-from ..http.hidden_words import hides_words
+from ..http.hidden_words import hides_words, odd_charset
 from .upstream.model_alias import model_of, with_model
 
 _WORD = re.compile(rb"model", re.IGNORECASE)
 _PART = re.compile(rb"(?:^|\n)content-disposition[ \t]*:((?:[^\n]|\n[ \t])*)\n", re.IGNORECASE)
 _PART_NAME = re.compile(rb"\bname[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 _REST_OF_HEAD = re.compile(rb"(?:[^\r\n]+\r?\n)*\r?\n")
+_FORM = b"application/x-www-form-urlencoded"
+# Python's reader of JSON tells them by their first bytes.
+_WIDE = frozenset({"utf-8-sig", "utf-16", "utf-16le", "utf-16-le", "utf-16be", "utf-16-be", "utf-32", "utf-32le"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,13 @@ class Asked:
 def asked_model(scope: Scope, body: bytes) -> Asked:
     """The one model that the body or the query of a request names. Raises ToolCallError where it cannot be told."""
     kind = _content_type(scope)
+    is_form = kind.startswith(b"multipart/") or kind == _FORM
+    charset = odd_charset(scope)
+    if charset and (is_form or charset not in _WIDE):
+        raise _refusal(f"The charset {shown(charset)} hides which model the body names: send UTF-8.")
     if kind.startswith(b"multipart/"):
         found = list(_of_parts(body))
-    elif kind == b"application/x-www-form-urlencoded":
+    elif kind == _FORM:
         found = [Asked(value) for value in _named(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))]
     else:
         found = [Asked(model) for model in _of_json(body)]
