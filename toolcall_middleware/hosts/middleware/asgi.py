@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
-from ...exchange import Action, Ask, Exchange, Fail, Request
+from ...exchange import Action, Ask, Exchange, Fail, Pass, Request
 from ...formats import registry
 from ...observe.observers import Observers, observers_of
 from ...request.one_reading import one_reading
@@ -272,12 +272,13 @@ class ToolCallMiddleware:
                 check_charset(scope)
                 await offloaded(len(body), check_unknown_fields, body)
             action = await _first_action(exchange, body)
-            if isinstance(action, Fail):
-                raise action.error
-            if not isinstance(action, Ask) and is_guarded(settings):
+            if is_guarded(settings) and isinstance(action, Pass):
                 await offloaded(len(body), check_unreadable, body)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
+            return
+        if isinstance(action, Fail):
+            await asking.refuse(action.error)
             return
         if not isinstance(action, Ask):
             plain = await offloaded(len(body), _as_it_leaves, body)
