@@ -144,3 +144,23 @@ def test_arguments_without_a_name_take_no_text_along() -> None:
     answer = check_whole(whole(Settings(format="jamba"), REQUEST, completion(f"<tool_calls>[{entry}{behind}")).body)
     assert answer.only.named_calls == [("weather", "{}")]
     assert answer.only.content == behind
+
+
+@pytest.mark.parametrize(
+    "behind", [', {"name": "So it is. ', ', {"id": "<b>So', ', {"note": "So it is. ', ', {"name": "a [b] ']
+)
+def test_an_entry_that_breaks_off_takes_no_text_along(behind: str) -> None:
+    text = f'<tool_calls>[{{"name": "weather", "arguments": {{}}}}{behind * 9}'
+    at_once = check_whole(whole(Settings(format="jamba"), REQUEST, completion(text)).body)
+    cut = check_stream(stream(Settings(format="jamba"), REQUEST, [*map(event, text), event(None, "stop")]).body)
+    for got in (at_once.only, cut.only):
+        assert got.named_calls == [("weather", "{}")]
+        assert got.content == behind * 9
+
+
+@pytest.mark.parametrize("behind", [', {"name": "wea', ', {"id": "call_1', ', {"no', ', {"name": "'])
+def test_half_an_entry_is_none_of_the_text(behind: str) -> None:
+    text = f'<tool_calls>[{{"name": "weather", "arguments": {{}}}}{behind}'
+    answer = check_whole(whole(Settings(format="jamba"), REQUEST, completion(text)).body)
+    assert answer.only.named_calls == [("weather", "{}")]
+    assert answer.only.content is None

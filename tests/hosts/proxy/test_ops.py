@@ -139,6 +139,9 @@ def test_metrics_of_all_workers_are_added_up(backend: Any) -> None:
             for _ in range(12):
                 # A connection each, so that both workers get some.
                 assert httpx.post(f"{base}/v1/chat/completions", json=body, timeout=20).status_code == 200
+            end = time.monotonic() + 20
+            while _requests(httpx.get(f"{base}/metrics").text) < 12 and time.monotonic() < end:
+                time.sleep(0.05)  # a request is counted behind its answer
             counted = {_requests(httpx.get(f"{base}/metrics").text) for _ in range(6)}
             assert counted == {12.0}
         finally:

@@ -23,7 +23,7 @@ _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
 _SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e(?:ct?)?)?)?)?)?)?\Z')
 _MAX_EARLY_ARGS = 1 << 20
-# How a value begins, and a key that is half there: a call's are words, but one that is a name.
+# How a value begins, and a key, name or id that is half there: a call's keys are words, names and ids have no spaces.
 _VALUE_BEGINS = re.compile(r"[\w\"'{\[+.-]")
 _HALF_KEY, _HALF_NAME = re.compile(r"\w*"), re.compile(r"[^\s<>{}\[\]]*")
 
@@ -154,8 +154,9 @@ class CallReader:
             self.failed = self._list.failed
             return
         if not self._started:
-            # Arguments without a name may have swallowed the rest of the answer, in a string that nothing closes.
-            self.failed = self._hopeless or (self._early is not None and not cut) or not self._half_key()
+            # Without a name, a value may have swallowed the rest of the answer, in a string that nothing closes.
+            nameless = not cut and (self._early is not None or self._state == _SKIP)
+            self.failed = self._hopeless or nameless or not self._half_key()
         if self.done or not self._started:
             return
         if self._state == _ARGS:
@@ -208,11 +209,10 @@ class CallReader:
         self._set_name(value)
 
     def _half_key(self) -> bool:
-        """Whether the key at hand, if there is one, can still become one of a call."""
-        if self._state != _KEY or self._value is None:
-            return True
-        half = _HALF_NAME if self._syntax.keyed and self._name is None else _HALF_KEY
-        return half.fullmatch(self._value.so_far[1:]) is not None
+        """Whether the key, name or id at hand, if there is one, can still become one of a call."""
+        half = _HALF_NAME if self._state != _KEY or (self._syntax.keyed and self._name is None) else _HALF_KEY
+        value = None if self._state == _SKIP else self._value
+        return value is None or half.fullmatch(value.so_far[1:]) is not None
 
     def _set_key(self, key: str) -> None:
         self._key = key
