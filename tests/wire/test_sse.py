@@ -191,8 +191,11 @@ def test_a_huge_event_does_not_hold_the_interpreter(end: bytes) -> None:
         events = [event for piece in pieces for event in reader.feed(piece)]
         assert [len(event.data or b"") for event in events] == [24 << 20]
 
-    begin = time.monotonic()
-    assert len(re.split(rb"\r\n|\n|\r", line)) == 3
-    searched = time.monotonic() - begin
-    longest, _ = asyncio.run(standstill(asyncio.to_thread(read)))
-    assert longest < searched / 2 + 0.05
+    def held() -> bool:
+        begin = time.monotonic()
+        assert len(re.split(rb"\r\n|\n|\r", line)) == 3
+        searched = time.monotonic() - begin
+        longest, _ = asyncio.run(standstill(asyncio.to_thread(read)))
+        return longest > searched / 2 + 0.05
+
+    assert not all(held() for _ in range(3))  # what runs beside it may hold it once
