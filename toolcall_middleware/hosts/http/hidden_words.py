@@ -23,8 +23,11 @@ def hides_words(body: bytes) -> bool:
 
 
 def odd_charset(scope: Scope) -> str:
-    """The charset of a request's body in which words may have other bytes than in UTF-8; empty where there is none."""
+    """The charset that the content type names, if it may write ASCII letters with other bytes than UTF-8 does.
+
+    Empty for UTF-8, its subsets, Latin-1, and where no charset is named.
+    """
     kinds = b",".join(value for name, value in scope.get("headers", ()) if name.lower() == b"content-type")
-    # `charset*=` is RFC 2231's spelling, which some readers of parameters know.
+    # RFC 2231 also has `charset*=`, and some servers read that.
     named = [found[1].decode("latin-1").lower() for found in _CHARSETS.finditer(kinds)]
     return next((name for name in named if name not in _PLAIN_CHARSETS), "")

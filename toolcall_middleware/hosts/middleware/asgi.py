@@ -186,6 +186,8 @@ class ToolCallMiddleware:
             untouched = messages, scope
             if body is not None:
                 body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
+                if is_guarded(settings):
+                    check_charset(scope)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
             return
@@ -213,7 +215,6 @@ class ToolCallMiddleware:
             read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
             asked = await offloaded(len(body), read, body, headers)
             if is_guarded(asking.settings):
-                check_charset(scope)
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
@@ -267,10 +268,10 @@ class ToolCallMiddleware:
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
         exchange = exchange_for(settings, memory, record.report, always=always)
+        came = body
         try:
             if is_guarded(settings):
-                check_charset(scope)
-                await offloaded(len(body), check_unknown_fields, body)
+                body = await offloaded(len(body), check_unknown_fields, body)
             action = await _first_action(exchange, body)
             if is_guarded(settings) and isinstance(action, Pass):
                 await offloaded(len(body), check_unreadable, body)
@@ -282,7 +283,7 @@ class ToolCallMiddleware:
             return
         if not isinstance(action, Ask):
             plain = await offloaded(len(body), _as_it_leaves, body)
-            if plain is body:
+            if plain is came:
                 messages, scope = untouched
             else:
                 scope = {**scope, "headers": with_length(scope, len(plain))}

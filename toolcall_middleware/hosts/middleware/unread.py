@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -118,38 +117,36 @@ def check_charset(scope: Scope) -> None:
         raise ToolCallError("tool_not_allowed", message)
 
 
-def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> None:
+def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> bytes:
     """Refuse a request whose tools stand where this layer does not look, and a gateway behind it may.
 
     LiteLLM takes fields out of `extra_body`, vLLM gives `chat_template_kwargs` to the template, which writes tools.
-    read: fields that the request's API has besides those of chat completions. Raises ToolCallError.
+    read: fields that the request's API has besides those of chat completions. Returns the body, with one member of each
+    name: the last, which was checked. Raises ToolCallError.
     """
     if not _may_speak_of_tools(body):
-        return
+        return body
     try:
         fields = read_fields(body)
     except ToolCallError:
-        return  # refused where it is read, or `check_unreadable` is asked
-    twice = _twice(body, fields)
-    for name in fields:
+        return body  # refused where it is read, or `check_unreadable` is asked
+    for name, raw in fields.items():
         if name.casefold() in _READ or name in read:  # other spellings are refused where it is read
             continue
-        if name in twice:  # which of the two holds is each parser's to say
-            message = f"Tools are guarded here, and the field {shown(name)} stands twice in the body: leave one out."
-            raise ToolCallError("tool_not_allowed", message, param=name[:100])
-        raw = bytes(fields[name])
-        if not _may_speak_of_tools(raw) and name.casefold() not in _CARRIERS:
+        member = b"{" + msgspec.json.encode(name) + b":" + bytes(raw) + b"}"
+        if not _may_speak_of_tools(member):
             continue
         try:
-            held = json.loads(without_halves(raw), object_pairs_hook=_without_carriers)
-            found = name if name.casefold() in _CARRIERS and held else ""
+            json.loads(without_halves(member), object_pairs_hook=_check_carriers)
         except _FoundError as error:
-            found = error.args[0]
+            found = shown(error.args[0])
         except (ValueError, RecursionError):
             found = "what cannot be read"
-        if found:
-            message = f"Tools are guarded here, and the field {shown(name)} is not read: it holds {shown(found)}."
-            raise ToolCallError("tool_not_allowed", message, param=name[:100])
+        else:
+            continue
+        message = f"Tools are guarded here, and the field {shown(name)} is not read: it holds {found}."
+        raise ToolCallError("tool_not_allowed", message, param=name[:100])
+    return _once_each(body, fields)
 
 
 def check_unreadable(body: bytes) -> None:
@@ -170,30 +167,20 @@ def _may_speak_of_tools(body: bytes) -> bool:
     return any(word in lowered for word in _WORDS) or hides_words(body)
 
 
-def _twice(body: bytes, fields: dict[str, msgspec.Raw]) -> frozenset[str]:
-    """The names of more than one member of the object `body`, of which `fields` has the last.
+def _once_each(body: bytes, fields: dict[str, msgspec.Raw]) -> bytes:
+    """The JSON object `body`, or its `fields` written anew where one of them may stand in it more than once.
 
-    Where the fields written again are the body, there are none: clients write with either separators, and a large
-    body is not to be read by slower means than it was.
+    As clients write JSON, the fields with their separators are the body to the byte, and it stays as it is.
     """
     members = [(msgspec.json.encode(name), bytes(raw)) for name, raw in fields.items()]
     for comma, colon in ((b",", b":"), (b", ", b": ")):
         if b"{" + comma.join([name + colon + raw for name, raw in members]) + b"}" == body:
-            return frozenset()
-    names: list[str] = []
-
-    def keep(pairs: list[tuple[str, Any]]) -> None:
-        names[:] = [name for name, _ in pairs]  # the outermost object's come last
-
-    try:
-        json.loads(without_halves(body), object_pairs_hook=keep)
-    except RecursionError:
-        return frozenset(fields)
-    return frozenset(name for name, times in Counter(names).items() if times > 1)
+            return body
+    return msgspec.json.encode(fields)
 
 
-def _without_carriers(pairs: list[tuple[str, Any]]) -> bool:
-    """For each object of a value, all its members are seen. Gives whether it has some."""
+def _check_carriers(pairs: list[tuple[str, Any]]) -> bool:
+    """All members of one JSON object, also those of one name. Gives whether it has any."""
     for name, value in pairs:
         if value and name.casefold() in _CARRIERS:
             raise _FoundError(name)

@@ -23,8 +23,8 @@ _PART = re.compile(rb"(?:^|\n)content-disposition[ \t]*:((?:[^\n]|\n[ \t])*)\n",
 _PART_NAME = re.compile(rb"\bname[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 _REST_OF_HEAD = re.compile(rb"(?:[^\r\n]+\r?\n)*\r?\n")
 _FORM = b"application/x-www-form-urlencoded"
-# Python's reader of JSON tells them by their first bytes.
-_WIDE = frozenset({"utf-8-sig", "utf-16", "utf-16le", "utf-16-le", "utf-16be", "utf-16-be", "utf-32", "utf-32le"})
+# Python's reader of JSON recognises these by the first bytes of the body.
+_RECOGNISED = re.compile(r"utf-?8-sig|utf-?(?:16|32)(?:-?[lb]e)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Asked:
 def asked_model(scope: Scope, body: bytes) -> Asked:
     """The one model that the body or the query of a request names. Raises ToolCallError where it cannot be told."""
     kind = _content_type(scope)
-    is_form = kind.startswith(b"multipart/") or kind == _FORM
+    in_parts = kind.startswith(b"multipart/")
     charset = odd_charset(scope)
-    if charset and (is_form or charset not in _WIDE):
+    if charset and (in_parts or kind == _FORM or not _RECOGNISED.fullmatch(charset)):
         raise _refusal(f"The charset {shown(charset)} hides which model the body names: send UTF-8.")
-    if kind.startswith(b"multipart/"):
+    if in_parts:
         found = list(_of_parts(body))
     elif kind == _FORM:
         found = [Asked(value) for value in _named(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))]

@@ -156,7 +156,7 @@ class CallReader:
         if not self._started:
             # Without a name, a value may have swallowed the rest of the answer, in a string that nothing closes.
             nameless = not cut and (self._early is not None or self._state == _SKIP)
-            self.failed = self._hopeless or nameless or not self._half_key()
+            self.failed = self._hopeless or nameless or not self._half_word()
         if self.done or not self._started:
             return
         if self._state == _ARGS:
@@ -208,7 +208,7 @@ class CallReader:
             return
         self._set_name(value)
 
-    def _half_key(self) -> bool:
+    def _half_word(self) -> bool:
         """Whether the key, name or id at hand, if there is one, can still become one of a call."""
         half = _HALF_NAME if self._state != _KEY or (self._syntax.keyed and self._name is None) else _HALF_KEY
         value = None if self._state == _SKIP else self._value
