@@ -124,6 +124,22 @@ def aiohttp_relay(base: str) -> ASGIApp:
     return app
 
 
+def bare() -> ASGIApp:
+    """Says one event of a stream and no more: what uvicorn holds for the client's connection alone."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        await receive()
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"data: {}\n\n", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":  # a client says nothing else
+            pass
+
+    return app
+
+
 # -- processes
 
 
@@ -133,6 +149,12 @@ class Server:
 
     process: subprocess.Popen[bytes]
     port: int
+
+    def memory(self) -> int:
+        """KiB that it and its workers have for themselves."""
+        files = [Path(f"/proc/{pid}/smaps_rollup") for pid in self._pids()]
+        lines = [line.split() for file in files for line in file.read_text("ascii", "replace").splitlines()]
+        return sum(int(words[1]) for words in lines if words[0] == "Private_Dirty:")
 
     def cpu(self) -> float:
         """Seconds that it and its workers have worked so far, all threads."""
@@ -180,7 +202,7 @@ def an_upstream() -> Iterator[str]:
 
 
 def relay(kind: str, base: str) -> contextlib.AbstractContextManager[Server]:
-    """`httpx` or `aiohttp`."""
+    """`httpx` or `aiohttp`; or `bare`, which asks nobody."""
     port = free_port()
     return running([sys.executable, "-m", "tests.bench.middle", kind, str(port), base], port)
 
@@ -218,7 +240,8 @@ def proxy(base: str, *options: str) -> contextlib.AbstractContextManager[Server]
 
 
 def main(kind: str, port: int, base: str = "") -> None:
-    app = {"upstream": lambda _: upstream(), "httpx": httpx_relay, "aiohttp": aiohttp_relay}[kind](base)
+    apps = {"upstream": lambda _: upstream(), "bare": lambda _: bare(), "httpx": httpx_relay, "aiohttp": aiohttp_relay}
+    app = apps[kind](base)
     uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
 
 

@@ -5,6 +5,7 @@
 - time a request: the same for whole answers of 1 KB
 - time a new stream: the same for streams of three messages, each on a connection of its own
 - the first byte: streams opened within a short time, how much later each begins than one asked for directly
+- memory: what each of many open streams takes of the process
 - many streams: all of them at once through one process, every answer checked
 - the end: a signal to stop in the middle of them
 """
@@ -16,12 +17,13 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from . import middle, report
 from .middle import HOST, Server
@@ -129,6 +131,37 @@ async def _first_bytes(port: int, count: int) -> list[float]:
         return took * 1000
 
     return await asyncio.gather(*map(one, range(count)))
+
+
+@contextlib.asynccontextmanager
+async def _held(port: int, count: int, *, tools: bool) -> AsyncIterator[None]:
+    """Streams that have begun and say no more."""
+    asked = _request(events=1, pause=60, tools=tools, model="calls" if tools else "m")
+
+    async def one() -> asyncio.StreamWriter:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(asked)
+        await reader.readuntil(b"data: ")
+        return writer
+
+    writers: list[asyncio.StreamWriter] = []
+    try:
+        for begin in range(0, count, 50):
+            writers += await asyncio.gather(*(one() for _ in range(begin, min(begin + 50, count))))
+        yield
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+async def _memory_a_stream(server: Server, few: int, many: int, *, tools: bool) -> float:
+    """KiB of each stream beyond `few`, in a process that has had no more than these."""
+    async with _held(server.port, few, tools=tools):
+        await asyncio.sleep(0.5)
+        before = server.memory()
+        async with _held(server.port, many, tools=tools):
+            await asyncio.sleep(0.5)
+            return (server.memory() - before) / many
 
 
 # -- what is measured
@@ -242,6 +275,24 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
     return [chunks, whole, new, first]
 
 
+def _memory_table(base: str, *, smoke: bool) -> Table:
+    few, many = (2, 10) if smoke else (100, 1000)
+    table = Table(f"Proxy: memory a stream, {many} streams beyond {few}", ("KiB", ""))
+    asked = {
+        "uvicorn alone, nobody asked: the client's connection": (middle.relay("bare", base), False),
+        _AIOHTTP: (middle.relay("aiohttp", base), False),
+        _HTTPX: (middle.relay("httpx", base), False),
+        "proxy, no tools: passes": (middle.proxy(base, *middle.NO_ACCESS_LOG), False),
+        "proxy, a call's arguments rewritten": (middle.proxy(base, *middle.NO_ACCESS_LOG), True),
+    }
+    for name, (process, tools) in asked.items():
+        with process as server:
+            size = asyncio.run(_memory_a_stream(server, few, many, tools=tools))
+            server.process.kill()  # the relays would wait for their upstream
+        table.add(name, f"{size:.1f}", "", "<= 12" if name.startswith("proxy") else "")
+    return table
+
+
 def _crowd_table(base: str, *, smoke: bool) -> Table:
     streams, events, pause = (20, 5, 0.02) if smoke else (500, 60, 0.25)
     table = Table("Proxy: many streams at once", ("streams", "not whole"))
@@ -273,8 +324,11 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
         del os.environ[name]
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
     with middle.an_upstream() as base:
         tables = _tables(base, smoke=given.smoke)
+        tables.append(_memory_table(base, smoke=given.smoke))
         if not given.no_crowd:
             tables.append(_crowd_table(base, smoke=given.smoke))
     text = report.figures(tables)

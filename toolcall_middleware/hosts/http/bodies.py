@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import deque
 
 from starlette.types import Message, Receive
 
@@ -90,18 +89,18 @@ class Inflate:
 class Replay:
     """An ASGI `receive`: the messages that were taken, then the client's own."""
 
-    __slots__ = ("_queue", "_receive")
+    __slots__ = ("_left", "_receive")
 
     def __init__(self, messages: list[Message], receive: Receive) -> None:
-        self._queue = deque(messages)
+        self._left = messages[::-1]  # the next one comes last
         self._receive = receive
 
     async def __call__(self) -> Message:
-        return self._queue.popleft() if self._queue else await self._receive()
+        return self._left.pop() if self._left else await self._receive()
 
     def at_hand(self) -> Message | None:
         """The next message where nobody has to be waited for."""
-        return self._queue.popleft() if self._queue else None
+        return self._left.pop() if self._left else None
 
 
 def replay(messages: list[Message], receive: Receive) -> Receive:

@@ -8,7 +8,7 @@ from starlette.types import Message, Send
 from ....wire import openai
 from ....wire.sse import EventReader, ServerEvent, TooLargeError
 from ...http.headers import OF_ITS_BYTES, without
-from ...http.offload import offloaded
+from ...http.offload import LARGE, offloaded
 
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -84,8 +84,11 @@ class AliasedAnswer:
     async def _on_piece(self, message: Message) -> None:
         assert self._events is not None  # noqa: S101 - the answer is an event stream
         data, more = message.get("body", b""), message.get("more_body", False)
-        # The end of a huge event may be small.
-        out = await offloaded(len(data) + len(self._events.buffer), self._read, self._events, data, not more)
+        size = len(data) + len(self._events.buffer)  # the end of a huge event may be small
+        if size <= LARGE:
+            out = self._read(self._events, data, not more)
+        else:
+            out = await offloaded(size, self._read, self._events, data, not more)
         if out or not more:
             await self._send({"type": "http.response.body", "body": out, "more_body": more})
 
