@@ -58,6 +58,8 @@ async def test_an_allowed_tool_cannot_hide_another_in_native_mode() -> None:
         tool.replace('"name": "weather"', '"name": "evil", "name": "weather"'),
         tool.replace('"type": "function"', '"Function": {"name": "evil"}, "type": "function"'),
         tool.replace('"name": "weather"', '"Name": "evil", "name": "weather"'),
+        tool.replace('"type"', '"name": "evil", "parameters": {}, "type"', 1),
+        tool.replace('"type"', '"custom": {"name": "evil"}, "type"', 1),
     )
     for text in hidden:
         backend = TextBackend(["ok"])
@@ -78,6 +80,10 @@ def test_an_ordinary_body_keeps_its_bytes(body: bytes) -> None:
 def test_a_schema_keeps_its_names() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"Name": {}, "Type": {}}}}}
     assert json.loads(bytes(rewritten_tools(json.dumps([tool]).encode()))) == [tool]
+    own = {"type": "custom", "custom": {"name": "f", "format": {"type": "text"}}, "cache_control": {"type": "x"}}
+    assert json.loads(bytes(rewritten_tools(json.dumps([own]).encode()))) == [own]
+    legacy = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+    assert json.loads(bytes(rewritten_tools(json.dumps([legacy]).encode()))) == [legacy]
 
 
 def test_a_name_is_found_wherever_a_large_body_is_cut() -> None:

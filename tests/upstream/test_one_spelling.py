@@ -33,6 +33,30 @@ def test_a_choice_that_names_a_tool(choice: Any, api: str) -> None:
     assert sent({"upstream_api": api}, tool_choice=choice)["tool_choice"] == NAMED
 
 
+G = {"type": "function", "function": {**FUNCTION, "name": "g"}, "x": 1}
+ONLY_G = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic", "google"])
+@pytest.mark.parametrize(
+    ("allowed", "tools", "choice"),
+    [
+        (ONLY_G, [G], "auto"),
+        ({**ONLY_G, "mode": "required"}, [G], "required"),
+        ({**ONLY_G, "tools": [NAMED, *ONLY_G["tools"]]}, [TOOL, G], "auto"),
+        ({"mode": "auto", "tools": []}, [TOOL, G], "none"),
+    ],
+    ids=["one", "required", "both", "none"],
+)
+def test_allowed_tools_are_the_only_ones_offered(
+    allowed: dict[str, Any], tools: list[dict[str, Any]], choice: str, api: str
+) -> None:
+    """vLLM takes named tools, `none`, `auto` and `required`."""
+    for given in ({"type": "allowed_tools", "allowed_tools": allowed}, {"type": "allowed_tools", **allowed}):
+        made = sent({"upstream_api": api}, tools=[TOOL, G], tool_choice=given)
+        assert (made["tools"], made["tool_choice"]) == (tools, choice)
+
+
 def test_a_tool_without_its_type() -> None:
     assert sent(tools=[{"function": FUNCTION}, {**TOOL, "x": 1, "function": {**FUNCTION, "name": "g"}}])["tools"] == [
         TOOL,

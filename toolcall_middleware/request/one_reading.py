@@ -68,14 +68,20 @@ def without_variants(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
 
 
 def rewritten_tools(raw: bytes | msgspec.Raw) -> msgspec.Raw:
-    """A list of tools as it was read: each member once, and none that differs from a known one by its case alone."""
-    return msgspec.Raw(msgspec.json.encode(_known(msgspec.json.decode(raw), depth=2)))
+    """A list of tools as it was read: each member once, none that differs from a known one by its case alone, and
+    beside the `function` or `custom` that a tool's type says nothing else that could be its definition.
+    """
+    return msgspec.Raw(msgspec.json.encode([_as_read(tool) for tool in msgspec.json.decode(raw)]))
 
 
-def _known(value: Any, *, depth: int) -> Any:
-    if isinstance(value, list):
-        return [_known(item, depth=depth) for item in value]
-    if not isinstance(value, dict) or not depth:
-        return value
-    kept = {name: item for name, item in value.items() if name in _INNER or name.casefold() not in _INNER}
-    return kept | {name: _known(kept[name], depth=depth - 1) for name in ("function", "custom") if name in kept}
+def _as_read(tool: dict[str, Any]) -> dict[str, Any]:
+    kept = _in_own_spelling(tool)
+    kind = kept.get("type") or "function"
+    if kind not in kept:  # one of `functions`
+        return kept
+    beside = {name: value for name, value in kept.items() if name not in _INNER or name == "type"}
+    return beside | {kind: _in_own_spelling(kept[kind])}
+
+
+def _in_own_spelling(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if name in _INNER or name.casefold() not in _INNER}

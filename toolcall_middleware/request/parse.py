@@ -19,7 +19,7 @@ from .messages import History, read_history
 from .one_reading import OURS, rewritten_tools, without_variants
 from .overrides import read_overrides
 from .tool_choice import read_choice
-from .tools import OfferedTools, ToolLimits, read_tools, with_types
+from .tools import OfferedTools, ToolLimits, narrowed, read_tools, with_types
 
 _NULL = msgspec.Raw(b"null")
 # OpenAI allows four strings; engines more. Each is looked for in every answer.
@@ -230,7 +230,8 @@ class _Reader:
         stop = self._stop()
         offered, tools_raw, legacy = self._tools()
         choice = self._choice(offered.tools, legacy=legacy)
-        self._normalise(history, choice, legacy=legacy)
+        deprecated = self._deprecated() or history.deprecated
+        self._normalise(history, offered.tools, choice, legacy=legacy)
         return ChatRequest(
             fields=self._fields,
             model=model,
@@ -245,10 +246,10 @@ class _Reader:
             overrides=self._overrides,
             legacy=legacy,
             custom=offered.custom,
-            deprecated=self._deprecated() or history.deprecated,
+            deprecated=deprecated,
         )
 
-    def _normalise(self, history: History, choice: ToolChoice, *, legacy: bool) -> None:
+    def _normalise(self, history: History, tools: ToolSet, choice: ToolChoice, *, legacy: bool) -> None:
         """What servers and SDKs read in several spellings is sent on in the one that all upstreams know."""
         fields = self._fields
         if history.is_rewritten:
@@ -256,8 +257,17 @@ class _Reader:
         if legacy:
             return
         raw = _offered(fields.get("tools", _NULL))
-        if raw and (typed := with_types(raw)) is not raw:
-            fields["tools"] = msgspec.Raw(typed)
+        if raw:
+            # Nobody has read them: of both, `tools` are what is offered, and a backend might take the others.
+            fields.pop("functions", None)
+            fields.pop("function_call", None)
+            if (typed := with_types(raw)) is not raw:
+                fields["tools"] = msgspec.Raw(typed)
+        if choice.allowed is not None:
+            # vLLM refuses `allowed_tools`. To offer no others says the same.
+            if choice.allowed:
+                fields["tools"] = narrowed(fields["tools"], tools, choice.allowed)
+            fields["tool_choice"] = msgspec.Raw(msgspec.json.encode(choice.mode.value))
         if choice.name is not None:
             given = self._value("tool_choice")
             wanted = {"type": "function", "function": {"name": choice.name}}

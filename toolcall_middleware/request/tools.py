@@ -94,6 +94,12 @@ def _typed(entry: msgspec.Raw) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({"type": "function", **fields}))
 
 
+def narrowed(raw: bytes | msgspec.Raw, tools: ToolSet, names: frozenset[str]) -> msgspec.Raw:
+    """Of the value of `tools`, which was read as `tools`, the entries with these names, each to the byte."""
+    entries = zip(_ENTRIES.decode(raw), tools.by_name, strict=True)
+    return msgspec.Raw(msgspec.json.encode([entry for entry, name in entries if name in names]))
+
+
 class _Type(msgspec.Struct):
     type: str | None = None
 

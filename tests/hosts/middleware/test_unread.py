@@ -79,6 +79,11 @@ UNKNOWN: list[dict[str, Any]] = [
     {"mcp_servers": [{"url": "https://evil.example"}]},
     {"compound_custom": {"tools": {"enabled_tools": ["web_search"]}}},
     {"config": {"functionDeclarations": [FUNCTION]}},
+    {"chat_template_kwargs": {"custom_tools": [TOOL]}},  # Llama 3.1's template
+    {"chat_template_kwargs": {"a": {"xml_tools": '{"name": "evil"}'}}},  # SmolLM3's
+    {"builtin_tools": ["brave_search"]},
+    {"messages": [{"role": "developer", "content": "d", "tools": [TOOL]}, *HELLO]},  # read by vLLM
+    {"messages": [*HELLO, {"role": "assistant", "content": "d", "x_functions": {"evil": {}}}]},
 ]
 
 
@@ -93,7 +98,7 @@ async def test_tools_do_not_pass_a_guard_in_fields_that_nobody_here_reads(
     assert made.status == 403
     assert made.json["error"]["code"] == "tool_not_allowed"
     assert not app.bodies
-    written = ask(tools=offered, **fields).replace(b"ools", b"\\u006fols", 1)
+    written = ask(tools=offered, **fields).replace(b"ools", b"\\u006fols")
     assert (await Client(written).run(middleware(app, **guard))).status == 403 or b"ools" not in ask(**fields)
 
 
@@ -116,6 +121,9 @@ async def test_nor_on_another_face(path: str) -> None:
         {"extra_body": {"top_k": 4, "tools": []}},
         {"metadata": {"tools": "three"}},
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"tools": {"a": 1}}}}}},
+        {"guided_json": {"properties": {"tool_name": {"type": "string"}}}},
+        {"chat_template_kwargs": {"tool_parser": "hermes", "tool_rounds": 3, "no_tools": True}},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "tools": "a"}], "tool_hint": "a"}]},
     ],
     ids=str,
 )
@@ -204,6 +212,35 @@ async def test_of_a_field_that_stands_twice_the_one_that_was_checked_leaves(inde
     pairs = json.loads(app.bodies[0], object_pairs_hook=list)
     assert sorted(name for name, _ in pairs) == ["extra_body", "messages", "model"]
     assert json.loads(app.bodies[0]) == json.loads(last)
+
+
+async def test_of_a_message_s_member_that_stands_twice_the_one_that_was_checked_leaves() -> None:
+    app = Noted()
+    body = ask(tools=()).replace(b'"role"', b'"tools": ' + EVIL.encode() + b', "role"', 1)
+    assert (await Client(body).run(middleware(app, **GUARDS[0]))).status == 403
+    twice = body.replace(b'"content"', b'"tools": null, "content"', 1)
+    assert (await Client(twice).run(middleware(app, **GUARDS[0]))).status == 200
+    assert b"weather" in twice
+    assert b"weather" not in app.bodies[0]
+    assert json.loads(app.bodies[0]) == json.loads(twice)
+
+
+@pytest.mark.parametrize("messages", [[1, *HELLO], "x", {"tools": [TOOL]}, None], ids=str)
+async def test_messages_that_are_none_are_the_backend_s_to_refuse(messages: Any) -> None:
+    app = Noted()
+    made = await Client(ask(tools=(), messages=messages)).run(middleware(app, **GUARDS[0]))
+    assert made.status == 200
+    assert json.loads(app.bodies[0])["messages"] == messages
+
+
+@pytest.mark.parametrize("mode", ["native", "auto", "prompt"])
+async def test_functions_beside_tools_are_read_by_nobody(mode: str) -> None:
+    app = Noted()
+    guard: dict[str, Any] = {"allowlist": FUNCTION["name"], "allowlist_mode": "enforce", "mode": mode}
+    body = ask(functions=[{"name": "evil"}], function_call={"name": "evil"}, stream=False)
+    await Client(body).run(middleware(app, **guard))
+    assert app.bodies
+    assert not any(b"evil" in got for got in app.bodies)
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "1e999", "-0"])

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError, shown
 from ...settings import Settings
-from ...wire.json_input import read_fields, without_halves
+from ...wire.json_input import DECODE_ERRORS, read_fields, without_halves
 from ..http.bodies import replay
 from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words, odd_charset
@@ -37,10 +37,16 @@ _READ = frozenset({
     "model", "messages", "tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "toolcall",
     "request_options", "metadata", "response_format",
 })  # fmt: skip
+# Schemas of the answer: a property may be called `tool_name`, and no more than a carrier of tools is looked for.
+_SCHEMAS = frozenset({"guided_json", "structured_outputs", "json_schema"})
+_OF_A_TURN = frozenset({"content", "tool_calls", "function_call"})
 READ_BY_FACES = frozenset({"mcp_servers", "input", "text", "output_config", "output_format"})
 _CARRIERS = frozenset({
     "tools", "functions", "mcp_servers", "function_declarations", "functiondeclarations", "toolconfig", "tool_config",
 })  # fmt: skip
+_PLAIN = frozenset("{<")
+_TURNS = msgspec.json.Decoder(list[msgspec.Raw])
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # Their APIs have no tools, and their bodies are recordings and pictures.
 _MEDIA = ("/audio/", "/images/")
 
@@ -120,7 +126,8 @@ def check_charset(scope: Scope) -> None:
 def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> bytes:
     """Refuse a request whose tools stand where this layer does not look, and a gateway behind it may.
 
-    LiteLLM takes fields out of `extra_body`, vLLM gives `chat_template_kwargs` to the template, which writes tools.
+    LiteLLM takes fields out of `extra_body`. vLLM gives `chat_template_kwargs` to the template, which writes tools
+    (Llama 3.1's those in `custom_tools`, SmolLM3's those in `xml_tools`), and takes tools of a developer's message.
     read: fields that the request's API has besides those of chat completions. Returns the body, with one member of each
     name: the last, which was checked. Raises ToolCallError.
     """
@@ -133,20 +140,55 @@ def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> byt
     for name, raw in fields.items():
         if name.casefold() in _READ or name in read:  # other spellings are refused where it is read
             continue
-        member = b"{" + msgspec.json.encode(name) + b":" + bytes(raw) + b"}"
-        if not _may_speak_of_tools(member):
-            continue
-        try:
-            json.loads(without_halves(member), object_pairs_hook=_check_carriers)
-        except _FoundError as error:
-            found = shown(error.args[0])
-        except (ValueError, RecursionError):
-            found = "what cannot be read"
-        else:
-            continue
-        message = f"Tools are guarded here, and the field {shown(name)} is not read: it holds {found}."
-        raise ToolCallError("tool_not_allowed", message, param=name[:100])
+        _check_member(name, bytes(raw), name[:100])
+    turns = fields.get("messages")
+    if turns is not None:
+        fields["messages"] = _checked_turns(turns)
     return _once_each(body, fields)
+
+
+def _checked_turns(raw: msgspec.Raw) -> msgspec.Raw:
+    """Messages with nothing beside what is read of them that may carry tools, and each member once; `raw` where they
+    came so. Raises ToolCallError.
+    """
+    try:
+        turns = _TURNS.decode(raw)
+    except DECODE_ERRORS:
+        return raw  # no list: refused where it is read
+    checked = [_checked_turn(turn, f"messages[{at}]") for at, turn in enumerate(turns)]
+    same = all(new is old for new, old in zip(checked, turns, strict=True))
+    return raw if same else msgspec.Raw(b"[" + b",".join(map(bytes, checked)) + b"]")
+
+
+def _checked_turn(raw: msgspec.Raw, param: str) -> msgspec.Raw:
+    try:
+        members = _MEMBERS.decode(raw)
+    except DECODE_ERRORS:
+        return raw  # no object, which is refused, too
+    for name, value in members.items():
+        if name not in _OF_A_TURN and _NAME.search(name):
+            _check_member(name, bytes(value), f"{param}.{name[:100]}")
+    turn = bytes(raw)
+    once = _once_each(turn, members)
+    return raw if once is turn else msgspec.Raw(once)
+
+
+def _check_member(name: str, raw: bytes, param: str) -> None:
+    """Refuse a member that may carry tools. Raises ToolCallError."""
+    member = b"{" + msgspec.json.encode(name) + b":" + raw + b"}"
+    if not _may_speak_of_tools(member):
+        return
+    check = _check_carriers if name in _SCHEMAS else _check_holders
+    try:
+        json.loads(without_halves(member), object_pairs_hook=check)
+    except _FoundError as error:
+        found = shown(error.args[0])
+    except (ValueError, RecursionError):
+        found = "what cannot be read"
+    else:
+        return
+    message = f"Tools are guarded here, and the field {shown(name)} is not read: it holds {found}."
+    raise ToolCallError("tool_not_allowed", message, param=param)
 
 
 def check_unreadable(body: bytes) -> None:
@@ -179,12 +221,21 @@ def _once_each(body: bytes, fields: dict[str, msgspec.Raw]) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def _check_carriers(pairs: list[tuple[str, Any]]) -> bool:
-    """All members of one JSON object, also those of one name. Gives whether it has any."""
+def _check_carriers(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """All members of one JSON object, also those of one name."""
     for name, value in pairs:
         if value and name.casefold() in _CARRIERS:
             raise _FoundError(name)
-    return bool(pairs)
+    return pairs
+
+
+def _check_holders(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The same, and what another name that speaks of tools holds: a list, an object, or one of them as text."""
+    for name, value in _check_carriers(pairs):
+        held = bool(value) if isinstance(value, list) else isinstance(value, str) and not _PLAIN.isdisjoint(value)
+        if held and _NAME.search(name):
+            raise _FoundError(name)
+    return pairs
 
 
 class _FoundError(Exception):
