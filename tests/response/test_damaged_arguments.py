@@ -157,3 +157,19 @@ def test_none_is_a_call_in_any_format_with_json_arguments(name: str) -> None:
             answer = ChoiceAnswer(fmt.parser(tools, ParserOptions(keep_raw=True)), policy)
             ops = [op for piece in pieces for op in answer.feed(piece)] + answer.finish("stop")[0]
             assert not any(isinstance(op, Arguments) for op in ops), kind
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["prompt", "native"])
+async def test_complete_arguments_that_are_no_object_are_refused_before_anything_is_said(
+    mode: str, stream: bool
+) -> None:
+    """A call that leaves when it is complete can be refused with a status of its own."""
+    text = TextBackend(['<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'])
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
+    backend = text if mode == "prompt" else NativeBackend({"tool_calls": [call]}, finish="tool_calls")
+    response = await post(ToolCallMiddleware(backend, mode=mode, stream_arguments=False), stream=stream)
+    assert response.status_code == 422
+    error = check_error(response.content)
+    assert error["code"] == "malformed_tool_arguments"
+    assert "[1]" in error["message"]

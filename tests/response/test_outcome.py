@@ -16,6 +16,7 @@ from ..stream_rules import read_events
 from ..test_modes import BAD, GOOD, NativeBackend, answered, post
 
 COMMA = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
+LIST = '<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'
 CUT = Answer('<tool_call>\n{"name": "f", "arguments": {"x": 1', finish_reason="length")
 UNKNOWN = write_calls("hermes", ("nope", {"x": 1}))
 CASES = pytest.mark.parametrize(
@@ -27,6 +28,9 @@ CASES = pytest.mark.parametrize(
         ([BAD], {"validate_arguments": "warn"}, "invalid", "arguments.x"),
         ([BAD], {"validate_arguments": "error"}, "invalid", "arguments.x"),
         ([COMMA], {"malformed_arguments": "error"}, "malformed", "arguments"),
+        ([COMMA], {"malformed_arguments": "text"}, "malformed", "arguments"),
+        ([LIST], {"malformed_arguments": "text"}, "malformed", "arguments"),
+        ([LIST], {"stream_arguments": False}, "malformed", "arguments"),
         ([BAD, GOOD], {"validate_arguments": "retry"}, "retried", "-"),
         ([UNKNOWN], {"unknown_tool": "error"}, "unknown_tool", "name"),
         ([UNKNOWN], {}, "unknown_tool", "name"),
@@ -41,6 +45,9 @@ CASES = pytest.mark.parametrize(
         "warned",
         "invalid",
         "malformed",
+        "malformed as text",
+        "no object as text",
+        "no object",
         "retried",
         "unknown",
         "as text",

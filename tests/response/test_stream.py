@@ -112,7 +112,7 @@ def test_chunks_that_the_middleware_has_no_opinion_on_pass() -> None:
         chunk({"reasoning_content": "hm"}),
         chunk({"content": None, "refusal": "no"}),
         chunk({"content": ""}),
-        chunk({"content": [{"type": "text", "text": "part"}]}),
+        chunk({"content": [{"type": "image", "text": "part"}]}),
         chunk({"content": "x", "annotations": []}),
         {"type": "ping"},
         {},

@@ -119,8 +119,9 @@ def test_reasoning_goes_where_it_is_wanted() -> None:
 def test_content_as_parts_is_read_as_text() -> None:
     parts = [{"type": "text", "text": "Hi [f|"}, {"type": "x"}, {"type": "text", "text": "{}]"}]
     assert checked(body(parts)).only.named_calls == [("f", "{}")]
-    plain = body([{"type": "text", "text": "only text"}])
-    assert whole(plain) == json.loads(plain)
+    assert whole(body([{"type": "text", "text": "only text"}])) == json.loads(body("only text"))
+    odd = body([{"type": "text", "text": "see"}, {"type": "x"}])
+    assert whole(odd) == json.loads(odd)
 
 
 def test_choices_are_read_apart() -> None:

@@ -55,7 +55,8 @@ def make_choice(
         # A call is refused for its arguments, and then shown or told of as it was written.
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
-        or settings.arguments_as_object,
+        or settings.arguments_as_object
+        or not settings.stream_arguments,
         keep_arguments=settings.malformed_arguments == "forward",
         tell_unknown=True,
     )

@@ -14,6 +14,7 @@ import msgspec
 from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
+from ..wire.content_parts import with_plain_content
 from ..wire.openai import Fields
 from ..wire.sse import ServerEvent
 from .answer_outcome import AnswerOutcome, all_called
@@ -151,13 +152,14 @@ class Choices:
         delta = openai.read_object(fields.get("delta"))
         if delta is None:
             unchanged, delta = False, {}
+        may_repeat = (plain := with_plain_content(delta)) is delta
+        unchanged, delta = unchanged and may_repeat, plain
         text = openai.read_text(delta.get("content")) or ""
         beside = self._counts and self._usage.wrote_beside(delta, index)
         if text and self._counts:
             self._usage.wrote(text, index)
         beside = answer.watch(delta, text) or beside
         reasoning: list[Op] = []
-        may_repeat = True
         if answer.reads_reasoning:
             reasoning, rest, same = answer.take_reasoning(delta, text)
             if rest is not delta:
@@ -167,10 +169,10 @@ class Choices:
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta, answer.native)
             ops = answer.feed_both(text, calls) if calls else answer.feed(text)
-            plain = not calls and is_plain(ops, text)
+            same = not calls and is_plain(ops, text)
         else:
             ops = answer.feed(text) if text else []
-            plain = is_plain(ops, text)
+            same = is_plain(ops, text)
         # Some engines send an empty finish_reason until the end.
         reason = told = openai.read_text(fields.get("finish_reason")) or None
         if told is not None:
@@ -180,7 +182,7 @@ class Choices:
                 choice.finished = True
             else:
                 reason = None
-        unchanged = unchanged and (plain and is_plain(ops, text)) and reason == told
+        unchanged = unchanged and (same and is_plain(ops, text)) and reason == told
         if reason is not None and (answer.extras or (text and answer.calls)):
             unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
@@ -229,8 +231,8 @@ def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]
     if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in _CALLS):
         return [], message  # a text backend may say so
     calls = openai.read_value(message.get("tool_calls"))
-    if isinstance(calls, list) and calls:
-        return calls, rest
+    if calls and isinstance(calls, list | dict):
+        return calls if isinstance(calls, list) else [calls], rest
     single = openai.read_value(message.get("function_call"))
     return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
 

@@ -316,6 +316,8 @@ class Message:
                 return
             else:
                 self.broken = self.broken or not (event.complete or self.limited)
+                if event.complete:
+                    self.outcomes.note(CallOutcome.MALFORMED, "arguments")
                 if not self._waits_behind(call.name):
                     self.refused = True
                     if self.source is Source.ENDED_IN:

@@ -11,6 +11,7 @@ import msgspec
 from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
+from ..wire.content_parts import with_plain_content
 from ..wire.openai import Fields
 from ..wire.sse import DONE
 from .answer_outcome import AnswerOutcome
@@ -81,7 +82,7 @@ def rewrite_whole(
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
     for number, (choice, given) in enumerate(choices):
-        message = given
+        message = with_plain_content(given)
         text = _text_of(message.get("content"))
         usage.wrote_beside(message, number)
         usage.wrote(text, number)
@@ -128,8 +129,9 @@ def as_stream(data: bytes) -> bytes | None:
     usage = head.pop("usage", None)
     events: list[dict[str, Any]] = []
     for choice, message in choices:
-        text = _text_of(message.get("content"))
-        delta = {**message, "content": openai.raw(text)} if text else message
+        delta = with_plain_content(message)
+        if text := _text_of(delta.get("content")):
+            delta = {**delta, "content": openai.raw(text)}
         index = choice.pop("index", openai.raw(0))
         rest = {name: value for name, value in choice.items() if name != "message"}
         events.append({**head, "choices": [{"index": index, "delta": delta, "finish_reason": None}]})

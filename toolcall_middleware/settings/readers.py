@@ -79,7 +79,7 @@ def _number(value: Any) -> Any:
     return text.replace("_", "") if isinstance(text, str) else text
 
 
-_SIZE = re.compile(r"([+-]?\d+)(?:(k)|(m)|$)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"([+-]?\d+)(?:(k)|(m)|$)(?:i?b)?", re.IGNORECASE | re.ASCII)
 
 
 def _size(value: Any) -> Any:

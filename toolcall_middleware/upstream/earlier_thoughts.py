@@ -12,10 +12,10 @@ from typing import Any
 
 from ..formats.prompt.thoughts import Returned, Thoughts
 from ..formats.thoughts import returned
+from ..wire.content_parts import thought_in
 
 _log = logging.getLogger("toolcall_middleware")
 _FIELDS = ("reasoning_content", "reasoning")
-_PARTS = frozenset({"thinking", "reasoning"})
 
 Message = dict[str, Any]
 
@@ -63,13 +63,4 @@ def reasoning_of(message: Message) -> str:
             return said
     content = message.get("content")
     parts = content if isinstance(content, list) else []
-    return "\n".join(filter(None, map(_part_text, parts)))
-
-
-def _part_text(part: Any) -> str:
-    if not isinstance(part, dict) or part.get("type") not in _PARTS:
-        return ""
-    said = part.get(part["type"], part.get("text"))
-    if isinstance(said, list):  # Mistral's: text parts within
-        return "".join(text for inner in said if isinstance(inner, dict) and isinstance(text := inner.get("text"), str))
-    return said if isinstance(said, str) else ""
+    return "\n".join(filter(None, map(thought_in, parts)))

@@ -249,8 +249,14 @@ class Shape:
 
 
 def is_error(fields: Fields) -> bool:
-    """Whether a JSON object is an error: `{"error": …}`, or the `{"object": "error", "message"}` of older vLLMs."""
-    return not is_null(fields.get("error")) or ("choices" not in fields and read_value(fields.get("object")) == "error")
+    """Whether a JSON object is an error: `{"error": …}`, the `{"object": "error", "message"}` of older vLLMs, or the
+    `{"detail": …}` of FastAPI.
+    """
+    if not is_null(fields.get("error")):
+        return True
+    return "choices" not in fields and (
+        not is_null(fields.get("detail")) or read_value(fields.get("object")) == "error"
+    )
 
 
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:

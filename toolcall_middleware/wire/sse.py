@@ -140,6 +140,9 @@ class EventReader:
                 data.append(b"")
             elif line.startswith(b"event:"):
                 name = line[6:].strip().decode("utf-8", "replace")
+            elif line.startswith(b"error:"):  # llama.cpp's server has written its errors so
+                data.append(line[6:].strip())
+                name = "error"
         return ServerEvent(raw, b" ".join(data) if data else None, name)
 
 
