@@ -320,12 +320,10 @@ class Message:
                     self.outcomes.note(CallOutcome.MALFORMED, "arguments")
                 if not self._waits_behind(call.name):
                     self.refused = True
-                    if self.source is Source.ENDED_IN:
-                        pass
-                    elif self.source >= Source.REASONING:
-                        self.keep_reasoning(event.raw, self.source, ops)
-                    else:
+                    if self.source < Source.REASONING:
                         self._show(event.raw, ops)
+                    elif self.source is not Source.ENDED_IN:
+                        self.keep_reasoning(event.raw, self.source, ops)
                 return
         self._follow(call, event)
 
