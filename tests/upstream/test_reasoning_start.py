@@ -221,11 +221,21 @@ def test_an_answer_in_which_no_thought_ends_teaches_the_contrary() -> None:
     assert talk.ask("I look.</think>Done.").reasoning == "I look."
 
 
-def test_an_answer_that_was_cut_off_or_calls_teaches_nothing() -> None:
+def test_an_answer_that_was_cut_off_teaches_nothing() -> None:
     talk = Talk(THINKS)
     talk.ask("I look", reason="length")
-    talk.ask(f"I look {tag()}")
     assert talk.ask("I look.</think>Done.").reasoning == "I look."
+
+
+def test_a_call_in_a_thought_that_nothing_ends_teaches_the_contrary() -> None:
+    """Where thinking is off on the server, an agent's turns are calls: each would leave with its markup."""
+    talk = Talk(THINKS)
+    assert talk.ask(f"I look.\n{tag()}").reasoning.startswith("I look.")
+    for _ in range(3):
+        answer = talk.ask(f"I look.\n{tag()}")
+        assert (answer.reasoning, (answer.content or "").strip(), len(answer.calls)) == ("", "I look.", 1)
+    assert talk.ask(f"I look.</think>{tag()}").content == "I look.</think>"
+    assert talk.ask(f"I look.</think>{tag()}").reasoning == "I look."
 
 
 def test_a_model_that_opens_its_thoughts_itself_teaches_that() -> None:

@@ -196,6 +196,11 @@ class Sink:
         self.opening = 0
         self.mode = _DROP
 
+    def says(self, text: str) -> None:
+        """Text that the calls' own syntax holds, behind calls that have left. It leaves unless all of that does."""
+        if self.committed and not self._refused:
+            self.emit_text(text)
+
     def emit_reasoning(self, text: str) -> None:
         """Text of a reasoning channel."""
         if text:

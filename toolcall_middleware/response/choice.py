@@ -259,7 +259,6 @@ class ChoiceAnswer:
             self.opened = False  # nothing has ended it
         if self.thought is None or message.stopped or not (events := self.thought.finish(cut=cut)):
             return []
-        self.opened = None
         message.source = Source.ENDED_IN
         return message.apply(events)
 

@@ -15,7 +15,7 @@ from ...sink import Sink
 from ...values.json_spelling import decode
 from .arguments import CallArguments
 from .call_list import CallList
-from .call_value import MAX_NAME, SimpleValue
+from .call_value import MAX_NAME, SimpleValue, arguments_beside, text_beside
 from .syntax import JsonCallSyntax
 
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
@@ -36,8 +36,9 @@ class CallReader:
     """Reads one call object, or an object that wraps a list of them, from `{` to its `}`."""
 
     __slots__ = (
-        "_args", "_args_ended", "_cut", "_early", "_early_size", "_hopeless", "_id", "_key", "_level", "_list", "_name",
-        "_sink", "_started", "_state", "_syntax", "_unsettled", "_value", "done", "failed", "lost", "repaired",
+        "_args", "_args_ended", "_beside", "_cut", "_early", "_early_size", "_hopeless", "_id", "_key", "_level",
+        "_list", "_name", "_sink", "_started", "_state", "_syntax", "_unsettled", "_value",
+        "done", "failed", "lost", "repaired",
     )  # fmt: skip
 
     def __init__(self, syntax: JsonCallSyntax, sink: Sink) -> None:
@@ -60,6 +61,7 @@ class CallReader:
         self._unsettled: list[str] | None = None  # a bare call's first characters of arguments
         self._value: SimpleValue | None = None  # a key, a name, an id, or what is skipped
         self._list: CallList | None = None
+        self._beside: dict[str, str] = {}  # members that say nothing of a call, as JSON
 
     def feed(self, s: str, i: int, *, last: bool) -> int:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a table of states
         """Read from `s[i]`; see `Body.step`."""
@@ -95,7 +97,7 @@ class CallReader:
                             return i
                         i = end
                         continue
-                    self._value = SimpleValue(kept=True)
+                    self._value = SimpleValue(short=True)
                 value = self._value
                 assert value is not None  # noqa: S101 - set with the state
                 i = value.feed(s, i)
@@ -187,6 +189,8 @@ class CallReader:
         self._value = None
         text, repaired = read.end()
         self.repaired = self.repaired or repaired
+        if state in {_SKIP, _ID}:
+            self._beside[self._key] = text
         if state == _SKIP:
             self._state = _NEXT
             return
@@ -217,7 +221,8 @@ class CallReader:
     def _set_key(self, key: str) -> None:
         self._key = key
         self._state = _COLON
-        self.failed = not self._known_key()
+        begun = self._started or self._list is not None
+        self.failed = not self._syntax.takes(key, outer=self._level == 0, begun=begun)
 
     def _set_name(self, value: str) -> None:
         if self._name is not None:
@@ -236,15 +241,6 @@ class CallReader:
         if self._early is not None:
             self._sink.args("".join(self._early))
             self._early = None
-
-    def _known_key(self) -> bool:
-        """A bare object stays a candidate only while its keys are those of a call."""
-        syntax = self._syntax
-        if not syntax.bare or (self._started and not syntax.no_other_keys):
-            return True
-        if self._level == 0 and self._key in syntax.wrappers:
-            return True
-        return not syntax.wrapper_only and syntax.knows(self._key)
 
     def _open_value(self, c: str, i: int) -> int:
         """The first character of a value tells how it is read."""
@@ -274,7 +270,7 @@ class CallReader:
             return i
         else:
             self._state = _SKIP
-        self._value = SimpleValue(kept=self._state != _SKIP)
+        self._value = SimpleValue(short=self._state != _SKIP)
         return i
 
     def _open_arguments(self, c: str) -> None:
@@ -357,6 +353,8 @@ class CallReader:
         if self._name is None:
             self.done = self._list is not None
             self.failed = not self.done
+            if self.done and (said := text_beside(self._beside)):
+                self._sink.says(said)
             return i
         if not self._started:
             # A bare call without arguments.
@@ -379,7 +377,9 @@ class CallReader:
 
     def _end(self, *, complete: bool) -> None:
         if complete and not self._args_ended:
-            self._sink.args("{}")
+            beside = arguments_beside(self._beside, self._sink.schema(self._name or ""))
+            self.repaired = self.repaired or beside != ""
+            self._sink.args(beside or "{}")
         self.done = True
         self._sink.end(complete=complete and not self._cut, repaired=self.repaired)
 

@@ -26,7 +26,7 @@ class Entry(Protocol):
 class CallList:
     """Reads such a list, or the one call that stands in its place, up to behind it. See `CallReader.feed`."""
 
-    __slots__ = ("_behind", "_entry", "_make", "_sink", "done", "failed", "repaired")
+    __slots__ = ("_alone", "_behind", "_entry", "_listed", "_make", "_sink", "done", "failed", "repaired")
 
     def __init__(self, sink: Sink, make: Callable[[], Entry]) -> None:
         self.done = False
@@ -36,6 +36,7 @@ class CallList:
         self._make = make
         self._entry: Entry | None = None
         self._behind = False  # directly behind an entry
+        self._listed = self._alone = False  # whether the list has begun; an entry without one
 
     def feed(self, s: str, i: int, *, last: bool) -> int:
         """Read from `s[i]`, up to a call's start or end, or until done or failed."""
@@ -68,14 +69,16 @@ class CallList:
     def _between(self, c: str, i: int) -> int:
         if c == "{":
             self._entry = self._make()
+            self._alone = not self._listed
             return i
         if c == "]":
             self.done = True
             return i + 1
         if c == "," or (c == "[" and not self._behind):
+            self._listed = self._listed or c == "["
             self._behind = False
             return i + 1
-        # The list's end may be missing: then the brace is the wrapper's.
-        self.done = c == "}" and self._behind
+        # The list's end may be missing: then the brace is the wrapper's. So is a key behind one call.
+        self.done = (c == "}" and self._behind) or (c in "\"'" and self._alone)
         self.failed = not self.done
         return i

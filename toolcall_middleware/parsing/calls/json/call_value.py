@@ -1,23 +1,28 @@
-"""A key, a name or an id of a call in JSON, or a value that says nothing of it."""
+"""A key, a name or an id of a call in JSON, or the value of a key that calls do not have."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ...values.json_reader import JsonReader
+from ...values.json_spelling import decode
 
 MAX_NAME = 512
+_MAX_OTHER = 1 << 20
 _SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next quote
 
 
 class SimpleValue:
-    """Reads one, up to its end. kept: it is short, and wanted."""
+    """Reads one, up to its end. short: it must be, for it is a key, a name or an id."""
 
-    __slots__ = ("_kept", "_out", "_read", "_reader", "too_long")
+    __slots__ = ("_out", "_read", "_reader", "_short", "too_long")
 
-    def __init__(self, *, kept: bool) -> None:
+    def __init__(self, *, short: bool) -> None:
         self._reader = JsonReader()
-        self._kept = kept
+        self._short = short
         self._out: list[str] = []
         self._read = 0  # characters
         self.too_long = False
@@ -25,9 +30,11 @@ class SimpleValue:
     def feed(self, s: str, i: int) -> int:
         """Read on from `s[i]`; the index behind what was read."""
         reader, out = self._reader, self._out
-        if not self._kept:
-            i = reader.feed(s, i, out)
-            out.clear()
+        if not self._short:
+            begin, i = i, reader.feed(s, i, out)
+            self._read += i - begin
+            if self._read > _MAX_OTHER:
+                out.clear()
             return i
         # So many characters and no more, however the text is cut: what is behind them is text again.
         end = i + MAX_NAME - self._read
@@ -52,3 +59,32 @@ class SimpleValue:
         """(its JSON, whether that was repaired)."""
         self._reader.close(self._out)
         return self.so_far, self._reader.repaired
+
+
+def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:
+    """The arguments, as JSON, of a call that has no key for them: of its other `members` (JSON by key) those that the
+    tool's `schema` knows, or a member that holds such. Empty where there are none.
+    """
+    known = schema.get("properties") if schema is not None else None
+    if not isinstance(known, Mapping):
+        return ""
+    found = [f"{json.dumps(key)}: {text}" for key, text in members.items() if key in known and text]
+    if found:
+        return "{" + ", ".join(found) + "}"
+    for text in members.values():
+        if text.startswith("{") and not known.keys().isdisjoint(_decoded(text) or ()):
+            return text
+    return ""
+
+
+def text_beside(members: Mapping[str, str]) -> str:
+    """What an assistant's message says beside its calls: its `content`, where that is a string."""
+    said = _decoded(members.get("content", ""))
+    return said if isinstance(said, str) else ""
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return decode(text)
+    except ValueError:
+        return None

@@ -32,6 +32,12 @@ class JsonCallSyntax:
     )
     ids: frozenset[str] = frozenset({"id", "tool_call_id", "call_id"})
 
-    def knows(self, key: str) -> bool:
-        """Whether calls have this key."""
-        return key == "type" or key in self.names or key in self.arguments or key in self.ids
+    def takes(self, key: str, *, outer: bool, begun: bool) -> bool:
+        """Whether an object with this key may be a call: without a marker its keys must be those of one.
+
+        outer: it is not within another. begun: calls have been read in it.
+        """
+        if not self.bare or (begun and not self.no_other_keys) or (outer and key in self.wrappers):
+            return True
+        known = key == "type" or key in self.names or key in self.arguments or key in self.ids
+        return known and not self.wrapper_only

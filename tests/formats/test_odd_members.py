@@ -1,0 +1,109 @@
+"""JSON calls with members that calls do not have: none of what the model wrote is lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.model import Tool, ToolSet
+from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
+
+CITY = {"city": {"type": "string"}, "days": {"type": "integer"}, "where": {"type": "object"}, "id": {"type": "string"}}
+TOOLS = ToolSet.of([Tool("weather", parameters={"type": "object", "properties": CITY}), Tool("ping")])
+WRITTEN = {
+    "hermes": "<tool_call>\n{}\n</tool_call>",
+    "json": '```json\n{{"tool_calls": [{}]}}\n```',
+    "mistral_old": "[TOOL_CALLS] [{}]",
+    "jamba": "<tool_calls>[{}]</tool_calls>",
+    "granite": "<tool_call>[{}]",
+    "internlm": "<|action_start|><|plugin|>{}<|action_end|>",
+}
+
+
+def read(format_name: str, text: str, size: int) -> list[Event]:
+    parser = registry.get(format_name).parser(TOOLS, ParserOptions())
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    return [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+
+
+def said(events: list[Event]) -> tuple[str, list[tuple[str, str, bool]]]:
+    """(text, the calls with their arguments and whether they needed repair)."""
+    calls: list[tuple[str, str, bool]] = []
+    for event in events:
+        if isinstance(event, CallStart):
+            calls.append((event.name, "", False))
+        elif isinstance(event, CallArgs):
+            calls[-1] = (calls[-1][0], calls[-1][1] + event.text, False)
+        elif isinstance(event, CallEnd):
+            calls[-1] = (*calls[-1][:2], event.repaired)
+    return "".join(event.text for event in events if isinstance(event, Text)), calls
+
+
+BESIDE = [
+    ('{"name": "weather", "city": "Paris", "days": 2}', {"city": "Paris", "days": 2}),
+    ('{"name": "weather", "where": {"a": [1, "}"]}, "note": "x"}', {"where": {"a": [1, "}"]}}),
+    ('{"name": "weather", "inputs": {"city": "Paris"}}', {"city": "Paris"}),
+    ('{"Arguments": {"city": "Paris"}, "name": "weather"}', {"city": "Paris"}),
+    ('{"name": "weather", "id": "call_1", "type": "function", "city": "Paris"}', {"id": "call_1", "city": "Paris"}),
+    ('{"type": "function", "function": {"name": "weather", "city": "Paris"}}', {"city": "Paris"}),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(("call", "arguments"), BESIDE, ids=[call for call, _ in BESIDE])
+@pytest.mark.parametrize("format_name", WRITTEN)
+def test_arguments_beside_the_name_are_read(format_name: str, call: str, arguments: object, size: int) -> None:
+    text, [(name, made, repaired)] = said(read(format_name, WRITTEN[format_name].format(call), size))
+    assert (text, name, json.loads(made), repaired) == ("", "weather", arguments, True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "weather", "arguments": {}, "city": "Paris"}',
+        '{"name": "weather", "note": "x", "other": {"a": 1}}',
+        '{"name": "weather", "id": 5, "type": "function"}',
+        '{"name": "ping", "city": "Paris"}',
+        '{"name": "weather"}',
+    ],
+)
+def test_what_the_tool_does_not_know_is_no_argument(call: str) -> None:
+    for size in (1, 10_000):
+        _, [(_, made, repaired)] = said(read("hermes", WRITTEN["hermes"].format(call), size))
+        assert json.loads(made) in ({}, {"id": 5})
+        assert repaired == (made != "{}")
+
+
+def test_more_of_it_than_anybody_writes_is_not_kept() -> None:
+    call = '{"name": "weather", "note": "%s", "city": "Paris"}' % ("x" * (1 << 21))
+    _, [(_, made, _)] = said(read("hermes", WRITTEN["hermes"].format(call), 4096))
+    assert json.loads(made) == {"city": "Paris"}
+
+
+BEHIND = [
+    ('{"tool_calls": [{"name": "ping", "arguments": {}}], "content": null}', ""),
+    ('{"tool_calls": [{"name": "ping", "arguments": {}}], "finish_reason": "tool_calls"}', ""),
+    ('{"tool_calls": [{"name": "ping", "arguments": {}}], "content": "I \\"ping\\"."}', 'I "ping".'),
+    ('{"tool_calls": {"name": "ping", "arguments": {}}, "role": "assistant"}', ""),
+    ('{"function_call": {"name": "ping", "arguments": {}}, "content": null}', ""),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(("message", "text"), BEHIND, ids=[message for message, _ in BEHIND])
+@pytest.mark.parametrize("format_name", ["json", "auto", "hermes"])
+def test_members_behind_a_list_of_calls_are_no_text_but_for_what_it_says(
+    format_name: str, message: str, text: str, size: int
+) -> None:
+    assert said(read(format_name, message, size)) == (text, [("ping", "{}", False)])
+    if "function_call" not in message:
+        assert said(read(format_name, f"```json\n{message}\n```", size)) == (text, [("ping", "{}", False)])
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_where_the_call_is_refused_all_of_it_is_text(size: int) -> None:
+    message = '{"tool_calls": [{"name": "nope", "arguments": {}}], "content": "Hi."}'
+    assert said(read("json", message, size)) == (message, [])
