@@ -178,3 +178,14 @@ def test_any_name_is_no_tag_of_a_call() -> None:
     text = "Well.\n<note>\n<to>Ann</to>\n</note>"
     parser = registry.get("auto").parser(None, ParserOptions())
     assert shown_in(read(parser, [text])) == text
+
+
+def test_an_empty_element_is_no_call_of_a_tool_that_needs_an_argument() -> None:
+    """`search` and `output` are HTML's names, too."""
+    needs = ToolSet.of([Tool("search", "", {**CITY, "required": ["city"]}), Tool("ping")])
+    text = "The element:\n\n<search></search>\n\nholds a form."
+    for pieces in ([text], [*text]):
+        events = read(registry.get("auto").parser(needs, ParserOptions()), pieces)
+        assert (calls_in(events), text_in(events)) == ([], text)
+    for call in ("<search>\n<city>Paris</city>\n</search>", "<ping></ping>"):
+        assert len(calls_in(read(registry.get("auto").parser(needs, ParserOptions()), [*call]))) == 1

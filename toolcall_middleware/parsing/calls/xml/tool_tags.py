@@ -80,7 +80,9 @@ class _Call:
         """The call, if the next tag says that it is one."""
         cursor = self._cursor
         tag = yield from self._next()
-        if not tag:
+        # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
+        empty = tag == self._close and not self._free and bool(self._schema.get("required"))
+        if not tag or empty:
             cursor.failed = True
             return
         self._open = True
