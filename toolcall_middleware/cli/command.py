@@ -7,11 +7,14 @@ A module of this folder with a `COMMAND` is a command: dispatch.py finds it. It 
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..settings import ENV_PREFIX, OPTIONS, Settings, hide_login
@@ -144,6 +147,18 @@ def refuse_whole_path(url: str | None, source: str) -> None:
     if base.lower().endswith(_CHAT):
         shown = hide_login(base[: -len(_CHAT)])
         raise UsageError(f"{source}: leave out /chat/completions, which is added: {shown}")
+
+
+def read_file(name: str) -> bytes:
+    """What the file `name` holds, `-` being stdin, without the mark that some editors begin UTF-8 with.
+
+    Raises UsageError for a file that cannot be read.
+    """
+    try:
+        read = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+    return read.removeprefix(codecs.BOM_UTF8)
 
 
 def to_environment(values: Mapping[str, Any]) -> None:

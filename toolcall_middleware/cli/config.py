@@ -7,12 +7,11 @@ import json
 import shutil
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError, ToolCallError
 from ..settings import OPTIONS, Settings
-from .command import Command, UsageError, add_settings, given_settings
+from .command import Command, UsageError, add_settings, given_settings, read_file
 
 _INDENT = "    "
 _WIDEST = 120
@@ -139,10 +138,10 @@ def _of_request(settings: Settings, file: str) -> Settings:
     """What holds for a request, with what its body changes."""
     from ..request.parse import overrides_of
 
+    body = read_file(file)
     try:
-        body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return settings.layer(overrides_of(body, settings), "request")
-    except (OSError, ToolCallError) as error:
+    except ToolCallError as error:
         raise SettingsError(f"--request {file}: {error}") from None
 
 
