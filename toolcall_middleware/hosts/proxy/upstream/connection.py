@@ -7,12 +7,15 @@ import asyncio
 import ipaddress
 import os
 import socket
+import ssl
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import anyio
 
 from ....errors import SettingsError
+from ....settings import read_variable
 from ...http.client_library import httpx
 
 
@@ -61,6 +64,40 @@ def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
     if not address:
         return None
     return httpx.Proxy(address if "://" in address else f"http://{address}")
+
+
+def tls_to(origin: httpx.URL) -> ssl.SSLContext | None:
+    """Whom to trust on the way to `origin`: the authorities that SSL_CERT_FILE or SSL_CERT_DIR names, or else those of
+    the HTTP library. None where no TLS is spoken: reading the certificates takes longer than some requests may.
+
+    Raises SettingsError, naming the variable and its value, where they cannot be read.
+    """
+    if origin.scheme != "https" and proxy_of_environment(origin) is None:
+        return None
+    places = ((name, read_variable(name)) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    name, place = next(((name, place) for name, place in places if place), ("", ""))
+    # A folder that is not there is no error for OpenSSL, and no certificate would be trusted.
+    if name == "SSL_CERT_DIR" and not Path(place).is_dir():
+        raise SettingsError(f"{name}: {place!r} is no folder; use one with certificate authorities.")
+    try:
+        context = httpx.create_ssl_context()
+    except OSError as error:
+        if not name:
+            raise
+        why = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise SettingsError(f"{name}: {place!r} cannot be read ({why}); use a file of PEM certificates.") from None
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def asking_client(url: str, key: str | None, seconds: float) -> httpx.Client:
+    """Asks an upstream about itself before it serves, over the way that requests take. Raises SettingsError, and
+    httpx.InvalidURL.
+    """
+    parsed = httpx.URL(url)
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    proxy = proxy_of_environment(parsed)
+    return httpx.Client(headers=headers, timeout=seconds, proxy=proxy, verify=tls_to(parsed) or False, trust_env=False)
 
 
 class AtOnce(httpx.AsyncByteStream, abc.ABC):

@@ -28,7 +28,7 @@ from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .asking import Client, Question, Reply, ask
 from .client import client_to
-from .connection import Connection, reason
+from .connection import Connection, reason, tls_to
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
@@ -116,6 +116,8 @@ class Forwarder:
         self._tell_client = tell_client
         self._ends_streams = ends_streams
         self._transport: Client | httpx.AsyncBaseTransport | None = transport
+        # Read here: what is wrong with them is told at start, and not to the first client.
+        self._tls = tls_to(self._origin)
 
     def __repr__(self) -> str:
         return f"Forwarder({self.address!r})"
@@ -147,7 +149,7 @@ class Forwarder:
 
     def _pool(self) -> Client | httpx.AsyncBaseTransport:
         if self._transport is None:
-            self._transport = client_to(self._origin, connections=self._connections)
+            self._transport = client_to(self._origin, connections=self._connections, tls=self._tls)
         return self._transport
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
