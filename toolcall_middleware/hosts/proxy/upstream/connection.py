@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -18,16 +20,40 @@ from ....errors import SettingsError
 from ....settings import read_variable
 from ...http.client_library import httpx
 
+# This machine has no such address; another one of the same name may do.
+_ANOTHER_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
-def free_port(host: str) -> int:
-    """A port of `host` that nobody listens on. Raises SettingsError where there is no such address."""
+
+def free_port(host: str, port: int = 0) -> int:
+    """`port` of `host`, or for 0 one that nobody listens on. Raises SettingsError where a server could not listen."""
+    what = f"--host {host} --port {port}"
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.bind(address)
-            return int(probe.getsockname()[1])
+        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise SettingsError(f"--host {host}: {error.strerror}.") from None
+        raise SettingsError(f"{what}: {error.strerror}; give an address of this machine as --host.") from None
+    found: int | None = None
+    fault: OSError | None = None
+    with contextlib.ExitStack() as probes:
+        # All of them, as asyncio does: `localhost` has two.
+        for family, kind, protocol, _, address in dict.fromkeys(places):
+            try:
+                probe = probes.enter_context(socket.socket(family, kind, protocol))
+                if os.name == "posix":  # elsewhere it would let two servers listen
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address[0], found or port, *address[2:]))
+                found = found or probe.getsockname()[1]
+            except OSError as error:
+                fault = error
+                if error.errno not in _ANOTHER_ADDRESS:
+                    found = None
+                    break
+    if found is None:
+        elsewhere = fault is None or fault.errno in _ANOTHER_ADDRESS
+        fix = "give an address of this machine as --host" if elsewhere else "give another --port; 0 takes a free one"
+        raise SettingsError(f"{what}: {reason(fault or OSError('it has no address'))}; {fix}.")
+    return found
 
 
 def is_loopback(host: str) -> bool:
