@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
 from ...http.client_library import httpx
-from ...http.errors import send_error
+from ...http.errors import log_refusal, send_error
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
 from ...http.request_record import Record, record_of
@@ -157,6 +157,8 @@ class Forwarder:
         try:
             first = await upload.next_piece(receive)
         except ToolCallError as error:
+            record_of(scope).error = str(error.code)
+            log_refusal(error)
             await send_error(send, error)
             return
         if first["type"] == "http.disconnect":
