@@ -25,6 +25,7 @@ from toolcall_middleware.cli import serve as serve_command
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.hosts.proxy.connections import BoundedProtocol
 from toolcall_middleware.hosts.proxy.upstream.connection import free_port
+from toolcall_middleware.settings import Settings
 
 from ..fakes import serve
 from .check.engines import VllmHermes
@@ -189,6 +190,16 @@ def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> No
 
 
 @pytest.mark.usefixtures("started")
+def test_what_the_command_line_gave_is_not_told_as_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCALL_MODE", "auto")
+    assert cli.main(["serve", *UPSTREAM, "--set", "format=hermes"]) == 0
+    settings = Settings.from_env()  # as the app reads them
+    assert (settings.source("format"), settings.where("format")) == ("command line", "format")
+    assert settings.source("upstream_url") == "command line"
+    assert settings.source("mode") == "environment TOOLCALL_MODE"
+
+
+@pytest.mark.usefixtures("started")
 def test_options_win_over_variables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://me:hunter2@127.0.0.1:9/v1")
     monkeypatch.setenv("TOOLCALL_FORMAT", "hermes")
@@ -236,6 +247,8 @@ def test_an_open_door_is_warned_of(
         (["--upstream", "up.example"], "upstream_url: 'up.example' is not allowed; use an http:// or https:// address"),
         (["--upstream", "http://999.1.1.1/v1"], "upstream_url"),
         (["--upstream", "http://me:hunter2@up/v1/chat/completions/"], "which is added: http://***@up/v1"),
+        (["--upstream", "http://up/v1", "--set", f"trace_dir={__file__}"], "test_serve.py cannot be written: it is no"),
+        (["--upstream", "http://up/v1", "--set", f"trace_dir={__file__}/x"], "test_serve.py/x cannot be written: Not"),
         (["--upstream", "http://up/v1", "--mode", "promt"], "mode: 'promt' is not allowed; use prompt, native"),
         (
             ["--upstream", "http://up/v1", "--format", "hermess"],

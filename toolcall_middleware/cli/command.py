@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..settings import ENV_PREFIX, OPTIONS, Settings, hide_login
+from ..settings import COMMAND_LINE, ENV_PREFIX, OPTIONS, Settings, whole_path
 
 PROG = "toolcall-middleware"
-_CHAT = "/chat/completions"
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 WIDTH = 100
 """Columns of the help where it is not measured: examples are not wrapped."""
@@ -143,10 +142,9 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def refuse_whole_path(url: str | None, source: str) -> None:
     """Raises UsageError for an upstream's address that names the path of one request. source: who gave it."""
-    base = (url or "").rstrip("/")
-    if base.lower().endswith(_CHAT):
-        shown = hide_login(base[: -len(_CHAT)])
-        raise UsageError(f"{source}: leave out /chat/completions, which is added: {shown}")
+    fault = whole_path(url)
+    if fault is not None:
+        raise UsageError(f"{source}: {fault}")
 
 
 def read_file(name: str) -> bytes:
@@ -164,6 +162,8 @@ def read_file(name: str) -> bytes:
 def to_environment(values: Mapping[str, Any]) -> None:
     """Hands settings to whoever builds the app from the environment: `create_proxy`, here or in worker processes."""
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
+    before = os.environ.get(COMMAND_LINE, "").split(",")
+    os.environ[COMMAND_LINE] = ",".join(dict.fromkeys(name for name in (*before, *values) if name))
 
 
 def share_metrics() -> None:

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
 from ...http.client_library import httpx
-from ...http.errors import log_refusal, send_error
+from ...http.errors import send_error, send_refusal
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
 from ...http.request_record import Record, record_of
@@ -116,7 +116,6 @@ class Forwarder:
         self._tell_client = tell_client
         self._ends_streams = ends_streams
         self._transport: Client | httpx.AsyncBaseTransport | None = transport
-        # Read here: what is wrong with them is told at start, and not to the first client.
         self._tls = tls_to(self._origin)
 
     def __repr__(self) -> str:
@@ -157,9 +156,7 @@ class Forwarder:
         try:
             first = await upload.next_piece(receive)
         except ToolCallError as error:
-            record_of(scope).error = str(error.code)
-            log_refusal(error)
-            await send_error(send, error)
+            await send_refusal(scope, send, error)
             return
         if first["type"] == "http.disconnect":
             return
