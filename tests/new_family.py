@@ -46,7 +46,9 @@ Left to do:
    each with its `source`. At least {least} cases are needed; the fields are described in tests/formats/goldens.py.
 3. python -m pytest tests/formats -k {name}
 4. Names of its models with and without their maker, as engines have them, in tests/formats/test_models.py.
-5. python -m tests.readme (the list of formats) and a line in CHANGELOG.md."""
+5. python -m tests.readme (the list of formats) and a line in CHANGELOG.md.{special}"""
+SPECIAL = """
+6. Its markers are special tokens (`special_tokens`): its name into SPECIAL in tests/formats/test_families.py."""
 LEAST = 15  # as tests/formats/test_conformance.py has it
 
 
@@ -150,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FormatError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return 2
-    print(NEXT.format(count=count, path=path, least=LEAST, name=name))
+    special = SPECIAL if getattr(registry.get(name), "special_tokens", False) else ""
+    print(NEXT.format(count=count, path=path, least=LEAST, name=name, special=special))
     return 0
 
 

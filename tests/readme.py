@@ -33,31 +33,6 @@ ROOMS = {
     "see": "Metrics and traces",
 }
 
-ERRORS = {
-    "invalid_json": "the body is not JSON, or no object",
-    "invalid_request": "a field has a wrong type or value",
-    "invalid_tool_schema": "parameters are no JSON Schema of an object, or cannot be checked; bad or double names",
-    "invalid_tool_choice": "it names a tool that is not offered, or asks for one where none is",
-    "invalid_tool_call_id": "a tool message answers no earlier call",
-    "invalid_message_order": "a tool message stands where it cannot",
-    "tool_schema_incompatible": "the upstream's API cannot express a tool's schema",
-    "too_many_tools": "more than `max_tools`",
-    "tool_not_allowed": "a tool is not in the allowlist",
-    "model_not_found": "no upstream of `upstreams_file` serves the request's model",
-    "limit_exceeded": "one of the other limits",
-    "request_too_large": "more than `max_request_bytes`",
-    "request_timeout": "the request's body does not come within `upload_timeout`",
-    "rate_limit_exceeded": "too many tool calls in a time",
-    "rate_limit_unavailable": "the rates' storage is down, under `rate_limit_failure=closed`",
-    "unknown_tool_call": "the model called what is not offered, under `unknown_tool=error`",
-    "malformed_tool_arguments": "arguments are not JSON, under `malformed_arguments=error`",
-    "invalid_tool_arguments": "arguments do not fit the tool's schema",
-    "tool_choice_not_satisfied": "a call had to come, and after all tries none did",
-    "upstream_error": "the backend is down, breaks off, or answers with something else than a completion",
-    "upstream_timeout": "the upstream is silent for `upstream_timeout`",
-    "invalid_api_key": "the proxy has `api_keys` and the client showed none of them",
-}
-
 
 TEN = (
     "mode",
@@ -160,7 +135,7 @@ def built_in() -> list[str]:
 
 def error_codes() -> str:
     """Every code with its status, from the code's own table."""
-    rows = [(f"`{code}`", str(status), ERRORS[code]) for code, status in errors._STATUS.items()]  # the one table
+    rows = [(f"`{code}`", str(row.status), row.when) for code, row in errors.CODES.items()]
     about = (
         'Errors have OpenAI\'s form, `{"error": {"message", "type", "param", "code"}}`, where `param` is a path such as'
         " `tools[1].function.parameters`. The backend's own errors keep their status and text and get the same form."

@@ -23,7 +23,7 @@ import pytest
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
-from toolcall_middleware.errors import _STATUS
+from toolcall_middleware.errors import CODES
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.settings import OPTIONS
 
@@ -58,8 +58,7 @@ def test_the_pages_of_the_reference_are_those_of_the_code(name: str) -> None:
 
 def test_every_setting_format_and_error_has_its_row() -> None:
     assert {option.room for option in OPTIONS.values()} == set(readme.ROOMS)
-    assert set(_STATUS) == set(readme.ERRORS)
-    for page, names in (("settings", OPTIONS), ("formats", readme.built_in()), ("errors", _STATUS)):
+    for page, names in (("settings", OPTIONS), ("formats", readme.built_in()), ("errors", CODES)):
         text = readme.page(page)
         for name in names:
             assert f"\n| `{name}` |" in text

@@ -6,39 +6,56 @@ The table is the public contract; nothing else in the package chooses a status.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-_STATUS: dict[str, int] = {
-    "invalid_json": 400,
-    "invalid_request": 400,
-    "invalid_tool_schema": 400,
-    "invalid_tool_choice": 400,
-    "invalid_tool_call_id": 400,
-    "invalid_message_order": 400,
-    "tool_schema_incompatible": 400,
-    "too_many_tools": 400,
-    "tool_not_allowed": 403,
-    "model_not_found": 404,
-    "limit_exceeded": 400,
-    "request_too_large": 413,
-    "request_timeout": 408,
-    "rate_limit_exceeded": 429,
-    "rate_limit_unavailable": 503,
-    "unknown_tool_call": 422,
-    "malformed_tool_arguments": 422,
-    "invalid_tool_arguments": 422,
-    "tool_choice_not_satisfied": 422,
-    "upstream_error": 502,
-    "upstream_timeout": 504,
-    "invalid_api_key": 401,
-}
 
-_MODEL_FAULTS = frozenset(
-    {"unknown_tool_call", "malformed_tool_arguments", "invalid_tool_arguments", "tool_choice_not_satisfied"}
-)
-_UPSTREAM_FAULTS = frozenset({"upstream_error", "upstream_timeout"})
+class _Code(NamedTuple):
+    """A row of the table. `type`: None for the one that its status has. `when`: for the documentation."""
+
+    status: int
+    type: str | None
+    when: str
+
+
+CODES: dict[str, _Code] = {
+    "invalid_json": _Code(400, None, "the body is not JSON, or no object"),
+    "invalid_request": _Code(400, None, "a field has a wrong type or value"),
+    "invalid_tool_schema": _Code(
+        400, None, "parameters are no JSON Schema of an object, or cannot be checked; bad or double names"
+    ),
+    "invalid_tool_choice": _Code(400, None, "it names a tool that is not offered, or asks for one where none is"),
+    "invalid_tool_call_id": _Code(400, None, "a tool message answers no earlier call"),
+    "invalid_message_order": _Code(400, None, "a tool message stands where it cannot"),
+    "tool_schema_incompatible": _Code(400, "semantic_error", "the upstream's API cannot express a tool's schema"),
+    "too_many_tools": _Code(400, None, "more than `max_tools`"),
+    "tool_not_allowed": _Code(403, None, "a tool is not in the allowlist"),
+    "model_not_found": _Code(404, None, "no upstream of `upstreams_file` serves the request's model"),
+    "limit_exceeded": _Code(400, None, "one of the other limits"),
+    "request_too_large": _Code(413, None, "more than `max_request_bytes`"),
+    "request_timeout": _Code(408, None, "the request's body does not come within `upload_timeout`"),
+    "rate_limit_exceeded": _Code(429, None, "too many tool calls in a time"),
+    "rate_limit_unavailable": _Code(503, None, "the rates' storage is down, under `rate_limit_failure=closed`"),
+    "unknown_tool_call": _Code(422, "model_error", "the model called what is not offered, under `unknown_tool=error`"),
+    "malformed_tool_arguments": _Code(422, "model_error", "arguments are not JSON, under `malformed_arguments=error`"),
+    "invalid_tool_arguments": _Code(422, "model_error", "arguments do not fit the tool's schema"),
+    "tool_choice_not_satisfied": _Code(422, "model_error", "a call had to come, and after all tries none did"),
+    "upstream_error": _Code(
+        502, "upstream_error", "the backend is down, breaks off, or answers with something else than a completion"
+    ),
+    "upstream_timeout": _Code(504, "upstream_error", "the upstream is silent for `upstream_timeout`"),
+    "invalid_api_key": _Code(401, None, "the proxy has `api_keys` and the client showed none of them"),
+    "host_not_allowed": _Code(
+        403, None, "the request's `Host` is not in `allowed_hosts`, or its `Origin` not in `cors_origins`"
+    ),
+    "unknown_url": _Code(
+        404, None, "the proxy has no such path: it is not in `forward_paths`, or not translated for the upstream's API"
+    ),
+    "method_not_allowed": _Code(405, None, "models are only looked at, by `GET`, `HEAD` and `OPTIONS`"),
+}
+"""Every code of ours."""
+_MODEL_ERROR = "model_error"
 
 
 class SettingsError(ValueError):
@@ -73,10 +90,10 @@ class ToolCallError(Exception):
         self.code = code
         self.message = message
         self.param = param
-        self.status = _STATUS[str(code)] if status is None else status
-        self.type = _type_of(code, self.status) if type is None else type
+        self.status = CODES[str(code)].status if status is None else status
+        self.type = type or _own_type(code) or _type_of_status(self.status)
         self.headers = dict(headers or {})
-        if code in _MODEL_FAULTS:
+        if _own_type(code) == _MODEL_ERROR:
             # The OpenAI SDKs obey this header; without it some clients repeat a request twenty times.
             self.headers.setdefault("x-should-retry", "false")
         self.extra = dict(extra or {})
@@ -112,22 +129,16 @@ def status_of(code: Any) -> int:
     """The HTTP status for an error that a backend put into a stream, by its `code`: often the status itself."""
     if isinstance(code, int) and 400 <= code < 600:
         return code
-    return _STATUS.get(code, 502) if isinstance(code, str) else 502
+    return CODES[code].status if is_ours(code) else 502
 
 
 def is_ours(code: Any) -> bool:
     """Whether the code stands in this table, and not in a backend's."""
-    return isinstance(code, str) and code in _STATUS
+    return isinstance(code, str) and code in CODES
 
 
-def _type_of(code: str | int | None, status: int) -> str:
-    if code in _MODEL_FAULTS:
-        return "model_error"
-    if code in _UPSTREAM_FAULTS:
-        return "upstream_error"
-    if code == "tool_schema_incompatible":
-        return "semantic_error"
-    return _type_of_status(status)
+def _own_type(code: str | int | None) -> str | None:
+    return CODES[code].type if isinstance(code, str) and code in CODES else None
 
 
 def _type_of_status(status: int) -> str:

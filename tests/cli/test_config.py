@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 from pathlib import Path
@@ -43,6 +45,38 @@ def test_config_lists_every_setting_with_its_source(
     assert ["mode", "prompt", "default", OPTIONS["mode"].help] in rows
     assert ["max_schema_depth", "5", "profile gateway", OPTIONS["max_schema_depth"].help] in rows
     assert ["upstream_key", "(hidden)", "environment TOOLCALL_UPSTREAM_KEY", OPTIONS["upstream_key"].help] in rows
+
+
+class Terminal(io.StringIO):
+    """Standard output that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_terminal_shows_where_each_setting_came_from(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TOOLCALL_MODE", "auto")
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_FIRST_BYTE_TIMEOUT", "60")
+    monkeypatch.setenv("TOOLCALL_PROFILE", "gateway")
+    with contextlib.redirect_stdout(Terminal()) as written:
+        assert cli.main(["config"]) == 0
+    lines = {line.split()[0]: line for line in written.getvalue().splitlines()}
+    assert list(lines) == list(OPTIONS)
+    assert max(map(len, lines.values())) <= columns
+    assert re.search(r"^mode +auto +environment TOOLCALL_MODE\b", lines["mode"])
+    assert " 60 " in lines["upstream_first_byte_timeout"]
+    assert "environment TOOLCALL_UPSTREAM" in lines["upstream_first_byte_timeout"]
+    assert re.search(r"… +default\b", lines["forward_paths"])
+    assert all(re.search(r"  (default|profile|environment|implied)\b", line) for line in lines.values())
+
+
+def test_in_a_pipe_a_long_value_is_whole_and_widens_no_other_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert re.search(r" \S{100,}  default ", lines["forward_paths"])
+    assert lines["mode"].index("default") < 80
 
 
 def told(written: str) -> dict[str, dict[str, str]]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli._probe import Backend, describe, look
 
+from ..certificates import certificate_of, needs_openssl
 from ..fakes import serve
 
 
@@ -97,3 +105,63 @@ def test_a_silent_backend_does_not_hold_the_start() -> None:
 def test_other_apis_are_named() -> None:
     assert describe("https://api.anthropic.com", "anthropic", None).endswith(": Anthropic's Messages API")
     assert describe(None, "openai", Backend()) == "None"
+
+
+class _OneModel(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps(models({"id": "m"})).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not into the test's output."""
+
+
+@contextlib.contextmanager
+def over_tls(context: Any) -> Iterator[str]:
+    """A backend that shows a certificate of its own; gives its address."""
+    with HTTPServer(("127.0.0.1", 0), _OneModel) as listening:
+        listening.socket = context.wrap_socket(listening.socket, server_side=True)
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"https://localhost:{listening.server_port}/v1"
+        listening.shutdown()
+
+
+@needs_openssl
+def test_a_private_certificate_is_trusted_where_requests_trust_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, context = certificate_of("localhost", tmp_path)
+    with over_tls(context) as url:
+        fault = look(url, None).fault
+        assert fault is not None
+        assert "certificate" in fault
+        monkeypatch.setenv("SSL_CERT_FILE", str(shown))
+        assert look(url, None).models == ["m"]
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+@pytest.mark.parametrize("command", ["serve", "check", "launch env"])
+def test_certificates_that_are_not_there_are_one_line_that_names_the_variable(
+    command: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    missing = tmp_path / "nowhere.pem"
+    monkeypatch.setenv(variable, str(missing))
+    assert cli.main([*command.split(), "--upstream", "https://127.0.0.1:9/v1"]) == 2
+    written = capsys.readouterr().err
+    assert (written.startswith("toolcall-middleware: "), written.count("\n")) == (True, 1)
+    assert f"{variable}: {str(missing)!r}" in written
+
+
+def test_a_file_without_certificates_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("hello\n")
+    monkeypatch.setenv("SSL_CERT_FILE", str(empty))
+    assert cli.main(["serve", "--upstream", "https://127.0.0.1:9/v1"]) == 2
+    assert f"SSL_CERT_FILE: {str(empty)!r} cannot be read (it holds no certificate)" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -54,3 +55,44 @@ def test_a_request_that_is_none_is_refused_by_name(
 ) -> None:
     assert shown(tmp_path, body) == 2
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (b'{"messages":', "Input data was truncated"),
+        (b"", "Input data was truncated"),
+        ('{"messages": []}'.encode("utf-16"), "can't decode byte 0xff"),
+        ('{"messages": [{"role": "user", "content": "é"}]}'.encode("latin-1"), "can't decode byte 0xe9"),
+        (b"\x7fELF\x02\x01", "malformed"),
+        (b"[]", "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+        (b'{"messages": [],}', "trailing comma"),
+        (b'{"messages": ' + b"[" * 100_000, "nested too deeply"),
+        (b"{}", "messages: "),
+        (b'{"messages": null}', "messages: "),
+        (b'{"messages": "x"}', "messages: "),
+        (b'{"messages": [1]}', "messages: "),
+    ],
+)
+@pytest.mark.parametrize("arguments", [(), ("--json",), ("--model", "other"), ("--api", "messages")])
+def test_a_file_that_holds_no_request_is_one_line_that_names_it(
+    arguments: tuple[str, ...], body: bytes, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "body.json"
+    path.write_bytes(body)
+    assert cli.main(["prompt", str(path), *arguments]) == 2
+    written = capsys.readouterr()
+    assert written.err.startswith(f"toolcall-middleware: {path}: ")
+    assert wrong in written.err or "--api" in arguments
+    assert (written.err.count("\n"), written.out) == (1, "")
+
+
+def test_marks_of_editors_and_half_of_an_emoji_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "body.json"
+    path.write_bytes(codecs.BOM_UTF8 + rb'{"messages": [{"role": "user", "content": "Hi \ud83d."}]}')
+    assert cli.main(["prompt", str(path)]) == 0
+    assert "--- user\nHi \ufffd." in capsys.readouterr().out
+    assert cli.main(["prompt", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"][0]["content"] == "Hi \ufffd."
+    assert cli.main(["config", "mode", "--request", str(path)]) == 0

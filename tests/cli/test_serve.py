@@ -22,13 +22,16 @@ import uvicorn
 import toolcall_middleware
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli import serve as serve_command
+from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.hosts.proxy.connections import BoundedProtocol
+from toolcall_middleware.hosts.proxy.upstream.connection import free_port
+from toolcall_middleware.settings import Settings
 
 from ..fakes import serve
 from .check.engines import VllmHermes
 
 PATIENCE = 20.0
-UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1")
+UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1", "--port", "0")
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def test_serve_says_which_server_and_model_stand_behind_it_and_what_to_try(
     started: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve(VllmHermes({"hermes"})) as url:
-        assert cli.main(["serve", "--upstream", f"{url}/v1", "--set", "api_keys=k"]) == 0
+        assert cli.main(["serve", "--port", "0", "--upstream", f"{url}/v1", "--set", "api_keys=k"]) == 0
     _, upstream, line = capsys.readouterr().err.splitlines()
     assert upstream == f"upstream: {url}/v1: OpenAI-compatible, Qwen/Qwen2.5-0.5B-Instruct"
     words = shlex.split(line.removeprefix("try: "))
@@ -123,16 +126,58 @@ def test_a_free_port_is_told_by_its_number(
     assert f"http://{shown}:{port}/v1 (mode=" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("started")
-def test_an_address_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "--upstream", "http://x/v1", "--port", "0", "--host", "256.256.256.256"]) == 2
+@pytest.mark.parametrize("host", ["256.256.256.256", "nowhere.invalid", "192.0.2.1"])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_address_that_is_none_is_one_line(
+    workers: str, host: str, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", *UPSTREAM, "--port", "9000", "--host", host, "--workers", workers]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--host 256.256.256.256" in line
+    assert line.startswith(f"toolcall-middleware: --host {host} --port 9000: ")
+    assert line.endswith("; give an address of this machine as --host.")
+    assert started == {}
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_that_is_taken_is_one_line_before_any_greeting(
+    workers: str, host: str, family: int, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server((host, 0), family=family) as other:
+        port = other.getsockname()[1]
+        assert cli.main(["serve", *UPSTREAM, "--host", host, "--port", str(port), "--workers", workers]) == 2
+    assert capsys.readouterr().err == (
+        f"toolcall-middleware: --host {host} --port {port}: Address already in use; "
+        "give another --port; 0 takes a free one.\n"
+    )
+    assert started == {}
+    # Its last connections may still be in the kernel's memory.
+    assert cli.main(["serve", *UPSTREAM, "--host", host, "--port", str(port)]) == 0
+    assert started["port"] == port
+
+
+def test_a_name_of_two_addresses_is_taken_where_one_of_them_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [(socket.AF_INET6, "::1", 0, 0), (socket.AF_INET, "127.0.0.1")]
+
+    def resolved(_host: str | None, port: int, **_: Any) -> list[Any]:
+        return [(family, socket.SOCK_STREAM, 6, "", (at, port, *rest)) for family, at, *rest in both]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"--port {port}: Address already in use"):
+            free_port("localhost", port)
+    assert free_port("localhost", port) == port
+    both[0] = (socket.AF_INET6, "2001:db8::1", 0, 0)
+    assert free_port("localhost", port) == port
+    both.clear()
+    with pytest.raises(SettingsError, match="it has no address; give an address of this machine"):
+        free_port("localhost", port)
 
 
 @pytest.mark.usefixtures("started")
 def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> None:
-    options = "--upstream http://127.0.0.1:9/v1 --mode off --format hermes --set retries=3 --set api_keys=a,b"
+    options = "--port 0 --upstream http://127.0.0.1:9/v1 --mode off --format hermes --set retries=3 --set api_keys=a,b"
     assert cli.main(["serve", *options.split()]) == 0
     given = {name: value for name, value in os.environ.items() if name.startswith("TOOLCALL_")}
     assert given == {
@@ -145,10 +190,20 @@ def test_serve_hands_its_settings_to_worker_processes_by_the_environment() -> No
 
 
 @pytest.mark.usefixtures("started")
+def test_what_the_command_line_gave_is_not_told_as_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCALL_MODE", "auto")
+    assert cli.main(["serve", *UPSTREAM, "--set", "format=hermes"]) == 0
+    settings = Settings.from_env()  # as the app reads them
+    assert (settings.source("format"), settings.where("format")) == ("command line", "format")
+    assert settings.source("upstream_url") == "command line"
+    assert settings.source("mode") == "environment TOOLCALL_MODE"
+
+
+@pytest.mark.usefixtures("started")
 def test_options_win_over_variables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://me:hunter2@127.0.0.1:9/v1")
     monkeypatch.setenv("TOOLCALL_FORMAT", "hermes")
-    assert cli.main(["serve", "--format", "json"]) == 0
+    assert cli.main(["serve", "--format", "json", "--port", "0"]) == 0
     written = capsys.readouterr().err
     assert "(mode=prompt format=json)\nupstream: http://***@127.0.0.1:9/v1: " in written
     assert "hunter2" not in written
@@ -156,10 +211,10 @@ def test_options_win_over_variables(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 @pytest.mark.usefixtures("started")
 def test_another_api_needs_no_address_and_has_its_own_mode(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "--upstream-api", "anthropic"]) == 0
+    assert cli.main(["serve", "--port", "0", "--upstream-api", "anthropic"]) == 0
     written = capsys.readouterr().err
     assert "(mode=native format=auto)\nupstream: https://api.anthropic.com: Anthropic's Messages API\n" in written
-    assert cli.main(["serve", "--set", "upstream_api=anthropic", "--mode", "prompt"]) == 0
+    assert cli.main(["serve", "--port", "0", "--set", "upstream_api=anthropic", "--mode", "prompt"]) == 0
     assert "mode=prompt" in capsys.readouterr().err
 
 
@@ -192,6 +247,8 @@ def test_an_open_door_is_warned_of(
         (["--upstream", "up.example"], "upstream_url: 'up.example' is not allowed; use an http:// or https:// address"),
         (["--upstream", "http://999.1.1.1/v1"], "upstream_url"),
         (["--upstream", "http://me:hunter2@up/v1/chat/completions/"], "which is added: http://***@up/v1"),
+        (["--upstream", "http://up/v1", "--set", f"trace_dir={__file__}"], "test_serve.py cannot be written: it is no"),
+        (["--upstream", "http://up/v1", "--set", f"trace_dir={__file__}/x"], "test_serve.py/x cannot be written: Not"),
         (["--upstream", "http://up/v1", "--mode", "promt"], "mode: 'promt' is not allowed; use prompt, native"),
         (
             ["--upstream", "http://up/v1", "--format", "hermess"],

@@ -49,3 +49,6 @@ def test_it_says_what_is_left_to_do(
     said = capsys.readouterr().out
     assert str(tmp_path / "hermes.jsonl") in said
     assert "python -m pytest tests/formats -k hermes" in said
+    assert "SPECIAL" not in said
+    assert new_family.main(["apertus"]) == 0
+    assert "its name into SPECIAL in tests/formats/test_families.py" in capsys.readouterr().out

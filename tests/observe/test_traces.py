@@ -109,7 +109,9 @@ async def test_a_request_that_passes_unread_has_no_content_in_it(tmp_path: Path)
 def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "file"
     file.touch()
-    files = TraceFiles(file / "inner", sample=1, max_bytes=10_000)
+    files = TraceFiles(tmp_path / "inner", sample=1, max_bytes=10_000)
+    (tmp_path / "inner").rmdir()
+    (tmp_path / "inner").symlink_to(file / "gone")
     report = Report(id="x")
     files.begin(report, {})
     assert report.recorder is not None

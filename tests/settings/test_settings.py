@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware import Settings, SettingsError
+from toolcall_middleware.cli.dispatch import build_parser
 from toolcall_middleware.settings import OPTIONS, PROFILES
 from toolcall_middleware.settings.keywords import Keywords, Values
 
@@ -291,6 +292,25 @@ def test_an_unknown_variable_is_an_error(variable: str, hint: str) -> None:
     with pytest.raises(SettingsError) as raised:
         Settings.from_env({variable: "1"})
     assert str(raised.value).startswith(f"{variable} is not a setting; {hint}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "option"),
+    [
+        ("PORT", "--port"),
+        ("HOST", "--host"),
+        ("WORKERS", "--workers"),
+        ("LOG_LEVEL", "--log-level"),
+        ("INSPECT", "--inspect"),
+        ("UPSTREAM", "--upstream, or the variable TOOLCALL_UPSTREAM_URL"),
+        ("UPSTREAMS", "--upstreams, or the variable TOOLCALL_UPSTREAMS_FILE"),
+    ],
+)
+def test_a_variable_for_what_is_an_option_alone_is_told_so(variable: str, option: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        Settings.from_env({f"TOOLCALL_{variable}": "1"})
+    assert str(raised.value) == f"TOOLCALL_{variable} is not a setting; it is an option of serve: {option}"
+    assert option.partition(",")[0] in build_parser().parse_args(["serve"]).parser.format_help()
 
 
 def test_an_unknown_keyword_is_an_error() -> None:

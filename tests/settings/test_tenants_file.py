@@ -20,6 +20,10 @@ HASH = hashlib.sha256(KEY).hexdigest()
 OTHER = hashlib.sha256(b"Bearer sk-two").hexdigest()
 
 
+def test_the_mark_that_some_editors_write_is_no_part_of_the_file() -> None:
+    assert read("\ufeff[default]\nmax_tools = 3").default.max_tools == 3
+
+
 def read(text: str, **settings: Any) -> Tenants:
     return read_tenants(text, "t.toml", Settings(**settings))
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..hosts.http.client_library import httpx
-from ..hosts.proxy.upstream.connection import proxy_of_environment, reason
+from ..hosts.proxy.upstream.connection import asking_client, reason
 
 _SECONDS = 5.0
 """For all questions together: the start of a proxy waits for them."""
@@ -49,17 +49,15 @@ def look(url: str, key: str | None, *, seconds: float = _SECONDS) -> Backend:
 
 
 def _look(url: str, key: str | None, seconds: float, found: Backend) -> None:
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    proxy = proxy_of_environment(httpx.URL(url))
-    with httpx.Client(headers=headers, timeout=seconds, proxy=proxy, trust_env=False) as client:
-        try:
+    try:
+        with asking_client(url, key, seconds) as client:
             _read_models(_get(client, f"{url}/models"), found)
             if found.server == "llama.cpp" or (found.server is None and found.models and not found.context):
                 _read_props(client, url.removesuffix("/v1"), found)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            found.fault = reason(error)
-        except ValueError as error:
-            found.fault = str(error)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        found.fault = reason(error)
+    except ValueError as error:  # SettingsError, too
+        found.fault = str(error)
 
 
 def _get(client: httpx.Client, url: str) -> Any:

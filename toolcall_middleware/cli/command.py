@@ -7,17 +7,19 @@ A module of this folder with a `COMMAND` is a command: dispatch.py finds it. It 
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from ..settings import ENV_PREFIX, OPTIONS, Settings, hide_login
+from ..settings import COMMAND_LINE, ENV_PREFIX, OPTIONS, Settings, whole_path
 
 PROG = "toolcall-middleware"
-_CHAT = "/chat/completions"
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 WIDTH = 100
 """Columns of the help where it is not measured: examples are not wrapped."""
@@ -140,15 +142,28 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def refuse_whole_path(url: str | None, source: str) -> None:
     """Raises UsageError for an upstream's address that names the path of one request. source: who gave it."""
-    base = (url or "").rstrip("/")
-    if base.lower().endswith(_CHAT):
-        shown = hide_login(base[: -len(_CHAT)])
-        raise UsageError(f"{source}: leave out /chat/completions, which is added: {shown}")
+    fault = whole_path(url)
+    if fault is not None:
+        raise UsageError(f"{source}: {fault}")
+
+
+def read_file(name: str) -> bytes:
+    """What the file `name` holds, `-` being stdin, without the mark that some editors begin UTF-8 with.
+
+    Raises UsageError for a file that cannot be read.
+    """
+    try:
+        read = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+    return read.removeprefix(codecs.BOM_UTF8)
 
 
 def to_environment(values: Mapping[str, Any]) -> None:
     """Hands settings to whoever builds the app from the environment: `create_proxy`, here or in worker processes."""
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
+    before = os.environ.get(COMMAND_LINE, "").split(",")
+    os.environ[COMMAND_LINE] = ",".join(dict.fromkeys(name for name in (*before, *values) if name))
 
 
 def share_metrics() -> None:

@@ -7,15 +7,17 @@ import json
 import shutil
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError, ToolCallError
 from ..settings import OPTIONS, Settings
-from .command import Command, UsageError, add_settings, given_settings
+from .command import Command, UsageError, add_settings, given_settings, read_file
 
 _INDENT = "    "
 _WIDEST = 120
+# Columns for values: one long list must not push the sources of all out of sight.
+_VALUES = 32
+_LEAST_VALUES = 12
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -86,14 +88,25 @@ def _as_json(settings: Settings, names: list[str]) -> dict[str, Any]:
 
 
 def _print_rows(rows: list[tuple[str, str, str]]) -> None:
-    """A line each. In a terminal the description takes what is left of it; elsewhere it is whole."""
+    """A line each. A terminal's width is kept: long values are cut, and the description takes what is left.
+
+    Elsewhere all is whole, and a long value pushes only its own line to the right.
+    """
     if not rows:
         return
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    names, values, sources = (max(len(row[column]) for row in rows) for column in range(3))
+    values = min(values, _VALUES)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if columns is not None:
+        values = min(values, max(_LEAST_VALUES, columns - names - sources - 4))
     for name, value, source in rows:
-        line = f"{name:{widths[0]}}  {value:{widths[1]}}  {source:{widths[2]}}  {OPTIONS[name].help}"
-        print(line if columns is None or len(line) <= columns else f"{line[: columns - 1]}…")
+        shown = value if columns is None else _cut(value, values)
+        line = f"{name:{names}}  {shown:{values}}  {source:{sources}}  {OPTIONS[name].help}"
+        print(line if columns is None else _cut(line, columns))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _print_some(settings: Settings, names: list[str]) -> None:
@@ -139,10 +152,10 @@ def _of_request(settings: Settings, file: str) -> Settings:
     """What holds for a request, with what its body changes."""
     from ..request.parse import overrides_of
 
+    body = read_file(file)
     try:
-        body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return settings.layer(overrides_of(body, settings), "request")
-    except (OSError, ToolCallError) as error:
+    except ToolCallError as error:
         raise SettingsError(f"--request {file}: {error}") from None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolCallError
 from ..settings import Settings
-from .command import Command, UsageError, add_settings, add_style, given_settings
+from ..wire.json_input import decode, read_fields, without_halves
+from .command import Command, UsageError, add_settings, add_style, given_settings, read_file
 
 if TYPE_CHECKING:
     from ..upstream.completions.pending import PendingPrompt
@@ -28,20 +28,17 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ..errors import ToolCallError
     from ..exchange import Ask, Exchange, Fail, Pass, Request
     from ..upstream.backend_memory import BackendMemory
     from ..wire import openai
     from .faces.bodies import face_of
 
     settings = Settings.from_env(**given_settings(args))
-    body = _body(args.file)
+    body, fields = _read(args.file)
     if args.model is not None:
-        fields = openai.read_value(body)
-        if not isinstance(fields, dict):
-            raise UsageError(f"{args.file}: no JSON object")
-        body = openai.encode({**fields, "model": args.model})
-    face = face_of(openai.read_value(body), args.api)
+        fields["model"] = args.model
+        body = openai.encode(fields)
+    face = face_of(fields, args.api)
     if face is not None:
         try:
             request = face.request(body, {})
@@ -54,6 +51,8 @@ def _run(args: argparse.Namespace) -> int:
         case Fail(error):
             raise UsageError(f"{args.file}: {error.param or error.code}: {error.message}")
         case Pass():
+            if not _has_messages(openai.read_value(body)):
+                raise UsageError(f"{args.file}: messages: an array of objects is needed, as chat completions have it.")
             print("The request offers no tools: it goes on as it is.", file=sys.stderr)
             asked = body
         case Ask(asked, prompt):
@@ -91,16 +90,27 @@ def _raw(asked: bytes, prompt: PendingPrompt, *, as_json: bool) -> int:
     return 0
 
 
-def _body(name: str) -> bytes:
+def _read(name: str) -> tuple[bytes, dict[str, Any]]:
+    """The request in the file `name`, and its fields."""
+    # Half of an emoji, as some clients send it, could not be printed.
+    body = without_halves(read_file(name))
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from None
+        read_fields(body)
+        fields: dict[str, Any] = decode(body, None)
+    except ToolCallError as error:
+        raise UsageError(f"{name}: {error.message}") from None
+    return body, fields
+
+
+def _has_messages(fields: dict[str, Any]) -> bool:
+    """Whether a request that nobody has checked can be shown message by message."""
+    messages = fields.get("messages")
+    return isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
 
 
 def _shown(body: Any) -> list[str]:
     lines: list[str] = []
-    for message in body.get("messages", []):
+    for message in body["messages"]:
         content = message.get("content")
         if not isinstance(content, str):
             content = json.dumps(content, indent=2, ensure_ascii=False)

@@ -91,7 +91,7 @@ def _run(args: argparse.Namespace) -> int:
 
     settings = with_mode(settings, settings.upstream_api)
     host = f"[{args.host}]" if ":" in args.host else args.host
-    port = args.port or free_port(args.host)
+    port = free_port(args.host, args.port)
     _say(_hello(settings, f"http://{host}:{port}/v1"))
     if settings.inspector is not None:
         local = host if is_loopback(args.host) else "127.0.0.1"
@@ -202,6 +202,6 @@ COMMAND = Command(
         "toolcall-middleware serve --upstream http://127.0.0.1:8000/v1 --inspect   # and a page to look at",
         "toolcall-middleware serve --upstreams upstreams.toml --host 0.0.0.0 --set api_keys=alice=KEY",
     ),
-    exit_codes={0: "stopped by a signal"},
+    exit_codes={0: "stopped by a signal", 3: "the server did not start, as its log says"},
     order=10,
 )

@@ -7,7 +7,9 @@ Headers are not in it, so that no key is.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import random
 import re
 import time
@@ -19,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from ..errors import SettingsError
 from .recorder import Recorder, Row
 from .report import Report
 
@@ -114,12 +117,23 @@ def read_trace(data: bytes) -> Trace:
 
 
 class TraceFiles:
-    """An observer that writes a file for each request with content, or for a share of them (`sample`, 0 to 1)."""
+    """An observer that writes a file for each request with content, or for a share of them (`sample`, 0 to 1).
+
+    Raises SettingsError for a folder that cannot be written.
+    """
 
     wants_content = True
 
     def __init__(self, folder: Path, *, sample: float, max_bytes: int) -> None:
         self._folder = folder
+        # Now: requests would be answered all the same, and nobody would look before the traces are wanted.
+        try:
+            self._make_folder()
+        except OSError as error:
+            why = "it is no folder" if folder.exists() else error.strerror
+            raise SettingsError(f"trace_dir: {folder} cannot be written: {why}.") from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise SettingsError(f"trace_dir: {folder} cannot be written: {os.strerror(errno.EACCES)}.")
         self._sample = sample
         self._max_bytes = max_bytes
         self._random = random.Random()  # noqa: S311 - which ones are kept is no secret
@@ -155,13 +169,16 @@ class TraceFiles:
         """Wait for what is being written."""
         wait(list(self._writing))
 
+    def _make_folder(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
     def _write(self, trace: Trace) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(trace.summary["time"]))
         name = _UNSAFE.sub("_", trace.summary["id"])[:96]
         path = self._folder / f"{stamp}-{name}.jsonl"
         part = path.with_suffix(".part")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._make_folder()
             part.touch(mode=0o600)
             part.write_bytes(trace.encode())
             part.replace(path)

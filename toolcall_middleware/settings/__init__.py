@@ -1,6 +1,7 @@
 """The settings of one app: the table of options, where values come from, and what a request or a tenant may change."""
 
 from .settings import (
+    COMMAND_LINE,
     ENV_PREFIX,
     MAXIMA,
     OPTIONS,
@@ -11,9 +12,11 @@ from .settings import (
     library_folder,
     read_variable,
     show,
+    whole_path,
 )
 
 __all__ = [
+    "COMMAND_LINE",
     "ENV_PREFIX",
     "MAXIMA",
     "OPTIONS",
@@ -24,4 +27,5 @@ __all__ = [
     "library_folder",
     "read_variable",
     "show",
+    "whole_path",
 ]

@@ -18,6 +18,7 @@ from .keywords import Keywords, Values
 from .options import MAXIMA, OPTIONS, PROFILES, Option
 
 __all__ = [
+    "COMMAND_LINE",
     "ENV_PREFIX",
     "MAXIMA",
     "OPTIONS",
@@ -28,9 +29,24 @@ __all__ = [
     "library_folder",
     "read_variable",
     "show",
+    "whole_path",
 ]
 
 ENV_PREFIX = "TOOLCALL_"
+COMMAND_LINE = "_TOOLCALL_COMMAND_LINE"
+"""A variable that names the settings whose variables the command line has set, for the app that it starts."""
+_AS_OPTIONS = {
+    "port": "--port",
+    "host": "--host",
+    "workers": "--workers",
+    "log_level": "--log-level",
+    "inspect": "--inspect",
+    "upstream": "--upstream",
+    "upstreams": "--upstreams",
+}
+"""Options of `serve` that people take for settings."""
+_SHOWN_AS = {"upstream": "upstream_url", "upstreams": "upstreams_file"}
+_CHAT = "/chat/completions"
 
 
 class Settings(Values):
@@ -55,13 +71,15 @@ class Settings(Values):
         must not lift a limit.
         """
         given: dict[str, tuple[Any, str]] = {}
-        for variable, text in (os.environ if environ is None else environ).items():
+        variables = os.environ if environ is None else environ
+        as_options = variables.get(COMMAND_LINE, "").split(",")
+        for variable, text in variables.items():
             if variable.startswith(ENV_PREFIX):
                 name = variable[len(ENV_PREFIX) :].lower()
                 if name not in OPTIONS:
                     raise SettingsError(_unknown(variable[len(ENV_PREFIX) :], ENV_PREFIX))
                 if text.strip():
-                    given[name] = (text, f"environment {variable}")
+                    given[name] = (text, "command line" if name in as_options else f"environment {variable}")
         given.update({name: (value, "keyword") for name, value in values.items()})
         settings = cls.__new__(cls)
         settings._fill(given)  # noqa: SLF001 - our own instance
@@ -159,6 +177,14 @@ def read_variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def whole_path(url: str | None) -> str | None:
+    """What is wrong with an upstream's address that names the path of one request; None for any other."""
+    base = (url or "").rstrip("/")
+    if not base.lower().endswith(_CHAT):
+        return None
+    return f"leave out {_CHAT}, which is added: {hide_login(base[: -len(_CHAT)])}"
+
+
 def hide_login(text: str) -> str:
     """`text` with the login of an address in it (`redis://:secret@host`, `redis://host?password=secret`) replaced by
     `***`.
@@ -183,6 +209,10 @@ def _where(name: str, source: str) -> str:
 
 
 def _unknown(name: str, prefix: str = "") -> str:
+    if prefix and (option := _AS_OPTIONS.get(name.lower())):
+        setting = _SHOWN_AS.get(name.lower())
+        other = f", or the variable {prefix}{setting.upper()}" if setting else ""
+        return f"{prefix}{name} is not a setting; it is an option of serve: {option}{other}"
     # Compared without the prefix, which alone would make any two variables look alike.
     near = difflib.get_close_matches(name.lower(), OPTIONS, n=1)
     known = [prefix + (option.upper() if prefix else option) for option in near or sorted(OPTIONS)]

@@ -82,7 +82,7 @@ def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     Raises SettingsError, which names the file, the line where it can be told, the table and the key.
     """
     try:
-        tables = tomllib.loads(text)
+        tables = tomllib.loads(text.removeprefix("\ufeff"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}") from None
     if not tables or tables == {"tenants": {}}:
@@ -151,7 +151,7 @@ class _Reader:
             for name, most in MAXIMA.get(profile, {}).items():
                 value = getattr(settings, name)
                 # What the operator set by hand is the operator's.
-                by_hand = settings.source(name).startswith(("keyword", "environment "))
+                by_hand = settings.source(name).startswith(("keyword", "environment ", "command line"))
                 if (value is None or value > most) and not by_hand:
                     message = f"{show(value)} is more than the {most} that profile {profile} allows for a tenant"
                     raise self._error((*where, name), message)

@@ -14,7 +14,7 @@ import pytest
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.formats.template import at_hand, sources
-from toolcall_middleware.hosts.proxy.props import with_template
+from toolcall_middleware.hosts.proxy.props import ask, with_template
 from toolcall_middleware.settings import Settings
 
 from ...driven import Driven
@@ -184,11 +184,16 @@ def test_the_proxy_asks_a_llama_cpp_server_for_its_template(llama_server: str) -
     assert b"Call a tool like this." in asked
 
 
+def test_a_server_that_is_not_there_is_told_in_the_systems_words() -> None:
+    with pytest.raises(SettingsError, match=r"http://127\.0\.0\.1:9/props cannot be asked: Connection refused\.$"):
+        ask("http://127.0.0.1:9", None)
+
+
 def test_a_server_that_tells_no_template_is_an_error_or_told_by_the_log(
     llama_server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused = Settings(format="template", template="props", upstream_url=llama_server, upstream_key="other")
-    with pytest.raises(SettingsError, match="cannot be asked"):
+    with pytest.raises(SettingsError, match=r"/props cannot be asked: status 404\.$"):
         with_template(refused)
     assert with_template(refused.replace(format="auto")).template is None
     assert "cannot be asked" in caplog.text

@@ -8,6 +8,7 @@ import gc
 import gzip
 import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -902,6 +903,22 @@ def test_an_allowlist_without_a_mode_is_warned_of_at_start(
         if given
         else ["allowlist is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off."]
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "warns"),
+    [({}, True), ({"allowlist": "get_*"}, False), ({"allowlist_mode": "warn"}, False), ({"tenants": True}, False)],
+)
+def test_an_empty_allowlist_that_holds_is_warned_of_at_start(
+    given: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, *, warns: bool
+) -> None:
+    options = {"allowlist_mode": "enforce", **given}
+    if options.pop("tenants", False):  # each may have a list of its own
+        (tmp_path / "tenants.toml").write_text("[tenants.a]\nallowlist = 'f'\n")
+        options["tenants_file"] = str(tmp_path / "tenants.toml")
+    middleware(Recorder(), **options)
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == (["allowlist is empty and allowlist_mode is enforce: every tool is refused."] if warns else [])
 
 
 def test_the_warning_names_the_variable(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

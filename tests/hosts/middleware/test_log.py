@@ -25,6 +25,13 @@ def test_one_line_at_the_start_tells_how_it_works(caplog: pytest.LogCaptureFixtu
     assert told[0].endswith("; mode=prompt; format=hermes; paths=/chat/completions")
 
 
+def test_the_line_names_the_upstream_that_it_is_for(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        ToolCallMiddleware(TextBackend([]), upstream_url="http://me:secret@up.example/v1")
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told.endswith("; paths=/chat/completions; upstream=http://***@up.example/v1")
+
+
 def test_one_that_is_off_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "toolcall_middleware"):
         ToolCallMiddleware(TextBackend([]), mode="off")

@@ -112,6 +112,37 @@ async def test_a_line_has_the_code_that_an_answer_ended_in(
     assert (row["status"], row["error"]) == (answer.status_code, "malformed_tool_arguments")
 
 
+REFUSED: list[tuple[str, str, dict[str, Any], int, str]] = [
+    ("GET", "/v1/models", {"headers": {"authorization": "Bearer wrong"}}, 401, "invalid_api_key"),
+    ("POST", "/v1/chat/completions", {"json": chat("nobody's")}, 404, "model_not_found"),
+    ("POST", "/v1/messages", {"json": {**chat("nobody's"), "max_tokens": 9}}, 404, "model_not_found"),
+    ("POST", "/v1/chat/completions", {"content": b"x" * 5000}, 413, "request_too_large"),
+    ("POST", "/v1/chat/completions", {"content": b'{"model":'}, 400, "invalid_json"),
+    ("POST", "/v1/nothing", {}, 404, "unknown_url"),
+    ("DELETE", "/v1/models/a", {}, 405, "method_not_allowed"),
+    ("GET", "/v1/models", {"headers": {"host": "evil.example"}}, 403, "host_not_allowed"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "given", "status", "code"), REFUSED)
+async def test_what_the_proxy_refuses_by_itself_has_its_code_in_both_logs(
+    method: str, path: str, given: dict[str, Any], status: int, code: str, proxies: Proxies, log: Any
+) -> None:
+    tables = [table("http://127.0.0.1:9/v1", name=name, models=[name]) for name in ("a", "b")]
+    settings = {"access_log": "json", "api_keys": "k", "max_request_bytes": "4KiB", "allowed_hosts": "127.0.0.1"}
+    async with proxies.running(*tables, **settings) as client:
+        client.headers["authorization"] = "Bearer k"
+        answer = await client.request(method, path, **given)
+    told = answer.headers.get("x-toolcall-error") or error_of(answer)["code"]
+    assert (answer.status_code, told) == (status, code)
+    (row,) = (json.loads(line) for line in lines(log))
+    assert (row["status"], row["error"]) == (status, code)
+    refused = [record for record in log.records if record.getMessage().startswith("refused: ")]
+    assert [(record.levelname, record.getMessage().partition("; param")[0]) for record in refused] == [
+        ("INFO", f"refused: status={status}; code={code}")
+    ]
+
+
 async def test_a_line_says_what_happened_and_no_more(proxies: Proxies, log: pytest.LogCaptureFixture) -> None:
     backend = TextBackend(lambda _body: write_calls("json", ("add", {"a": 1})), strict=True)
     keys = "blue=sk-client-key,sk-other"

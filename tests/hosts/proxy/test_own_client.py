@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,13 @@ from starlette.types import Message
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.asking import Question, Reply
 from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
+from toolcall_middleware.hosts.proxy.upstream.connection import tls_to
 from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling
 from toolcall_middleware.hosts.proxy.upstream.http1.client import AnswerBody, OriginClient
 from toolcall_middleware.hosts.proxy.upstream.http1.dial import dial
 from toolcall_middleware.hosts.proxy.upstream.request_stream import RequestBody
 
+from ...certificates import certificate_of, needs_openssl
 from ..asgi_client import no_leaked_tasks
 from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
 
@@ -32,7 +32,10 @@ NO = b"HTTP/1.1 413 No\r\ncontent-length: 2\r\n\r\nno"
 
 @contextlib.asynccontextmanager
 async def to(url: str, **options: Any) -> AsyncIterator[OriginClient]:
-    client = OriginClient(httpx.URL(url), **{"connections": None, "idle": 10, "keepalive": 3.0, **options})
+    origin = httpx.URL(url)
+    client = OriginClient(
+        origin, **{"connections": None, "idle": 10, "keepalive": 3.0, "tls": tls_to(origin), **options}
+    )
     async with no_leaked_tasks(), asyncio.timeout(PATIENCE):
         yield client
         await client.aclose()
@@ -386,30 +389,12 @@ async def test_what_is_no_http_is_not_sent(method: str, headers: list[tuple[byte
 @pytest.fixture
 def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """What a server shows as `localhost`; clients of this test trust it."""
-    key, shown = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    made = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-keyout",
-        str(key),
-        "-out",
-        str(shown),
-    ]
-    subprocess.run([*made, *subject], check=True, capture_output=True)
+    shown, context = certificate_of("localhost", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(shown))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(shown, key)
     return context
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@needs_openssl
 async def test_tls_is_checked_and_its_connections_are_kept(certificate: ssl.SSLContext) -> None:
     opened: list[int] = []
     server = await asyncio.start_server(answering(opened), "127.0.0.1", 0, ssl=certificate)

@@ -16,7 +16,7 @@ import openai
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from toolcall_middleware import Settings
+from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.config import UpstreamConfig
 from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, in_turn
@@ -341,6 +341,29 @@ async def test_a_body_that_is_too_large_is_a_413(proxies: Proxies) -> None:
     answer = await drive(app, scope_of("/v1/embeddings", method="POST"), b"x" * 1000, b"x" * 1000)
     assert answer.status == 413
     assert b"max_request_bytes (1024)" in answer.body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"m1","tools":[{}],"messages":',
+        b'{"model":"m1","model":"m1","tools":[{}],"messages":[],}',
+        b'{"model":"m1","tools":[{}],"messages":"\xff"',
+        b'[{"model":"m1","tools":[]}]',
+    ],
+)
+async def test_a_broken_body_is_the_same_error_however_many_upstreams_there_are(
+    body: bytes, proxies: Proxies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (table(f"http://{name}.example/v1", models=[name]) for name in ("m1", "m2"))
+    scope = scope_of("/v1/chat/completions", method="POST", headers=[(b"content-type", b"application/json")])
+    many = await drive(proxies.build(first, second), scope, body)
+    monkeypatch.delenv("TOOLCALL_UPSTREAMS_FILE")
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://m1.example/v1")
+    one = await drive(create_proxy(), scope, body)
+    assert (many.status, json.loads(many.body)) == (one.status, json.loads(one.body))
+    error = json.loads(many.body)["error"]
+    assert (many.status, error["code"], error["param"]) == (400, "invalid_json", None)
 
 
 async def test_a_long_name_is_not_repeated_whole(proxies: Proxies) -> None:

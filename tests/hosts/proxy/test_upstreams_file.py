@@ -117,6 +117,10 @@ def test_a_key_for_one_upstream_is_not_given_to_those_of_the_file(tmp_path: Path
             "[[upstream]]\nurl='ftp://a'",
             r"\[\[upstream\]\] 1: url: 'ftp://a' is not allowed; use an http:// or https://",
         ),
+        (
+            "[[upstream]]\nurl='http://a/v1/chat/completions/'",
+            r"\[\[upstream\]\] 1: url: leave out /chat/completions, which is added: http://a/v1\.",
+        ),
         ("[[upstream]]\nurl='http://a'\nmodel=['x']", r"model is not a key here; did you mean models\?"),
         ("[[upstream]]\nurl='http://a'\nmax_tools=3", "max_tools is not a key here"),
         ("[[upstream]]\nurl='http://a'\napi='opnai'", "api: 'opnai' is not allowed; use openai"),
@@ -149,6 +153,11 @@ def test_a_mistake_names_file_table_and_key(text: str, words: str, tmp_path: Pat
         read(tmp_path, text)
     assert str(tmp_path / "upstreams.toml") in str(caught.value)
     assert "sk-1" not in str(caught.value)
+
+
+def test_the_mark_that_some_editors_write_is_no_part_of_the_file(tmp_path: Path) -> None:
+    (upstream,) = read(tmp_path, "\ufeff[[upstream]]\nurl='http://a'")
+    assert upstream.name == "a"
 
 
 def test_a_file_that_is_not_there_and_two_ways_at_once_are_told(tmp_path: Path) -> None:

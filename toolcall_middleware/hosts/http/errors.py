@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from starlette.types import Send
+from starlette.types import Scope, Send
 
 from ...errors import ToolCallError
 from .headers import Headers
+from .request_record import record_of
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -18,6 +19,18 @@ def log_refusal(error: ToolCallError) -> None:
     fields = {"event": "refused", "status": error.status, "code": error.code, "param": error.param}
     what = (error.status, error.code, error.param or "-")
     _log.info("refused: status=%s; code=%s; param=%s", *what, extra={"toolcall": fields})
+
+
+def tell_refusal(scope: Scope, error: ToolCallError) -> None:
+    """Say in both logs that the request in `scope` ends in `error`."""
+    record_of(scope).error = str(error.code)
+    log_refusal(error)
+
+
+async def send_refusal(scope: Scope, send: Send, error: ToolCallError) -> None:
+    """Answer the request in `scope` with `error`, and tell the logs."""
+    tell_refusal(scope, error)
+    await send_error(send, error)
 
 
 async def send_error(send: Send, error: ToolCallError) -> None:

@@ -19,7 +19,7 @@ from ...formats import registry
 from ...observe.observers import Observers, observers_of
 from ...request.one_reading import one_reading
 from ...request.overrides import without_overrides
-from ...settings import Settings
+from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...usage.tokenizers.load import load
@@ -95,9 +95,17 @@ class ToolCallMiddleware:
                     "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",
                     settings.where("allowlist"),
                 )
+            if settings.allowlist_mode == "enforce" and not settings.allowlist and settings.tenants_file is None:
+                _log.warning(
+                    "allowlist is empty and %s is enforce: every tool is refused.", settings.where("allowlist_mode")
+                )
             if settings.mode != "off":
-                shown = (__version__, settings.mode, settings.format, ",".join(settings.paths))
-                _log.info("active: version=%s; mode=%s; format=%s; paths=%s", *shown)
+                shown = [__version__, settings.mode, settings.format, ",".join(settings.paths)]
+                line = "active: version=%s; mode=%s; format=%s; paths=%s"
+                if settings.upstream_url is not None:
+                    line += "; upstream=%s"
+                    shown.append(hide_login(settings.upstream_url))
+                _log.info(line, *shown)
             load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
             self.settings = settings
             self._memory = BackendMemory()

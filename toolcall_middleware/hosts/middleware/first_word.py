@@ -6,8 +6,7 @@ from starlette.types import ASGIApp, Message, Scope, Send
 
 from ...errors import ToolCallError
 from ..http.bodies import giving
-from ..http.errors import log_refusal, send_error
-from ..http.request_record import record_of
+from ..http.errors import send_refusal
 
 _UNAUTHORIZED = 401
 _MOST = 64 * 1024
@@ -74,6 +73,4 @@ async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -
             await send(message)
         if told:
             return
-    record_of(scope).error = str(error.code)
-    log_refusal(error)
-    await send_error(send, error)
+    await send_refusal(scope, send, error)

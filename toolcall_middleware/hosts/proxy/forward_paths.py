@@ -6,8 +6,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...settings import Settings
-from ..http.errors import send_error
 from ..http.paths import ends_with, matches, normal_path_of
+from ..middleware.face_errors import refuse
 
 _LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LISTED = ("/models", "/models/*")
@@ -32,7 +32,7 @@ class ForwardPaths:
             try:
                 self._check(scope)
             except ToolCallError as refusal:
-                await send_error(send, refusal)
+                await refuse(scope, send, refusal)
                 return
         await self._app(scope, receive, send)
 
@@ -43,7 +43,7 @@ class ForwardPaths:
             raise ToolCallError("invalid_request", "The path must be spelled plainly, without dots, `;` or `\\`.")
         if not matches(path, self._patterns) and not ends_with(path, self._paths):
             message = f"There is no {scope['method']} {given[:100]} here; the setting forward_paths says what there is."
-            raise ToolCallError("unknown_url", message, status=404)
+            raise ToolCallError("unknown_url", message)
         if scope["method"] not in _LOOKS and matches(path, _LISTED):
             message = f"{scope['method']} {given[:100]} is not forwarded; the setting forward_paths says what is."
-            raise ToolCallError("method_not_allowed", message, status=405)
+            raise ToolCallError("method_not_allowed", message)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from ...errors import ToolCallError, shown
+from ...wire.json_input import read_fields
 from ...wire.openai import read_value
 from ..http.hidden_words import hides_words, odd_charset
 from .upstream.model_alias import model_of, with_model
@@ -71,14 +72,16 @@ def _of_json(body: bytes) -> Iterator[str]:
         return
     try:
         pairs = json.loads(body, object_pairs_hook=_all_pairs) if _is_odd(body) else read_value(body)
+        failed = pairs is None
     except (ValueError, RecursionError):
-        raise _refusal("The request's body cannot be read, and so not who may answer it.") from None
+        pairs, failed = None, True
     if isinstance(pairs, dict):
         pairs = _Pairs(pairs.items())
     if isinstance(pairs, _Pairs):
         yield from _named(pairs)
-    elif pairs is None or (isinstance(pairs, list) and b"model" in body.lower()):
-        raise _refusal("The request's body must be a JSON object.")
+    elif failed or (isinstance(pairs, list) and b"model" in body.lower()):
+        read_fields(body)  # raises, in the words of a request whose upstream is the only one
+        raise _refusal("The request's body cannot be read, and so not who may answer it.")
 
 
 class _Pairs(list[tuple[str, Any]]):

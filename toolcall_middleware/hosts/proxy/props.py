@@ -41,17 +41,27 @@ def ask(url: str, key: str | None) -> sources.Checkpoint:
 
 def _asked(url: str, key: str | None) -> object:
     from ..http.client_library import httpx
+    from .upstream.connection import asking_client, reason
 
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
     body = bytearray()
     try:
-        with httpx.stream("GET", url, headers=headers, timeout=_SECONDS) as answer:
-            answer.raise_for_status()
+        with asking_client(url, key, _SECONDS) as client, client.stream("GET", url) as answer:
             for piece in answer.iter_bytes():
                 body += piece
                 if len(body) > _MAX_BYTES:
-                    raise SettingsError(f"template: {hide_login(url)} answers more than {_MAX_BYTES} bytes.")
+                    break
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _error(url, f"cannot be asked: {reason(error)}") from None
+    if answer.status_code != 200:
+        raise _error(url, f"cannot be asked: status {answer.status_code}")
+    if len(body) > _MAX_BYTES:
+        raise _error(url, f"answers more than {_MAX_BYTES} bytes")
+    try:
         value: object = json.loads(body)
-    except (httpx.HTTPError, ValueError, RecursionError) as error:
-        raise SettingsError(f"template: {hide_login(url)} cannot be asked: {type(error).__name__}.") from None
+    except (ValueError, RecursionError):
+        raise _error(url, "answers with what is no JSON") from None
     return value
+
+
+def _error(url: str, what: str) -> SettingsError:
+    return SettingsError(f"template: {hide_login(url)} {what}.")

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ...errors import FormatError, SettingsError, ToolCallError
 from ...wire.openai import encode
 from ..http.bodies import giving
-from ..http.errors import send_error, send_json
+from ..http.errors import send_json
 from ..http.headers import scope_for_body, without_keys
 from ..http.offload import offloaded
 from ..http.request_record import record_of
@@ -240,7 +240,7 @@ class Router:
             try:
                 body = await offloaded(len(body), asking.renamed, body, own)
             except ToolCallError as refusal:
-                await send_error(send, refusal)
+                await refuse(scope, send, refusal)
                 return True
             send = AliasedAnswer(send, model, self._max_response_bytes).send
         started = False

@@ -15,7 +15,7 @@ from ..http.cors import (
     preflight_headers,
     with_cors,
 )
-from ..http.errors import send_error
+from ..middleware.face_errors import refuse
 
 
 class Strangers:
@@ -38,14 +38,14 @@ class Strangers:
         guards = self._open_with_key and _on_loopback(scope)
         host, origin = header_of(scope, b"host"), header_of(scope, b"origin")
         if (self._hosts or guards) and not admits_host(host, self._hosts):
-            await send_error(send, _refusal(f"the host {_short(host)} is not in allowed_hosts"))
+            await refuse(scope, send, _refusal(f"the host {_short(host)} is not in allowed_hosts"))
             return
         if origin is None:
             await self._app(scope, receive, send)
             return
         admitted = admits_origin(origin, self._origins)
         if guards and not admitted and not is_local_origin(origin):
-            await send_error(send, _refusal(f"the origin {_short(origin)} is not in cors_origins"))
+            await refuse(scope, send, _refusal(f"the origin {_short(origin)} is not in cors_origins"))
             return
         if not admitted:
             await self._app(scope, receive, send)
@@ -63,7 +63,7 @@ def _on_loopback(scope: Scope) -> bool:
 
 
 def _refusal(why: str) -> ToolCallError:
-    return ToolCallError("host_not_allowed", f"This proxy does not answer here: {why}.", status=403)
+    return ToolCallError("host_not_allowed", f"This proxy does not answer here: {why}.")
 
 
 def _short(value: str | None) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from ...errors import FormatError, SettingsError
 from ...formats import registry
-from ...settings import OPTIONS, Settings, read_variable
+from ...settings import OPTIONS, Settings, read_variable, whole_path
 from .props import with_template
 from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.providers import PROVIDERS
@@ -50,7 +50,7 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     if base.upstream_url is not None:
         raise SettingsError("Both upstream_url and upstreams_file are set: give one of them.")
     try:
-        tables = tomllib.loads(Path(path).read_text("utf-8"))
+        tables = tomllib.loads(Path(path).read_text("utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"upstreams_file {path}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
@@ -106,6 +106,8 @@ class _Table:
         settings = base
         for name, value in values.items():
             key = name if name in _PROXY else name.removeprefix("upstream_")
+            if name == "upstream_url" and isinstance(value, str) and (fault := whole_path(value)):
+                raise self._error(key, fault)
             if isinstance(value, dict) or (value == "" and name in {"upstream_url", "upstream_key"}):
                 raise self._error(key, f"it is empty or a table; use {OPTIONS[name].allowed}")
             try:

@@ -11,6 +11,7 @@ from ...http.errors import send_error
 from ...http.headers import scope_for_body
 from ...http.messages import is_chat
 from ...http.offload import offloaded
+from ...http.request_record import record_of
 from ...http.upload import collect
 
 
@@ -42,6 +43,7 @@ class CallIdCodec:
                 return
             body = await offloaded(len(body), with_ids, body, self._form)
         except ToolCallError as error:
+            record_of(scope).error = str(error.code)
             await send_error(send, error)
             return
         await self._app(scope_for_body(scope, len(body)), giving(body, receive), send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import ssl
 
 from ...http.client_library import httpx
 from .asking import Client
@@ -17,8 +18,10 @@ HAS_PARSER = importlib.util.find_spec("httptools") is not None
 """Whether httptools is there: it is compiled, and not for every machine."""
 
 
-def client_to(origin: httpx.URL, *, connections: int | None) -> Client | httpx.AsyncBaseTransport:
-    """What asks `origin`, over `connections` at a time at most.
+def client_to(
+    origin: httpx.URL, *, connections: int | None, tls: ssl.SSLContext | None
+) -> Client | httpx.AsyncBaseTransport:
+    """What asks `origin`, over `connections` at a time at most. tls: what `tls_to` says of it.
 
     httpx asks by way of a proxy that the environment names, and everything where httptools is missing.
     """
@@ -26,10 +29,8 @@ def client_to(origin: httpx.URL, *, connections: int | None) -> Client | httpx.A
     if proxy is None and HAS_PARSER:
         from .http1.client import OriginClient
 
-        return OriginClient(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE)
+        return OriginClient(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE, tls=tls)
     # A transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its mind and
     # keep a cookie jar that all users share.
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE)
-    # Reading certificates takes longer than some requests may.
-    verify = proxy is not None or origin.scheme == "https"
-    return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy, verify=verify)
+    return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy, verify=tls or False)

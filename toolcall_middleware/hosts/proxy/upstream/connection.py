@@ -4,27 +4,56 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
+import errno
 import ipaddress
 import os
 import socket
+import ssl
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import anyio
 
 from ....errors import SettingsError
+from ....settings import read_variable
 from ...http.client_library import httpx
 
+# This machine has no such address; another one of the same name may do.
+_ANOTHER_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
-def free_port(host: str) -> int:
-    """A port of `host` that nobody listens on. Raises SettingsError where there is no such address."""
+
+def free_port(host: str, port: int = 0) -> int:
+    """`port` of `host`, or for 0 one that nobody listens on. Raises SettingsError where a server could not listen."""
+    what = f"--host {host} --port {port}"
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.bind(address)
-            return int(probe.getsockname()[1])
+        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise SettingsError(f"--host {host}: {error.strerror}.") from None
+        raise SettingsError(f"{what}: {error.strerror}; give an address of this machine as --host.") from None
+    found: int | None = None
+    fault: OSError | None = None
+    with contextlib.ExitStack() as probes:
+        # All of them, as asyncio does: `localhost` has two.
+        for family, kind, protocol, _, address in dict.fromkeys(places):
+            try:
+                probe = probes.enter_context(socket.socket(family, kind, protocol))
+                if os.name == "posix":  # elsewhere it would let two servers listen
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address[0], found or port, *address[2:]))
+                found = found or probe.getsockname()[1]
+            except OSError as error:
+                fault = error
+                if error.errno not in _ANOTHER_ADDRESS:
+                    found = None
+                    break
+    if found is None:
+        elsewhere = fault is None or fault.errno in _ANOTHER_ADDRESS
+        fix = "give an address of this machine as --host" if elsewhere else "give another --port; 0 takes a free one"
+        raise SettingsError(f"{what}: {reason(fault or OSError('it has no address'))}; {fix}.")
+    return found
 
 
 def is_loopback(host: str) -> bool:
@@ -61,6 +90,40 @@ def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
     if not address:
         return None
     return httpx.Proxy(address if "://" in address else f"http://{address}")
+
+
+def tls_to(origin: httpx.URL) -> ssl.SSLContext | None:
+    """Whom to trust on the way to `origin`: the authorities that SSL_CERT_FILE or SSL_CERT_DIR names, or else those of
+    the HTTP library. None where no TLS is spoken: reading the certificates takes longer than some requests may.
+
+    Raises SettingsError, naming the variable and its value, where they cannot be read.
+    """
+    if origin.scheme != "https" and proxy_of_environment(origin) is None:
+        return None
+    places = ((name, read_variable(name)) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    name, place = next(((name, place) for name, place in places if place), ("", ""))
+    # A folder that is not there is no error for OpenSSL, and no certificate would be trusted.
+    if name == "SSL_CERT_DIR" and not Path(place).is_dir():
+        raise SettingsError(f"{name}: {place!r} is no folder; use one with certificate authorities.")
+    try:
+        context = httpx.create_ssl_context()
+    except OSError as error:
+        if not name:
+            raise
+        why = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise SettingsError(f"{name}: {place!r} cannot be read ({why}); use a file of PEM certificates.") from None
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def asking_client(url: str, key: str | None, seconds: float) -> httpx.Client:
+    """Asks an upstream about itself before it serves, over the way that requests take. Raises SettingsError, and
+    httpx.InvalidURL.
+    """
+    parsed = httpx.URL(url)
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    proxy = proxy_of_environment(parsed)
+    return httpx.Client(headers=headers, timeout=seconds, proxy=proxy, verify=tls_to(parsed) or False, trust_env=False)
 
 
 class AtOnce(httpx.AsyncByteStream, abc.ABC):

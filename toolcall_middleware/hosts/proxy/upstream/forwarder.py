@@ -21,14 +21,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
 from ...http.client_library import httpx
-from ...http.errors import send_error
+from ...http.errors import send_error, send_refusal
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .asking import Client, Question, Reply, ask
 from .client import client_to
-from .connection import Connection, reason
+from .connection import Connection, reason, tls_to
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
@@ -116,6 +116,7 @@ class Forwarder:
         self._tell_client = tell_client
         self._ends_streams = ends_streams
         self._transport: Client | httpx.AsyncBaseTransport | None = transport
+        self._tls = tls_to(self._origin)
 
     def __repr__(self) -> str:
         return f"Forwarder({self.address!r})"
@@ -147,7 +148,7 @@ class Forwarder:
 
     def _pool(self) -> Client | httpx.AsyncBaseTransport:
         if self._transport is None:
-            self._transport = client_to(self._origin, connections=self._connections)
+            self._transport = client_to(self._origin, connections=self._connections, tls=self._tls)
         return self._transport
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,7 +156,7 @@ class Forwarder:
         try:
             first = await upload.next_piece(receive)
         except ToolCallError as error:
-            await send_error(send, error)
+            await send_refusal(scope, send, error)
             return
         if first["type"] == "http.disconnect":
             return

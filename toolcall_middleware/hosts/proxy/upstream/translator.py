@@ -19,6 +19,7 @@ from ...http.bodies import Inflate, giving
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
 from ...http.offload import CODED, LARGE, Held, offloaded
+from ...http.request_record import record_of
 from ...http.upload import cleared, collect
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
@@ -70,6 +71,7 @@ class Translator:
         try:
             request = await self._translated(scope, receive, translation)
         except ToolCallError as error:
+            record_of(scope).error = str(error.code)
             await send_error(send, error)
             return
         if request is None:
@@ -102,7 +104,6 @@ class Translator:
             "unknown_url",
             f"There is no {method} {path.decode('latin-1')} here: the upstream's API is another one, and only "
             "POST /v1/chat/completions and GET /v1/models are translated.",
-            status=404,
         )
 
 

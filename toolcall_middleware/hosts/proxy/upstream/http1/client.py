@@ -27,12 +27,21 @@ class OriginClient:
 
     As a transport of httpx: the same timeouts, the same exceptions. No proxies, no cookies,
     no redirects, nothing decoded. A connection on which anything but answers has come is not used again.
+    `tls`: for an origin of https.
     """
 
-    def __init__(self, origin: httpx.URL, *, connections: int | None, idle: int, keepalive: float) -> None:
+    def __init__(
+        self,
+        origin: httpx.URL,
+        *,
+        connections: int | None,
+        idle: int,
+        keepalive: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._host = origin.host
         self._port = origin.port or _PORTS[origin.scheme]
-        self._tls = _tls_context() if origin.scheme == "https" else None
+        self._tls = tls
         self._slots = None if connections is None else asyncio.Semaphore(connections)
         self._most_idle = idle
         self._keepalive = keepalive
@@ -175,10 +184,3 @@ class AnswerBody(AtOnce):
 
     async def aclose(self) -> None:
         self.close()
-
-
-def _tls_context() -> ssl.SSLContext:
-    """As httpx makes it: certifi's certificates (httpx2: the system's), or what SSL_CERT_FILE and SSL_CERT_DIR say."""
-    context = httpx.create_ssl_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
