@@ -29,6 +29,8 @@ _BYTES_A_TOKEN = 4
 SETTINGS: dict[str, Any] = {"reasoning_field": "reasoning", "arguments_as_object": False, "rewrite_ids": True}
 """Options under which an answer can be written as Messages: thoughts beside the text, arguments as they are written,
 and ids of letters, digits, `_` and `-`."""
+_NATIVE = {name: value for name, value in SETTINGS.items() if name != "rewrite_ids"}
+"""An upstream of this API has such ids; by them a call is known in its own answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         dropped=tuple(box.dropped),
         foreign=frozenset(box.foreign),
         unreadable=conversation.unreadable,
+        settings=dict(_NATIVE if native else SETTINGS),
         estimate=_estimate(chat),
     )
 
