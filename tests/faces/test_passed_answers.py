@@ -197,3 +197,26 @@ def test_a_stream_without_its_last_event_gets_that_alone(start: Start, pieces: s
     got = ask(url, body(stream=True)).content
     assert got.startswith(b"".join(told))
     assert got.removeprefix(b"".join(told)) == b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"), [({"rewrite_ids": "true"}, {}), ({}, {"toolcall": {"rewrite_ids": True}})]
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_whose_ids_are_rewritten_is_translated(
+    start: Start, settings: dict[str, str], fields: dict[str, Any], *, stream: bool
+) -> None:
+    upstream, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL)), events(THOUGHT, TEXT, CALL)), **settings)
+    answer = ask(url, body(stream=stream, **fields))
+    blocks = blocks_of(answer)[0] if stream else answer.json()["content"]
+    (call,) = (block for block in blocks if block["type"] == "tool_use")
+    assert call["id"].startswith("call_")
+    assert {**call, "id": CALL["id"]} == CALL
+    assert "cache_control" not in json.loads(upstream.bodies[0])["tools"][0]
+
+
+def test_an_option_that_no_request_may_set_is_refused(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))))
+    answer = ask(url, body(toolcall={"upstream_url": "https://elsewhere.example"}))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert upstream.bodies == []

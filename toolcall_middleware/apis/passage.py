@@ -54,6 +54,7 @@ class Passage:
         self.body = body
         self.query = b""
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        self.keeps_ids = True  # calls leave with the upstream's ids, by which they are known in its answer
         self.used = False  # the upstream got the client's bytes, in the last request to it
         self.tape: deque[Taped] = deque()
         self.whole: tuple[int, bytes] | None = None
@@ -70,7 +71,7 @@ class Passage:
         """Whether the upstream is to get the client's bytes where the exchange asks with `asked`. Begins an answer."""
         self.tape.clear()
         self.whole = None
-        self.used = _same(self._chat, asked)
+        self.used = (self.keeps_ids or self.counts) and _same(self._chat, asked)
         return self.used
 
     def translatable(self, asked: bytes) -> bytes:

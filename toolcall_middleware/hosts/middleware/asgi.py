@@ -216,14 +216,14 @@ class ToolCallMiddleware:
             asked = await offloaded(len(body), read, body, headers)
             if is_guarded(asking.settings):
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
+            settings = self._face_settings.of(asking.settings, face.api, asked)
+            passage = face.passage if isinstance(face, MessagesFace) else None
+            if passage is not None:
+                await offloaded(len(body), prepare_passage, passage, scope, settings)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
             return
-        asking.settings = settings = self._face_settings.of(asking.settings, face.api, asked)
-        answer.asked = asked
-        passage = face.passage if isinstance(face, MessagesFace) else None
-        if passage is not None:
-            await offloaded(len(body), prepare_passage, passage, scope, settings)
+        asking.settings, answer.asked = settings, asked
         if counting and isinstance(face, MessagesFace):
             await self._count(asking, face, answer, asked.body, scope)
             return

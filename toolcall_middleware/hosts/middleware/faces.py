@@ -15,7 +15,7 @@ from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
 from ...apis.responses import ResponsesFace
 from ...request.one_reading import one_reading, rewritten_tools
-from ...request.overrides import without_overrides
+from ...request.overrides import read_overrides, without_overrides
 from ...settings import Settings
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
@@ -117,8 +117,10 @@ def new_face(door: Door, upstream_api: str = "openai") -> Face:
 def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
     """What of the client's own request may go on to an upstream of its API. Its body was checked.
 
-    Where tools are guarded, they go on in the words that were checked.
+    Where tools are guarded, they go on in the words that were checked. Raises ToolCallError for options of the request
+    that are not allowed.
     """
+    passage.keeps_ids = not _with_options(passage.body, settings).rewrite_ids
     body = one_reading(without_overrides(passage.body))
     if is_guarded(settings):
         fields = read_fields(body)
@@ -130,6 +132,14 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
     passage.headers = tuple(
         (name.lower(), value) for name, value in scope.get("headers", ()) if name.lower() in _OF_API
     )
+
+
+def _with_options(body: bytes, settings: Settings) -> Settings:
+    """The settings with what a request changes for itself."""
+    if without_overrides(body) is body:
+        return settings
+    fields = read_object(body) or {}
+    return settings.layer(read_overrides(fields.get("toolcall"), fields.get("request_options"), settings), "request")
 
 
 def chat_request(
