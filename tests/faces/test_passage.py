@@ -326,3 +326,33 @@ def test_clients_of_the_other_apis_have_the_model_asked_again_too(start: Start, 
     assert len(upstream.bodies) == 2
     assert '"Read"' in answer.text
     assert "rather not" not in answer.text
+
+
+# -- mode=off ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{"mode": "off"}, {"faces": "chat"}])
+def test_an_upstream_of_the_same_api_is_asked_where_no_face_reads(start: Start, settings: dict[str, str]) -> None:
+    wrong = {**CALL, "name": "Bash"}
+    upstream, url = start(Upstream(spelled(message(wrong)), events(wrong)), **settings)
+    assert ask(url, body()).content == upstream.whole
+    assert ask(url, body(stream=True)).content == b"".join(upstream.stream)
+    counted = ask(url, body(), "/v1/messages/count_tokens")
+    assert counted.json() == {"input_tokens": 1234}
+    assert upstream.bodies == [body(), body(stream=True), body()]
+    assert upstream.targets == ["/v1/messages?beta=true"] * 2 + ["/v1/messages/count_tokens"]
+    assert [one["x-api-key"] for one in upstream.headers] == ["real"] * 3
+
+
+def test_its_refusals_pass_too(start: Start) -> None:
+    said = spelled({"type": "error", "error": {"type": "not_found_error", "message": "model: claude"}})
+    _, url = start(Upstream(said, status=404), mode="off")
+    answer = ask(url, body())
+    assert (answer.status_code, answer.content) == (404, said)
+
+
+def test_no_tools_pass_a_guard_where_no_face_reads(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message())), faces="chat", allowlist="Read", allowlist_mode="enforce")
+    assert ask(url, body()).status_code == 403
+    assert ask(url, spelled({"model": "claude", "max_tokens": 9, "messages": []})).status_code == 200
+    assert len(upstream.bodies) == 1
