@@ -328,6 +328,113 @@ def test_clients_of_the_other_apis_have_the_model_asked_again_too(start: Start, 
     assert "rather not" not in answer.text
 
 
+EVIL: dict[str, Any] = {"name": "evil", "input_schema": {"type": "object"}}
+LISTED = {"allowlist": "Read", "allowlist_mode": "enforce"}
+SERVER = {"type": "url", "url": "https://mcp.example/", "name": "Read"}
+TOOLSET = {"type": "mcp_toolset", "mcp_server_name": "Read"}
+CLOSED = {**TOOLSET, "default_config": {"enabled": False}}
+SEARCHED = {
+    "type": "tool_search_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": {
+        "type": "tool_search_tool_search_result",
+        "tool_references": [{"type": "tool_reference", "tool_name": "evil"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [], "mcp_servers": [SERVER]}, "mcp_servers.0"),
+        ({"tools": [TOOLSET], "mcp_servers": [SERVER]}, "tools.0"),
+        ({"tools": [{**TOOLSET, "configs": {"Read": {"enabled": True}}}], "mcp_servers": [SERVER]}, "tools.0"),
+        ({"tools": [{**CLOSED, "configs": {"Read": {}, "evil": {"enabled": True}}}], "mcp_servers": [SERVER]}, ""),
+        ({"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"enabled": True}}]}, "mcp_servers.0"),
+        ({"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"allowed_tools": ["evil"]}}]}, ""),
+        ({"tools": [READ, {**EVIL, "defer_loading": True}]}, "tools.1"),
+        ({"tools": [READ, {**EVIL, "defer_loading": True}],
+          "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [SEARCHED]}]}, "tools.1"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_is_not_on_the_list_has_no_other_way(start: Start, fields: dict[str, Any], param: str) -> None:
+    upstream, url = start(Upstream(spelled(message())), **LISTED)
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.headers["x-toolcall-error"]) == (403, "tool_not_allowed")
+    assert param in answer.json()["error"]["message"]
+    assert upstream.bodies == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{**CLOSED, "configs": {"Read": {"enabled": True}, "evil": {"enabled": False}}}],
+         "mcp_servers": [{**SERVER, "name": "Read"}]},
+        {"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"allowed_tools": ["Read"]}}]},
+        {"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"enabled": False}}]},
+        {"tools": [{**READ, "defer_loading": True}]},
+    ],
+)  # fmt: skip
+def test_a_server_whose_tools_are_on_the_list_passes(start: Start, fields: dict[str, Any]) -> None:
+    said = spelled(message({"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "Read", "server_name": "Read"}))
+    upstream, url = start(Upstream(said), **LISTED)
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.content) == (200, said)
+    assert json.loads(upstream.bodies[0]) == json.loads(body(**fields))
+
+
+@pytest.mark.parametrize("guard", [LISTED, {"rate_limit": "9/minute"}, {"max_tools": "9"}])
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "weird", "tools": [EVIL]}]}]},
+         "messages.0.content.0.tools"),
+        ({"messages": [{"role": "user", "content": [{"type": "weird_tool", "x": 1}]}]}, "messages.0.content.0.type"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "tools": [EVIL]}]}]},
+         "messages.0.content.0.tools"),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_addition", "tool": {"definition": EVIL}}]}]},
+         "messages.0.content.0.type"),
+        ({"messages": [HISTORY[0], HISTORY[1], {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_01",
+             "content": [{"type": "x", "y": [{"tools": [EVIL]}]}]}]}]},
+         "messages.2.content.0.content.0.y.0.tools"),
+        ({"messages": [{"role": "user", "content": "hi", "tools": [EVIL]}]}, "messages.0.tools"),
+        ({"tools": [{**READ, "tools": [EVIL]}]}, "tools.0.tools"),
+        ({"tools": [{"type": "advisor_20260301", "name": "Read", "tools": [EVIL]}]}, "tools.0.tools"),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_carries_no_tools_past_a_guard(
+    start: Start, guard: dict[str, str], fields: dict[str, Any], where: str
+) -> None:
+    upstream, url = start(Upstream(spelled(message())), **guard)
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.headers["x-toolcall-error"]) == (403, "tool_not_allowed")
+    assert where in answer.json()["error"]["message"]
+    assert upstream.bodies == []
+
+
+@pytest.mark.parametrize("guard", [LISTED, {"rate_limit": "9/minute"}, {"max_tools": "9"}])
+def test_what_holds_no_tools_passes_a_guard(start: Start, guard: dict[str, str]) -> None:
+    talk = json.loads(json.dumps(HISTORY))
+    talk[1]["content"][2]["input"] = {"path": "/a", "tools": [1], "input_schema": {"functions": 1}}
+    talk[2]["content"].append({"type": "text", "text": "the tools, a function"})
+    tool = {**READ, "input_schema": {"type": "object", "properties": {"tools": {"type": "object"}, "path": {}}}}
+    upstream, url = start(Upstream(spelled(message())), **guard)
+    assert ask(url, body(messages=talk, tools=[tool])).status_code == 200
+    assert json.loads(upstream.bodies[0]) == json.loads(body(messages=talk, tools=[tool]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_that_the_upstream_makes_on_servers_are_counted_for_the_rate(start: Start, *, stream: bool) -> None:
+    made = [{"type": "mcp_tool_use", "id": f"mcptoolu_{n}", "name": "x", "server_name": "s"} for n in range(3)]
+    upstream, url = start(Upstream(spelled(message(*made)), events(*made)), rate_limit="3/minute")
+    asked = body(tools=[], mcp_servers=[SERVER], stream=stream)
+    who = {"x-api-key": f"{stream}"}  # others have been counted here before
+    assert ask(url, asked, **who).status_code == 200
+    assert ask(url, asked, **who).status_code == 429
+    assert len(upstream.bodies) == 1
+
+
 # -- mode=off ----------------------------------------------------------------------------------------------------------
 
 

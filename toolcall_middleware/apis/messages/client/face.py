@@ -82,6 +82,8 @@ class MessagesFace(StreamedFace):
                 chat.body,
                 foreign=asked.foreign,
                 unreadable=asked.unreadable,
+                unproven=asked.unproven,
+                unoffered=asked.unoffered,
             )
         return chat
 
