@@ -11,6 +11,7 @@ import anthropic
 import openai
 import pytest
 
+from tests.faces.messages_upstream import Start, Upstream
 from tests.fakes import Model, Script, TextBackend, serve
 from toolcall_middleware import ToolCallMiddleware, create_proxy
 
@@ -73,3 +74,18 @@ def host_of(
     for name, value in settings.items():
         monkeypatch.setenv(f"TOOLCALL_{name.upper()}", str(value))
     return create_proxy()
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """(upstream, address) of a proxy with these settings before it."""
+    with contextlib.ExitStack() as stack:
+
+        def start_one(upstream: Upstream, **settings: str) -> tuple[Upstream, str]:
+            url = stack.enter_context(serve(upstream.app))
+            given = {"upstream_url": url, "upstream_api": "anthropic", "upstream_key": "real", "access_log": "off"}
+            for name, value in {**given, **settings}.items():
+                monkeypatch.setenv(f"TOOLCALL_{name.upper()}", value)
+            return upstream, stack.enter_context(serve(create_proxy()))
+
+        yield start_one

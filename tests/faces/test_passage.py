@@ -2,159 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import anthropic
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
-from tests.fakes import serve
-from toolcall_middleware import create_proxy
-
-READ: dict[str, Any] = {
-    "name": "Read",
-    "description": "Reads a file.",
-    "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-    "cache_control": {"type": "ephemeral", "ttl": "1h"},
-}
-SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
-THOUGHT = {"type": "thinking", "thinking": "Read it.", "signature": "EqQBCgIYAhIM+sig/=="}
-CALL = {"type": "tool_use", "id": "toolu_01", "name": "Read", "input": {"path": "/a"}}
-VERSION = {"anthropic-version": "2026-10-21", "anthropic-beta": "context-management-2025-06-27", "x-api-key": "k"}
-
-
-def message(*blocks: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """A whole answer, with a field that nobody here knows."""
-    calls = any(block["type"] == "tool_use" for block in blocks)
-    return {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": list(blocks),
-        "stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None, "container": None,
-        "usage": {"input_tokens": 3, "cache_creation_input_tokens": 5, "output_tokens": 7, "new_field": [1.50]},
-        **fields,
-    }  # fmt: skip
-
-
-def spelled(value: Any) -> bytes:
-    """JSON in a spelling that no encoder of this package has."""
-    return json.dumps(value, indent=1).encode()
-
-
-def events(*blocks: dict[str, Any], pieces: int = 3) -> list[bytes]:
-    """The stream of an answer, an item for each event."""
-    whole = message(*blocks)
-    out: list[dict[str, Any]] = [
-        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
-        {"type": "ping"},
-    ]
-    for index, block in enumerate(blocks):
-        deltas: list[dict[str, Any]] = []
-        match block["type"]:
-            case "text":
-                start: dict[str, Any] = {"type": "text", "text": ""}
-                deltas = [{"type": "text_delta", "text": block["text"]}]
-            case "thinking":
-                start = {"type": "thinking", "thinking": "", "signature": ""}
-                deltas = [
-                    {"type": "thinking_delta", "thinking": block["thinking"]},
-                    {"type": "signature_delta", "signature": block["signature"]},
-                ]
-            case "tool_use":
-                start = {**block, "input": {}}
-                text = block.get("raw") or json.dumps(block["input"])
-                start.pop("raw", None)
-                size = len(text) // pieces + 1
-                cuts = [text[at : at + size] for at in range(0, len(text), size)]
-                deltas = [{"type": "input_json_delta", "partial_json": cut} for cut in ["", *cuts]]
-            case _:
-                start = block
-        out.append({"type": "content_block_start", "index": index, "content_block": start})
-        out += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-        out.append({"type": "content_block_stop", "index": index})
-    delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None, "container": None}
-    out += [{"type": "message_delta", "delta": delta, "usage": whole["usage"]}, {"type": "message_stop"}]
-    return [b"event: %b\ndata: %b\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in out]
-
-
-@dataclass
-class Upstream:
-    """Anthropic's API, which answers with bytes. bodies, headers, targets: what it was asked.
-
-    first: the first answer, whole and as a stream, where it is another.
-    """
-
-    whole: bytes = b""
-    stream: list[bytes] = field(default_factory=list)
-    status: int = 200
-    first: tuple[bytes, list[bytes]] | None = None
-    bodies: list[bytes] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    targets: list[str] = field(default_factory=list)
-
-    @property
-    def app(self) -> Starlette:
-        routes = [Route("/v1/messages", self._answer, methods=["POST"]),
-                  Route("/v1/messages/count_tokens", self._count, methods=["POST"])]  # fmt: skip
-        return Starlette(routes=routes)
-
-    async def _note(self, request: Request) -> bytes:
-        body = await request.body()
-        self.bodies.append(body)
-        self.headers.append(dict(request.headers))
-        self.targets.append(request.url.path + ("?" + request.url.query if request.url.query else ""))
-        return body
-
-    async def _count(self, request: Request) -> Response:
-        await self._note(request)
-        return Response(b'{ "input_tokens": 1234 }', media_type="application/json")
-
-    async def _answer(self, request: Request) -> Response:
-        body = await self._note(request)
-        headers = {"request-id": "req_upstream", "anthropic-ratelimit-requests-remaining": "9"}
-        whole, stream = self.first if self.first is not None and len(self.bodies) == 1 else (self.whole, self.stream)
-        if self.status == 200 and json.loads(body).get("stream"):
-            return StreamingResponse(_pieces(stream), media_type="text/event-stream", headers=headers)
-        return Response(whole, self.status, media_type="application/json", headers=headers)
-
-
-async def _pieces(stream: list[bytes]) -> AsyncIterator[bytes]:
-    for piece in stream:
-        yield piece
-
-
-Start = Callable[..., tuple[Upstream, str]]
-
-
-@pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """(upstream, address) of a proxy with these settings before it."""
-    with contextlib.ExitStack() as stack:
-
-        def start_one(upstream: Upstream, **settings: str) -> tuple[Upstream, str]:
-            url = stack.enter_context(serve(upstream.app))
-            given = {"upstream_url": url, "upstream_api": "anthropic", "upstream_key": "real", "access_log": "off"}
-            for name, value in {**given, **settings}.items():
-                monkeypatch.setenv(f"TOOLCALL_{name.upper()}", value)
-            return upstream, stack.enter_context(serve(create_proxy()))
-
-        yield start_one
-
-
-def body(**fields: Any) -> bytes:
-    said = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "tools": [READ]}
-    return spelled({**said, **fields})
-
-
-def ask(url: str, data: bytes, path: str = "/v1/messages?beta=true", **headers: str) -> httpx.Response:
-    return httpx.post(url + path, content=data, headers={**VERSION, "content-type": "application/json", **headers})
-
+from tests.faces.messages_upstream import (
+    CALL,
+    READ,
+    SEARCH,
+    THOUGHT,
+    VERSION,
+    Start,
+    Upstream,
+    ask,
+    body,
+    events,
+    message,
+    spelled,
+)
+from toolcall_middleware.apis.messages.unread import refuse_unread
+from toolcall_middleware.errors import ToolCallError
 
 HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "Read /a", "cache_control": {"type": "ephemeral"}}]},
@@ -459,3 +328,148 @@ def test_clients_of_the_other_apis_have_the_model_asked_again_too(start: Start, 
     assert len(upstream.bodies) == 2
     assert '"Read"' in answer.text
     assert "rather not" not in answer.text
+
+
+EVIL: dict[str, Any] = {"name": "evil", "input_schema": {"type": "object"}}
+LISTED = {"allowlist": "Read", "allowlist_mode": "enforce"}
+SERVER = {"type": "url", "url": "https://mcp.example/", "name": "Read"}
+TOOLSET = {"type": "mcp_toolset", "mcp_server_name": "Read"}
+CLOSED = {**TOOLSET, "default_config": {"enabled": False}}
+SEARCHED = {
+    "type": "tool_search_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": {
+        "type": "tool_search_tool_search_result",
+        "tool_references": [{"type": "tool_reference", "tool_name": "evil"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [], "mcp_servers": [SERVER]}, "mcp_servers.0"),
+        ({"tools": [TOOLSET], "mcp_servers": [SERVER]}, "tools.0"),
+        ({"tools": [{**TOOLSET, "configs": {"Read": {"enabled": True}}}], "mcp_servers": [SERVER]}, "tools.0"),
+        ({"tools": [{**CLOSED, "configs": {"Read": {}, "evil": {"enabled": True}}}], "mcp_servers": [SERVER]}, ""),
+        ({"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"enabled": True}}]}, "mcp_servers.0"),
+        ({"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"allowed_tools": ["evil"]}}]}, ""),
+        ({"tools": [READ, {**EVIL, "defer_loading": True}]}, "tools.1"),
+        ({"tools": [READ, {**EVIL, "defer_loading": True}],
+          "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [SEARCHED]}]}, "tools.1"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_is_not_on_the_list_has_no_other_way(start: Start, fields: dict[str, Any], param: str) -> None:
+    upstream, url = start(Upstream(spelled(message())), **LISTED)
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.headers["x-toolcall-error"]) == (403, "tool_not_allowed")
+    assert param in answer.json()["error"]["message"]
+    assert upstream.bodies == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{**CLOSED, "configs": {"Read": {"enabled": True}, "evil": {"enabled": False}}}],
+         "mcp_servers": [{**SERVER, "name": "Read"}]},
+        {"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"allowed_tools": ["Read"]}}]},
+        {"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"enabled": False}}]},
+        {"tools": [{**READ, "defer_loading": True}]},
+    ],
+)  # fmt: skip
+def test_a_server_whose_tools_are_on_the_list_passes(start: Start, fields: dict[str, Any]) -> None:
+    said = spelled(message({"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "Read", "server_name": "Read"}))
+    upstream, url = start(Upstream(said), **LISTED)
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.content) == (200, said)
+    assert json.loads(upstream.bodies[0]) == json.loads(body(**fields))
+
+
+@pytest.mark.parametrize("guard", [LISTED, {"rate_limit": "9/minute"}, {"max_tools": "9"}])
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "weird", "tools": [EVIL]}]}]},
+         "messages.0.content.0.tools"),
+        ({"messages": [{"role": "user", "content": [{"type": "weird_tool", "x": 1}]}]}, "messages.0.content.0.type"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "tools": [EVIL]}]}]},
+         "messages.0.content.0.tools"),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_addition", "tool": {"definition": EVIL}}]}]},
+         "messages.0.content.0.type"),
+        ({"messages": [HISTORY[0], HISTORY[1], {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_01",
+             "content": [{"type": "x", "y": [{"tools": [EVIL]}]}]}]}]},
+         "messages.2.content.0.content.0.y.0.tools"),
+        ({"messages": [{"role": "user", "content": "hi", "tools": [EVIL]}]}, "messages.0.tools"),
+        ({"tools": [{**READ, "tools": [EVIL]}]}, "tools.0.tools"),
+        ({"tools": [{"type": "advisor_20260301", "name": "Read", "tools": [EVIL]}]}, "tools.0.tools"),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_carries_no_tools_past_a_guard(
+    start: Start, guard: dict[str, str], fields: dict[str, Any], where: str
+) -> None:
+    upstream, url = start(Upstream(spelled(message())), **guard)
+    answer = ask(url, body(**fields))
+    assert (answer.status_code, answer.headers["x-toolcall-error"]) == (403, "tool_not_allowed")
+    assert where in answer.json()["error"]["message"]
+    assert upstream.bodies == []
+
+
+@pytest.mark.parametrize("guard", [LISTED, {"rate_limit": "9/minute"}, {"max_tools": "9"}])
+def test_what_holds_no_tools_passes_a_guard(start: Start, guard: dict[str, str]) -> None:
+    talk = json.loads(json.dumps(HISTORY))
+    talk[1]["content"][2]["input"] = {"path": "/a", "tools": [1], "input_schema": {"functions": 1}}
+    talk[2]["content"].append({"type": "text", "text": "the tools, a function"})
+    tool = {**READ, "input_schema": {"type": "object", "properties": {"tools": {"type": "object"}, "path": {}}}}
+    upstream, url = start(Upstream(spelled(message())), **guard)
+    assert ask(url, body(messages=talk, tools=[tool])).status_code == 200
+    assert json.loads(upstream.bodies[0]) == json.loads(body(messages=talk, tools=[tool]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_that_the_upstream_makes_on_servers_are_counted_for_the_rate(start: Start, *, stream: bool) -> None:
+    made = [{"type": "mcp_tool_use", "id": f"mcptoolu_{n}", "name": "x", "server_name": "s"} for n in range(3)]
+    upstream, url = start(Upstream(spelled(message(*made)), events(*made)), rate_limit="3/minute")
+    asked = body(tools=[], mcp_servers=[SERVER], stream=stream)
+    who = {"x-api-key": f"{stream}"}  # others have been counted here before
+    assert ask(url, asked, **who).status_code == 200
+    assert ask(url, asked, **who).status_code == 429
+    assert len(upstream.bodies) == 1
+
+
+# -- mode=off ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{"mode": "off"}, {"faces": "chat"}])
+def test_an_upstream_of_the_same_api_is_asked_where_no_face_reads(start: Start, settings: dict[str, str]) -> None:
+    wrong = {**CALL, "name": "Bash"}
+    upstream, url = start(Upstream(spelled(message(wrong)), events(wrong)), **settings)
+    assert ask(url, body()).content == upstream.whole
+    assert ask(url, body(stream=True)).content == b"".join(upstream.stream)
+    counted = ask(url, body(), "/v1/messages/count_tokens")
+    assert counted.json() == {"input_tokens": 1234}
+    assert upstream.bodies == [body(), body(stream=True), body()]
+    assert upstream.targets == ["/v1/messages?beta=true"] * 2 + ["/v1/messages/count_tokens"]
+    assert [one["x-api-key"] for one in upstream.headers] == ["real"] * 3
+
+
+def test_its_refusals_pass_too(start: Start) -> None:
+    said = spelled({"type": "error", "error": {"type": "not_found_error", "message": "model: claude"}})
+    _, url = start(Upstream(said, status=404), mode="off")
+    answer = ask(url, body())
+    assert (answer.status_code, answer.content) == (404, said)
+
+
+def test_no_tools_pass_a_guard_where_no_face_reads(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message())), faces="chat", allowlist="Read", allowlist_mode="enforce")
+    assert ask(url, body()).status_code == 403
+    assert ask(url, spelled({"model": "claude", "max_tokens": 9, "messages": []})).status_code == 200
+    assert len(upstream.bodies) == 1
+
+
+def test_a_long_path_is_told_short() -> None:
+    """Many members below a long name would cost the product of both."""
+    block = {"type": "text", "text": "x", "n" * 1_000_000: [{"a": 1}] * 20_000 + [{"tools": [1]}]}
+    with pytest.raises(ToolCallError) as caught:
+        refuse_unread("messages", [{"role": "user", "content": [block]}])
+    assert len(caught.value.param or "") == 200

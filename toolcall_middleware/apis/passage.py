@@ -11,7 +11,7 @@ A host hands the passage on under `PASSAGE` in the scope of the chat completion.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -36,7 +36,9 @@ class Passage:
 
     api: `messages`. body: what the client sent. chat: the chat completion that it became. path: where it goes, from the
     root of the API. query, headers: the client's own, as far as they are about the API. foreign: names of tools in
-    `chat` that the upstream runs itself. unreadable: why the request cannot be translated, where it cannot.
+    `chat` that the upstream runs itself. unreadable: why the request cannot be translated, where it cannot. unproven:
+    paths of MCP servers that may have any tools called. unoffered: (name, path) of tools that the upstream gets and
+    `chat` does not hold. ran: how many calls of such servers the upstream has made.
     """
 
     def __init__(
@@ -48,12 +50,18 @@ class Passage:
         *,
         foreign: frozenset[str] = frozenset(),
         unreadable: ToolCallError | None = None,
+        unproven: tuple[str, ...] = (),
+        unoffered: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.api = api
         self.path = path
         self.body = body
+        self.unproven = unproven
+        self.unoffered = unoffered
+        self.ran = 0
         self.query = b""
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        self.keeps_ids = True  # calls leave with the upstream's ids, by which they are known in its answer
         self.used = False  # the upstream got the client's bytes, in the last request to it
         self.tape: deque[Taped] = deque()
         self.whole: tuple[int, bytes] | None = None
@@ -66,11 +74,28 @@ class Passage:
         """Whether the prompt is only to be counted."""
         return self.path.endswith("/count_tokens")
 
+    def note(self, raw: bytes, value: Mapping[str, Any]) -> None:
+        """An event of the upstream's answer, before what it says is a chunk."""
+        if value.get("type") == "content_block_start":
+            self._count([value.get("content_block")])
+        self.tape.append(Taped(raw, value))
+
+    def note_whole(self, status: int, data: bytes) -> None:
+        """The same for a whole answer."""
+        self.whole = status, data
+        if b"mcp_tool_use" in data:
+            message = openai.read_value(data)
+            content = message.get("content") if isinstance(message, dict) else None
+            self._count(content if isinstance(content, list) else [])
+
+    def _count(self, blocks: Sequence[Any]) -> None:
+        self.ran += sum(isinstance(block, dict) and block.get("type") == "mcp_tool_use" for block in blocks)
+
     def take(self, asked: bytes) -> bool:
         """Whether the upstream is to get the client's bytes where the exchange asks with `asked`. Begins an answer."""
         self.tape.clear()
         self.whole = None
-        self.used = _same(self._chat, asked)
+        self.used = (self.keeps_ids or self.counts) and _same(self._chat, asked)
         return self.used
 
     def translatable(self, asked: bytes) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
+from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Exchange, Fail, Pass, Request
 from ...formats import registry
@@ -224,14 +225,14 @@ class ToolCallMiddleware:
             asked = await offloaded(len(body), read, body, headers)
             if is_guarded(asking.settings):
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
+            settings = self._face_settings.of(asking.settings, face.api, asked)
+            passage = face.passage if isinstance(face, MessagesFace) else None
+            if passage is not None:
+                await offloaded(len(body), prepare_passage, passage, scope, settings)
         except ToolCallError as refusal:
             await asking.refuse(refusal)
             return
-        asking.settings = settings = self._face_settings.of(asking.settings, face.api, asked)
-        answer.asked = asked
-        passage = face.passage if isinstance(face, MessagesFace) else None
-        if passage is not None:
-            await offloaded(len(body), prepare_passage, passage, scope, settings)
+        asking.settings, answer.asked = settings, asked
         if counting and isinstance(face, MessagesFace):
             await self._count(asking, face, answer, asked.body, scope)
             return
@@ -309,15 +310,21 @@ class ToolCallMiddleware:
             except ToolCallError as refusal:
                 await asking.refuse(refusal)
                 return
-            send = budget.sender(send, lambda: exchange.emitted_calls)
+            send = budget.sender(send, partial(_units, exchange, scope))
         try:
             await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
-            _tell(exchange, record, units=budget is not None)
+            _tell(exchange, record, units=0 if budget is None else _units(exchange, scope))
             behind(len(body), exchange.let_go)
 
 
-def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
+def _units(exchange: Exchange, scope: Scope) -> int:
+    """What a request has cost by now: the calls that left for the client, and those that the upstream made itself."""
+    passage: Passage | None = scope.get(PASSAGE)
+    return exchange.emitted_calls + (0 if passage is None else passage.ran)
+
+
+def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
     """For the logs and for observers."""
     facts = exchange.facts
     if facts is None:
@@ -330,7 +337,7 @@ def _tell(exchange: Exchange, record: Record, *, units: bool) -> None:
     record.calls = exchange.emitted_calls if exchange.offers_tools else None
     if record.report is not None:
         tell(exchange, record.report)
-        record.report.rate_units = exchange.emitted_calls if units else 0
+        record.report.rate_units = units
 
 
 @dataclass(slots=True)

@@ -12,11 +12,14 @@ from starlette.types import Message, Scope
 
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
+from ...apis.messages.unread import refuse_unread
 from ...apis.passage import PASSAGE, Passage
 from ...apis.responses import ResponsesFace
+from ...errors import ToolCallError, shown
 from ...request.one_reading import one_reading, rewritten_tools
-from ...request.overrides import without_overrides
+from ...request.overrides import read_overrides, without_overrides
 from ...settings import Settings
+from ...settings.strictness import admits
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.bodies import request_message
@@ -117,19 +120,48 @@ def new_face(door: Door, upstream_api: str = "openai") -> Face:
 def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
     """What of the client's own request may go on to an upstream of its API. Its body was checked.
 
-    Where tools are guarded, they go on in the words that were checked.
+    Where tools are guarded, they go on in the words that were checked. Raises ToolCallError for options of the request
+    that are not allowed, and for tools that stand where no guard looks.
     """
+    settings = _with_options(passage.body, settings)
+    passage.keeps_ids = not settings.rewrite_ids
     body = one_reading(without_overrides(passage.body))
     if is_guarded(settings):
         fields = read_fields(body)
         for name in _CHECKED & fields.keys():
-            fields[name] = rewritten_tools(fields[name]) if name == "tools" else raw(read_value(fields[name]))
+            value = read_value(fields[name])
+            refuse_unread(name, value)
+            fields[name] = rewritten_tools(fields[name]) if name == "tools" else raw(value)
+        if settings.allowlist_mode == "enforce":
+            _check_list(passage, settings.allowlist)
         body = encode(fields)
     passage.body = body
     passage.query = scope.get("query_string", b"")
     passage.headers = tuple(
         (name.lower(), value) for name, value in scope.get("headers", ()) if name.lower() in _OF_API
     )
+
+
+def _check_list(passage: Passage, allowlist: tuple[str, ...]) -> None:
+    """Refuse tools of a passed request that the list does not hold, and that its chat completion does not show."""
+    for path in passage.unproven:
+        message = (
+            f"Tools are on an allowlist here, and {path} may have any called: give the server an mcp_toolset with "
+            '"default_config": {"enabled": false} and each tool by its name in "configs".'
+        )
+        raise ToolCallError("tool_not_allowed", message, param=path)
+    for name, path in passage.unoffered:
+        if not admits(allowlist, name):
+            message = f"The tool {shown(name)} is not on the allowlist."
+            raise ToolCallError("tool_not_allowed", message, param=path)
+
+
+def _with_options(body: bytes, settings: Settings) -> Settings:
+    """The settings with what a request changes for itself."""
+    if without_overrides(body) is body:
+        return settings
+    fields = read_object(body) or {}
+    return settings.layer(read_overrides(fields.get("toolcall"), fields.get("request_options"), settings), "request")
 
 
 def chat_request(

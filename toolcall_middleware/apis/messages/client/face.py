@@ -18,7 +18,8 @@ from ....wire.new_call_id import PREFIX, new_call_id
 from ...context_errors import context_fault
 from ...face import AnswerStream, ChatRequest, FaceReply, StreamedFace
 from ...passage import Passage
-from ..passed import PassedStream, passed_body, passed_whole
+from ..passed import passed_body, passed_whole
+from ..passed_stream import PassedStream
 from .answer import message_of
 from .errors import JSON, Errors, is_error
 from .models import model_of, models_of
@@ -81,6 +82,8 @@ class MessagesFace(StreamedFace):
                 chat.body,
                 foreign=asked.foreign,
                 unreadable=asked.unreadable,
+                unproven=asked.unproven,
+                unoffered=asked.unoffered,
             )
         return chat
 
@@ -125,8 +128,7 @@ class MessagesFace(StreamedFace):
         passed = self._passed
         if passed is not None and passed.whole is not None and status == passed.whole[0]:
             if status < 400:
-                translated = b"" if passed.counts else message_of(data, self._known, self._message_id)
-                return FaceReply(status=status, body=passed_whole(passed, translated), headers=(JSON,))
+                return FaceReply(status=status, body=passed_whole(passed, data), headers=(JSON,))
             if is_error(passed.whole[1]):
                 return FaceReply(status=status, body=passed.whole[1], headers=(JSON,))
         if status >= 400:

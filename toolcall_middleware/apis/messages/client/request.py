@@ -29,6 +29,8 @@ _BYTES_A_TOKEN = 4
 SETTINGS: dict[str, Any] = {"reasoning_field": "reasoning", "arguments_as_object": False, "rewrite_ids": True}
 """Options under which an answer can be written as Messages: thoughts beside the text, arguments as they are written,
 and ids of letters, digits, `_` and `-`."""
+_NATIVE = {name: value for name, value in SETTINGS.items() if name != "rewrite_ids"}
+"""An upstream of this API has such ids; by them a call is known in its own answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Asked:
     """A request that was read. `chat`: the fields of the chat completion.
 
     messages: the client's path of each chat message. tools: that of each chat tool. call_ids: those of the history.
-    estimate: how many tokens the prompt may have. foreign, unreadable: see `Passage`.
+    estimate: how many tokens the prompt may have. foreign, unreadable, unproven, unoffered: see `Passage`.
     """
 
     chat: dict[str, Any]
@@ -51,6 +53,8 @@ class Asked:
     estimate: int
     foreign: frozenset[str] = frozenset()
     unreadable: ToolCallError | None = None
+    unproven: tuple[str, ...] = ()
+    unoffered: tuple[tuple[str, str], ...] = ()
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
 
 
@@ -99,6 +103,9 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         dropped=tuple(box.dropped),
         foreign=frozenset(box.foreign),
         unreadable=conversation.unreadable,
+        unproven=tuple(box.unproven),
+        unoffered=tuple((tool.name, tool.path) for tool in box.unoffered),
+        settings=dict(_NATIVE if native else SETTINGS),
         estimate=_estimate(chat),
     )
 

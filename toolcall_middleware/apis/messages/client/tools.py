@@ -18,6 +18,7 @@ from ....errors import ToolCallError
 from ....model import LOADED_FIELD
 from ....wire import openai
 from ....wire.openai import Fields
+from ..mcp import TOOLSET, tools_of_server, tools_of_set
 from . import fields as client_fields
 from .typed_tools import typed_tool
 
@@ -44,7 +45,7 @@ class Toolbox:
 
     dropped: names of tools that nobody here can run. written: those whose definitions the conversation holds. foreign:
     names of tools that the upstream runs, where it speaks this API itself (`native`): they are declared, so that what
-    guards tools sees them.
+    guards tools sees them. unproven: paths of MCP servers that may have any tools called, there.
     """
 
     native: bool = False
@@ -52,6 +53,7 @@ class Toolbox:
     declared: dict[str, Declared] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
+    unproven: list[str] = field(default_factory=list)
     written: set[str] = field(default_factory=set)
     _offered: dict[str, bool] = field(default_factory=dict)
     _loaded: dict[str, None] = field(default_factory=dict)
@@ -71,6 +73,16 @@ class Toolbox:
         elif name not in self.foreign:
             self.declare(Declared(name, path, {"name": name, "parameters": {"type": "object"}}, deferred=False))
             self.foreign.add(name)
+
+    def serve(self, name: str, tools: list[str] | None, path: str) -> None:
+        """An MCP server, or a set of its tools. tools: those that can be called; None where they may be any."""
+        if tools is None or not self.native:
+            self.unproven.append(path)
+            self.leave_out(name, path)
+            return
+        for tool in tools:
+            if tool not in self.declared:
+                self.leave_out(tool, path)
 
     def load(self, name: str) -> Declared | None:
         """The conversation names a tool from here on; the tool, if it is declared and was not offered until now."""
@@ -99,6 +111,11 @@ class Toolbox:
         return self._offered.get(name, False)
 
     @property
+    def unoffered(self) -> list[Declared]:
+        """The deferred tools that the conversation has not named so far."""
+        return [tool for tool in self.declared.values() if not self._offered[tool.name]]
+
+    @property
     def offered(self) -> list[Declared]:
         """The tools for the model, deferred ones behind the others."""
         first = [tool for tool in self.declared.values() if not tool.deferred]
@@ -110,7 +127,9 @@ def read_tools(fields: Fields, *, native: bool = False) -> Toolbox:
     """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for what is no tool."""
     box = Toolbox(native)
     searches = False
-    for number, entry in enumerate(client_fields.items(fields, "tools", "")):
+    entries = client_fields.items(fields, "tools", "")
+    sets = [_values(entry) for entry in entries if openai.read_text(entry.get("type")) == TOOLSET]
+    for number, entry in enumerate(entries):
         path = f"tools.{number}"
         tool = read_tool(entry, path)
         if tool is not None:
@@ -118,9 +137,13 @@ def read_tools(fields: Fields, *, native: bool = False) -> Toolbox:
             continue
         kind = client_fields.string(entry, "type", path)
         searches = searches or kind.startswith(_SEARCH)
-        box.leave_out(_name_of(entry, kind), path)
+        if kind == TOOLSET:
+            box.serve(_name_of(entry, kind), tools_of_set(_values(entry)), path)
+        else:
+            box.leave_out(_name_of(entry, kind), path)
     for number, server in enumerate(client_fields.items(fields, "mcp_servers", "")):
-        box.leave_out(_name_of(server, f"mcp_servers.{number}"), f"mcp_servers.{number}")
+        path = f"mcp_servers.{number}"
+        box.serve(_name_of(server, path), tools_of_server(_values(server), sets), path)
     if searches:
         box.load_all()
     if box.dropped:
@@ -149,6 +172,10 @@ def read_tool(entry: Fields, path: str) -> Declared | None:
         raise client_fields.refusal(f"{path}.input_schema", message, "invalid_tool_schema")
     made["parameters"] = entry["input_schema"]
     return Declared(name, path, made, deferred)
+
+
+def _values(entry: Fields) -> dict[str, Any]:
+    return {name: openai.read_value(raw) for name, raw in entry.items()}
 
 
 def _name_of(entry: Fields, otherwise: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from ....errors import ToolCallError
 from ....wire.openai import read_object, read_value
-from ...passage import Passage, Taped
+from ...passage import Passage
 from ...upstream import TranslatedRequest
 from . import answer
 from .request import build, encoded
@@ -64,12 +64,11 @@ class AnthropicTranslation:
     def _passed(self, passage: Passage, body: bytes) -> TranslatedRequest:
         """The client's own request. body: as a chat completion."""
         if read_value((read_object(body) or {}).get("stream")) is True:
-            tape = passage.tape
             self._events = AnthropicStream(
                 created=self._created,
                 include_usage=True,
                 limit=self._limit,
-                on_event=lambda raw, value: tape.append(Taped(raw, value)),
+                on_event=passage.note,
             )
         return TranslatedRequest(passage.path, passage.body, query=passage.query, headers=passage.headers)
 
@@ -81,7 +80,7 @@ class AnthropicTranslation:
 
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
         if self._passage is not None and self._passage.used:
-            self._passage.whole = status, data
+            self._passage.note_whole(status, data)
         if not 200 <= status < 300:
             return answer.error(data, status)
         if self._passage is not None and self._passage.counts:

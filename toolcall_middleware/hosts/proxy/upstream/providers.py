@@ -30,7 +30,8 @@ class Provider:
 
     `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
     the paths of a translation begin with a version. `key_header` is the Forwarder's, `headers` are the Translator's.
-    `mode` is used where the operator set none. `make` gives the translation of one request.
+    `mode` is used where the operator set none. `make` gives the translation of one request. `own` are the paths of its
+    API that a client may ask itself.
     """
 
     url: str | None
@@ -40,6 +41,7 @@ class Provider:
     capabilities: Capabilities
     headers: Mapping[str, str] = field(default_factory=dict)
     mode: str = "native"
+    own: frozenset[str] = frozenset()
 
 
 def _anthropic(settings: Settings) -> Translation:
@@ -63,6 +65,7 @@ PROVIDERS: Mapping[str, Provider] = {
         headers={"anthropic-version": "2023-06-01"},
         make=_anthropic,
         capabilities=ANTHROPIC,
+        own=frozenset({"/v1/messages", "/v1/messages/count_tokens"}),
     ),
     "google": Provider(
         url="https://generativelanguage.googleapis.com",
@@ -160,4 +163,5 @@ def upstream_app(
         upload_timeout=settings.upload_timeout,
         max_response_bytes=settings.max_response_bytes,
         headers=provider.headers,
+        own=provider.own,
     )

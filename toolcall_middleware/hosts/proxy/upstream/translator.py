@@ -19,6 +19,7 @@ from ...http.bodies import Inflate, giving
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
 from ...http.offload import CODED, LARGE, Held, offloaded
+from ...http.paths import normal_path_of
 from ...http.request_record import record_of
 from ...http.upload import cleared, collect
 
@@ -27,9 +28,9 @@ _MODELS = re.compile(rb"(?:/v1)?/models/?")
 _MODEL = re.compile(rb"(?:/v1)?/models/([^?#]+)")
 
 # Of the body that is replaced, of the answer's coding, and what concerns only a browser or OpenAI.
-_NOT_SENT = frozenset(
-    b"content-length content-type content-encoding transfer-encoding expect accept accept-encoding cookie origin "
-    b"referer".split()
+_OF_BROWSERS = frozenset({b"cookie", b"origin", b"referer"})
+_NOT_SENT = _OF_BROWSERS | frozenset(
+    b"content-length content-type content-encoding transfer-encoding expect accept accept-encoding".split()
 )
 _NOT_SENT_PREFIXES = (b"x-stainless-", b"openai-", b"sec-")
 _NOT_SENT_BACK = ENTITY_HEADERS | {b"content-type", b"set-cookie"}
@@ -40,7 +41,8 @@ class Translator:
 
     `make` gives a translation for each request. `headers` are sent with each, unless its translation has its own of
     the name. The limits are those of the settings; a longer request is a 413, a longer answer that is not streamed a
-    502. Other paths are a 404 in OpenAI's form.
+    502. `own`: paths of the provider's own API; what is posted there, and no face has read, passes as it is. Other
+    paths are a 404 in OpenAI's form.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Translator:
         upload_timeout: float | None = None,
         max_response_bytes: int | None = None,
         headers: Mapping[str, str] | None = None,
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
+        self._own = own
         self._make = make
         self._max_request_bytes = max_request_bytes
         self._upload_timeout = upload_timeout
@@ -66,6 +70,9 @@ class Translator:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if scope["method"] == "POST" and normal_path_of(scope) in self._own:
+            await self._pass(scope, receive, send)
             return
         translation = self._make()
         try:
@@ -85,6 +92,13 @@ class Translator:
             return
         if not answer.ended:
             await answer.fail(ToolCallError("upstream_error", "The upstream broke off its answer."))
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request in the provider's own words, and its answer."""
+        names = {name.lower() for name, _ in scope["headers"]}
+        given = [pair for pair in scope["headers"] if pair[0].lower() not in _OF_BROWSERS]
+        usual = [pair for pair in self._headers if pair[0] not in names]
+        await self._app({**scope, "headers": [*given, *usual]}, receive, send)
 
     async def _translated(self, scope: Scope, receive: Receive, translation: Translation) -> TranslatedRequest | None:
         """The provider's request; None when the client has gone."""

@@ -1,0 +1,132 @@
+"""What the chat answer says that was made of a stream of Messages, and what of it has not left for the client yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...wire import openai
+from .client.chunks import NONE, Chunk, arguments_of, text_in
+
+
+class Told:
+    """What the chat answer has said, as text or as the arguments of a call, and what has not left yet.
+
+    own: it has said something else than the upstream, and leaves in events of our own from there on.
+    """
+
+    __slots__ = ("_at", "_parts", "_text", "own")
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._at = 0  # what stands before this place has left
+        self._parts: list[str] = []  # behind the text: joined once they are looked at
+        self.own = False
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+
+    def has(self, piece: str) -> bool | None:
+        """Whether the upstream's next piece was let pass; None while that is not known."""
+        if self.own:
+            return False
+        if self._parts:
+            self._text, self._at = self._text[self._at :] + "".join(self._parts), 0
+            self._parts.clear()
+        if self._text.startswith(piece, self._at):
+            return True
+        is_begun = len(self._text) - self._at < len(piece) and piece.startswith(self._text[self._at :])
+        return None if is_begun else False
+
+    def skip(self, piece: str) -> None:
+        """The upstream's piece leaves."""
+        self._at += len(piece)
+
+    @property
+    def waits(self) -> bool:
+        return self._at < len(self._text) or bool(self._parts)
+
+    def take(self) -> str:
+        """All that has not left."""
+        text = self._text[self._at :] + "".join(self._parts)
+        self._text, self._at = "", 0
+        self._parts.clear()
+        return text
+
+
+class Call(msgspec.Struct):
+    """A call of the chat answer, as far as it has come. foreign: no block of the upstream has its id."""
+
+    id: str
+    name: str
+    foreign: bool = False
+    told: Told = msgspec.field(default_factory=Told)
+    arguments: list[str] = msgspec.field(default_factory=list)
+    _looked_at: int = 0
+    _value: Any = None
+
+    def add(self, arguments: str) -> None:
+        self.arguments.append(arguments)
+        self.told.add(arguments)
+
+    def value(self) -> Any:
+        """Its arguments; None where they are not complete."""
+        if len(self.arguments) != self._looked_at:
+            self._looked_at = len(self.arguments)
+            self._value = openai.read_value("".join(self.arguments).encode("utf-8", "backslashreplace"))
+        return self._value if isinstance(self._value, dict) else None
+
+
+class Said:
+    """One chat answer, as far as it has come.
+
+    text: its prose. calls: by their index. waiting: the calls of which nothing has left, by their ids, in their order.
+    reason: its `finish_reason`, once it is over. usage: as it tells it.
+    """
+
+    __slots__ = ("calls", "reason", "text", "usage", "waiting")
+
+    def __init__(self) -> None:
+        self.text = Told()
+        self.calls: dict[int, Call] = {}
+        self.waiting: dict[str, Call] = {}
+        self.reason = ""
+        self.usage: Any = None
+
+    def note(self, chunk: Chunk) -> None:
+        """More of it."""
+        if chunk.usage is not NONE and chunk.usage != openai.NULL:
+            self.usage = openai.read_value(chunk.usage)
+        for choice in chunk.choices:
+            delta = choice.delta
+            if delta is not None:
+                for made in delta.tool_calls or ():
+                    function = made.function
+                    call = self.calls.get(made.index)
+                    if call is None:
+                        call = Call(made.id or f"call_{made.index}", (function and function.name) or "")
+                        self.calls[made.index] = self.waiting[call.id] = call
+                    if function is not None and (part := openai.read_text(arguments_of(function.arguments))):
+                        call.add(part)
+                if text := openai.read_text(text_in(delta.content)):
+                    self.text.add(text)
+            if choice.finish_reason:
+                self.reason = choice.finish_reason
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is past what the upstream's next event says: what it has not said of that will not come."""
+        return bool(self.reason or self.waiting)
+
+    def is_known(self, call: Call) -> bool:
+        """Whether there is no more of the arguments of a call that has not left yet."""
+        return call.value() is not None or bool(self.reason) or len(self.waiting) > 1
+
+    def has(self, told: Told, piece: str) -> bool | None:
+        """Whether the upstream's next piece leaves as it came; None while that is not known."""
+        passes = told.has(piece)
+        if passes is None and self.is_behind:
+            passes = False
+        told.own = told.own or passes is False
+        return passes
