@@ -40,7 +40,7 @@ _READ = frozenset({
 # Schemas of the answer: a property may be called `tool_name`, and no more than a carrier of tools is looked for.
 _SCHEMAS = frozenset({"guided_json", "structured_outputs", "json_schema"})
 _OF_A_TURN = frozenset({"content", "tool_calls", "function_call"})
-READ_BY_FACES = frozenset({"mcp_servers", "input", "text", "output_config", "output_format"})
+READ_BY_FACES = frozenset({"messages", "mcp_servers", "input", "text", "output_config", "output_format"})
 _CARRIERS = frozenset({
     "tools", "functions", "mcp_servers", "function_declarations", "functiondeclarations", "toolconfig", "tool_config",
 })  # fmt: skip
@@ -142,7 +142,7 @@ def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> byt
             continue
         _check_member(name, bytes(raw), name[:100])
     turns = fields.get("messages")
-    if turns is not None:
+    if turns is not None and "messages" not in read:
         fields["messages"] = _checked_turns(turns)
     return _once_each(body, fields)
 
