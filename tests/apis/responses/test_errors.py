@@ -166,15 +166,6 @@ def test_an_event_without_an_end_fails_the_response() -> None:
     assert got.text == "a"
 
 
-def test_fragments_that_interleave_fail_the_response() -> None:
-    data = [
-        *chat.call(0, "a", "{"),
-        *chat.call(1, "b", "{"),
-        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
-    ]
-    assert check_stream(streamed(chat.stream(data))).response["status"] == "failed"
-
-
 @pytest.mark.parametrize(
     "data", [b"", b"nonsense", b"[]", b'{"choices": []}', b'{"choices": 3}', b'{"object": "error", "message": "m"}',
              b'{"choices": [{"message": {"content": 3}}]}', b'{"error": {"message": "m"}}']

@@ -1,7 +1,7 @@
 """The items of an answer, written as events and kept for the response's end.
 
-One item at a time: what the model says next closes the item before. Each item is encoded once when it is done and
-stands in the events of the end as it is.
+One item at a time: what the model says next closes the item before, and waits behind a call that may still go on. Each
+item is encoded once when it is done and stands in the events of the end as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..object_end import ObjectEnd
 from .freeform import FreeformInput
 from .local_kinds import call_fields
 from .names import ITEM_TYPES, ClientTool, Kind
@@ -30,6 +31,29 @@ class Events(Protocol):
         ...
 
 
+class _HeldEvents:
+    """Keeps the events of an item that waits."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str | bytes, Any]] = []
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        self._kept.append((name, fields))
+
+    def delta(self, head: bytes, text: str) -> None:
+        self._kept.append((head, text))
+
+    def release(self, events: Events) -> None:
+        """All of them, in order."""
+        for name, said in self._kept:
+            if isinstance(name, bytes):
+                events.delta(name, said)
+            else:
+                events.emit(name, said)
+
+
 def delta_head(name: str, fields: dict[str, Any]) -> bytes:
     """What is the same in all pieces of a text: the event as bytes, up to its number."""
     body = _encode({"type": name, **fields})[:-1]
@@ -46,10 +70,10 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class Item:
     """One item of the output: opened with an event, fed, closed with its `done` events.
 
-    `name`: of the type. `fields`: of the item as it is added. Ids are the response's own mark and the item's place.
+    Ids are the response's own mark and the item's place. `raw`: as it is in the output; None while it is open.
     """
 
-    __slots__ = ("_events", "_index", "_place", "id", "raw")
+    __slots__ = ("_events", "_held", "_index", "_place", "id", "raw")
 
     prefix = ""
     done_when_cut = True
@@ -57,10 +81,22 @@ class Item:
 
     def __init__(self, events: Events, index: int, mark: str) -> None:
         self._events = events
+        self._held: _HeldEvents | None = None
         self._index = index
         self.id = f"{self.prefix}_{mark}{index:08x}"
         self._place = {"item_id": self.id, "output_index": index}
-        self.raw: msgspec.Raw | None = None  # as it is in the response's output
+        self.raw: msgspec.Raw | None = None
+
+    def wait(self) -> None:
+        """Another item is not over: the events of this one are kept until `tell`."""
+        self._events = self._held = _HeldEvents()
+
+    def tell(self, events: Events) -> None:
+        """It is this item's turn: what has been kept of it leaves, and what comes of it leaves at once."""
+        self._events = events
+        if self._held is not None:
+            self._held.release(events)
+            self._held = None
 
     def open(self) -> None:
         """`response.output_item.added`."""
@@ -82,11 +118,6 @@ class Item:
         self.raw = msgspec.Raw(_encode(self.item(status)))
         if done:
             self._events.emit("response.output_item.done", {"output_index": self._index, "item": self.raw})
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is missing, as far as it tells: what is open when an answer is cut short is cut itself."""
-        return False
 
     @property
     def frame(self) -> Frame | None:
@@ -217,7 +248,7 @@ class ReasoningItem(Item):
 class CallItem(Item):
     """A call of a function. Other kinds of tools are below."""
 
-    __slots__ = ("_call_id", "_head", "_pieces", "_tool")
+    __slots__ = ("_call_id", "_end", "_head", "_pieces", "_read", "_tool")
 
     prefix = "fc"
     delta_event = "response.function_call_arguments.delta"
@@ -227,6 +258,8 @@ class CallItem(Item):
         self._tool = tool
         self._call_id = call_id
         self._pieces: list[str] = []
+        self._end = ObjectEnd()
+        self._read = 0  # pieces of which it is known whether they end the arguments
         self._head = delta_head(self.delta_event, self._place)
 
     def item(self, status: str) -> dict[str, Any]:
@@ -245,8 +278,17 @@ class CallItem(Item):
         return item
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more of its arguments can come."""
+        for piece in self._pieces[self._read :]:
+            self._end.feed(piece)
+        self._read = len(self._pieces)
+        return self._end.closed
+
+    @property
     def is_whole(self) -> bool:
-        return is_json("".join(self._pieces))
+        """Whether nothing is missing of what the client gets, as far as it tells."""
+        return self.is_over
 
     def write(self, arguments: str) -> None:
         """More of the arguments."""
@@ -285,10 +327,15 @@ class CustomItem(CallItem):
         return item
 
     @property
+    def is_over(self) -> bool:
+        return self._end.closed
+
+    @property
     def is_whole(self) -> bool:
         return self._input.ended
 
     def write(self, arguments: str) -> None:
+        self._end.feed(arguments)
         self._say(self._input.feed(arguments))
 
     def _say(self, text: str) -> None:
@@ -318,15 +365,6 @@ class LocalItem(CallItem):
 
     def ending(self) -> None:
         pass  # no event tells of its parts
-
-
-def is_json(text: str) -> bool:
-    """Whether the text is one JSON value."""
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def call_item(events: Events, index: int, mark: str, *, tool: ClientTool, call_id: str) -> CallItem:
