@@ -60,12 +60,14 @@ class ResponseWriter:
 
     def reason(self, text: str) -> None:
         """More of a thought."""
-        item = self._going_on(ReasoningItem)
-        if item is None:
-            encrypted = self._asked.encrypted
-            item = self._next(ReasoningItem(self._events, len(self._items), self._mark, encrypted=encrypted))
-        self._written = item
+        item = self._written = self._thought()
         item.say(text)
+
+    def sign(self, details: list[dict[str, Any]]) -> None:
+        """What the upstream wants back with the thought: items of `reasoning_details`."""
+        if self._asked.encrypted:
+            item = self._written = self._thought()
+            item.signed.details += details
 
     def say(self, text: str, kind: str = "output_text") -> None:
         """More text, or more of a `refusal`."""
@@ -75,14 +77,26 @@ class ResponseWriter:
         self._written = item
         item.say(text, kind)
 
-    def call(self, index: int, call_id: str | None, name: str | None, arguments: str) -> None:
-        """More of the call `index`: the first time with its id and name."""
+    def call(
+        self,
+        index: int,
+        call_id: str | None,
+        name: str | None,
+        arguments: str,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        """More of the call `index`: the first time with its id and name. extra: `extra_content`, such as a signature.
+
+        A call's item has no field in which clients give such things back, so a reasoning item before it carries them.
+        """
         item = self._calls.get(index)
         if item is None:
             tool = self._asked.names.by_offered.get(name or "") or ClientTool(Kind.FUNCTION, name or "")
             if not call_id or call_id in self._call_ids:
                 call_id = new_call_id()  # clients tell calls apart by it
             self._call_ids.add(call_id)
+            if extra and self._asked.encrypted:
+                self._thought().signed.calls[call_id] = extra
             made = call_item(self._events, len(self._items), self._mark, tool=tool, call_id=call_id)
             item = self._calls[index] = self._next(made)
         self._written = item
@@ -143,6 +157,14 @@ class ResponseWriter:
         self._events.emit("response.failed", {"response": response})
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _thought(self) -> ReasoningItem:
+        """The thought that goes on, or a new one."""
+        item = self._going_on(ReasoningItem)
+        if item is None:
+            encrypted = self._asked.encrypted
+            item = self._next(ReasoningItem(self._events, len(self._items), self._mark, encrypted=encrypted))
+        return item
 
     def _going_on(self, kind: type[_ItemT]) -> _ItemT | None:
         """The last item, where it is of this kind and goes on."""

@@ -14,7 +14,7 @@ from ..object_end import ObjectEnd
 from .freeform import FreeformInput
 from .local_kinds import call_fields
 from .names import ITEM_TYPES, ClientTool, Kind
-from .reasoning import carried
+from .reasoning import Carried, write_carried
 
 _encode = msgspec.json.encode
 
@@ -200,9 +200,9 @@ def _part(kind: str, text: str) -> dict[str, Any]:
 
 
 class ReasoningItem(Item):
-    """A thought. `encrypted`: whether it is carried in `encrypted_content`, too."""
+    """A thought, or what an upstream signed of one. encrypted: whether it is carried in `encrypted_content`, too."""
 
-    __slots__ = ("_encrypted", "_head", "_part", "_pieces")
+    __slots__ = ("_encrypted", "_head", "_part", "_pieces", "signed")
 
     prefix = "rs"
 
@@ -210,6 +210,8 @@ class ReasoningItem(Item):
         super().__init__(events, index, mark)
         self._pieces: list[str] = []
         self._encrypted = encrypted
+        self.signed = Carried()
+        """What is carried beside the text."""
         self._part = {**self._place, "content_index": 0}
         self._head = delta_head("response.reasoning_text.delta", self._part)
 
@@ -222,16 +224,15 @@ class ReasoningItem(Item):
             "summary": [],
             "content": [_part("reasoning_text", text)] if text else [],
         }
-        if self._encrypted and text:
-            item["encrypted_content"] = carried(text)
+        carried = msgspec.structs.replace(self.signed, text=text)
+        if self._encrypted and carried:
+            item["encrypted_content"] = write_carried(carried)
         return item
-
-    def open(self) -> None:
-        super().open()
-        self._events.emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
 
     def say(self, text: str) -> None:
         """More of it."""
+        if not self._pieces:
+            self._events.emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
         self._pieces.append(text)
         self._events.delta(self._head, text)
 
@@ -240,6 +241,8 @@ class ReasoningItem(Item):
         return Frame(self._head, self._pieces)
 
     def ending(self) -> None:
+        if not self._pieces:
+            return
         text = "".join(self._pieces)
         self._events.emit("response.reasoning_text.done", {**self._part, "text": text})
         self._events.emit("response.content_part.done", {**self._part, "part": _part("reasoning_text", text)})

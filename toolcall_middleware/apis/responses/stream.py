@@ -182,6 +182,8 @@ def write_choice(writer: ResponseWriter, choice: Choice) -> None:
     if said is not None:
         if said.thought:
             writer.reason(said.thought)
+        if signed := said.signed:
+            writer.sign(signed)
         if said.content:
             writer.say(said.content)
         if said.refusal:
@@ -189,6 +191,6 @@ def write_choice(writer: ResponseWriter, choice: Choice) -> None:
         for place, call in enumerate(said.tool_calls or ()):
             name = call.function.name if call.function is not None else None
             index = place if call.index is None else call.index
-            writer.call(index, call.id, name, arguments_of(call))
+            writer.call(index, call.id, name, arguments_of(call), call.extra)
     if choice.finish_reason is not None:
         writer.finish(choice.finish_reason)
