@@ -10,6 +10,7 @@ import msgspec
 
 from ...errors import ToolCallError
 from ...wire.new_call_id import new_call_id
+from ..extension import Extension
 from .errors import failed_code
 from .names import ClientTool, Kind
 from .output import CallItem, Events, Frame, Item, ReasoningItem, TextItem, call_item
@@ -23,12 +24,13 @@ _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 class ResponseWriter:
     """Takes what the model says and emits the events of the response. See `Face` for the order of calls.
 
-    events: where its events go. mark: what is random in the ids, new for each answer.
+    events: where its events go. mark: what is random in the ids, new for each answer. extension: of the chat answer.
     `begun`: the first event is out. `ended`: the last one is.
     """
 
-    def __init__(self, asked: Asked, events: Events, mark: str) -> None:
+    def __init__(self, asked: Asked, events: Events, mark: str, extension: Extension) -> None:
         self._asked = asked
+        self._extension = extension
         self._events = events
         self._mark = mark
         self._items: list[Item] = []
@@ -139,6 +141,7 @@ class ResponseWriter:
         response = self._response("completed" if cut is None else "incomplete")
         response["incomplete_details"] = None if cut is None else {"reason": cut}
         response["usage"] = self.usage or response_usage(None)
+        response = self._extension.beside(response)
         self.ended = True
         self._events.emit(f"response.{response['status']}", {"response": response})
         return response

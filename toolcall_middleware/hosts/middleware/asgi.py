@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...apis.extension import Extension
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
@@ -229,6 +230,7 @@ class ToolCallMiddleware:
             return
         asking.settings = settings = self._face_settings.of(asking.settings, face.api, asked)
         answer.asked = asked
+        face.extension = Extension(settings.extension_field)
         passage = face.passage if isinstance(face, MessagesFace) else None
         if passage is not None:
             await offloaded(len(body), prepare_passage, passage, scope, settings)

@@ -125,7 +125,7 @@ class MessagesFace(StreamedFace):
         passed = self._passed
         if passed is not None and passed.whole is not None and status == passed.whole[0]:
             if status < 400:
-                translated = b"" if passed.counts else message_of(data, self._known, self._message_id)
+                translated = b"" if passed.counts else self._message(data)
                 return FaceReply(status=status, body=passed_whole(passed, translated), headers=(JSON,))
             if is_error(passed.whole[1]):
                 return FaceReply(status=status, body=passed.whole[1], headers=(JSON,))
@@ -139,10 +139,13 @@ class MessagesFace(StreamedFace):
             out = self.feed(data) + self.finish(cut=False)  # a stream that was collected
             return FaceReply(status=status, body=out, headers=self.stream_headers())
         try:
-            body = message_of(data, self._known, self._message_id)
+            body = self._message(data)
         except ToolCallError as error:
             return self.error(error)
         return FaceReply(status=status, body=body, headers=(JSON, self._id_header))
+
+    def _message(self, data: bytes) -> bytes:
+        return message_of(data, self._known, self._message_id, self.extension)
 
     def error(self, error: ToolCallError, /) -> FaceReply:
         return self._errors.reply(error)
@@ -168,7 +171,7 @@ class MessagesFace(StreamedFace):
         return self._asked
 
     def _new_stream(self) -> AnswerStream:
-        plain = MessageStream(self._known, self._message_id, self._errors)
+        plain = MessageStream(self._known, self._message_id, self._errors, self.extension)
         if self.passage is None:
             return plain
         return PassedStream(self.passage, plain, self._errors, estimate=self._known.estimate)
