@@ -313,6 +313,28 @@ def test_the_backend_stops_itself_where_no_call_can_be_cut() -> None:
     assert b"more" not in whole("text END more", stop=["END"], tool_choice="none")
 
 
+@pytest.mark.parametrize("size", [None, 1, 7, 90])
+def test_the_stop_string_that_ended_the_text_is_told_as_vllm_tells_it(size: int | None) -> None:
+    def chunk(text: str, reason: str | None = None, **fields: Any) -> bytes:
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": reason, **fields}
+        return b"data: " + json.dumps({"id": "x", "created": 1, "model": "m", "choices": [choice]}).encode() + b"\n\n"
+
+    def last(*chunks: bytes) -> dict[str, Any]:
+        got = streamed(b"".join(chunks) + b"data: [DONE]\n\n", size=size, stop=["STOP", "END"])
+        events = [json.loads(line[6:]) for line in got.splitlines() if line.startswith(b"data: {")]
+        (choice,) = [event["choices"][0] for event in events if event["choices"][0]["finish_reason"]]
+        return {name: choice.get(name) for name in ("finish_reason", "stop_reason")}
+
+    ended = {"finish_reason": "stop", "stop_reason": "END"}
+    assert last(chunk("abc "), chunk("EN"), chunk("D def"), chunk("", "stop", stop_reason=None)) == ended
+    assert last(chunk("abc "), chunk("END", "stop")) == ended
+    assert last(chunk("abc "), chunk("EN"), chunk("", "stop")) == {"finish_reason": "stop", "stop_reason": None}
+    (choice,) = json.loads(whole("abc END def STOP", stop=["STOP", "END"]))["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"], choice["stop_reason"]) == ("abc ", "stop", "END")
+    (choice,) = json.loads(whole("abc EN", stop=["STOP", "END"]))["choices"]
+    assert "stop_reason" not in choice
+
+
 @pytest.mark.parametrize("fields", [{"tool_choice": "none"}, {"tools": None}], ids=["none", "no tools"])
 def test_where_no_call_can_come_no_prose_waits_for_one(fields: dict[str, Any]) -> None:
     made = exchange(prose="drop")

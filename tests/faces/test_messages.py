@@ -53,6 +53,31 @@ def test_a_stream_is_read_by_the_sdk(open_host: Open, tools: list[Any]) -> None:
     assert message.usage.output_tokens > 10
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("written", "stops", "ended"),
+    [
+        ("abc STOP def", ["STOP"], ("abc ", "stop_sequence", "STOP")),
+        ("abc <|im_end|> def STOP", ["STOP", "<|im_end|>"], ("abc ", "stop_sequence", "<|im_end|>")),
+        ("abc STO", ["STOP"], ("abc STO", "end_turn", None)),
+    ],
+)
+def test_a_stop_string_that_ended_the_text_is_told(
+    open_host: Open, written: str, stops: list[str], ended: tuple[str, str, str | None], *, stream: bool
+) -> None:
+    """With tools the middleware looks for it itself: a backend would cut calls by it."""
+    client = open_host([written], format="hermes").anthropic()
+    fields = asked(stop_sequences=stops)
+    if stream:
+        with client.messages.stream(**fields) as events:
+            message = events.get_final_message()
+    else:
+        message = client.messages.create(**fields)
+    (said,) = message.content
+    assert isinstance(said, anthropic.types.TextBlock)
+    assert (said.text, message.stop_reason, message.stop_sequence) == ended
+
+
 def test_the_loop_of_tools_ends_with_the_result(open_host: Open) -> None:
     served = open_host(obedient_model("hermes", CALL, prose="Let me see. "), format="hermes")
     client = served.anthropic()

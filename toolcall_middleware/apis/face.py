@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ToolCallError
+from .extension import Extension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,12 @@ class FaceReply:
 
 
 class Face(Protocol):
-    """One request and its answer. First `request`, then either `whole` or `error`, or `feed`s and `finish`."""
+    """One request and its answer. First `request`, then either `whole` or `error`, or `feed`s and `finish`.
+
+    extension: what writes the operator's field of warnings into the answer.
+    """
+
+    extension: Extension
 
     @property
     def api(self) -> str:
@@ -111,6 +117,7 @@ class StreamedFace:
     """
 
     def __init__(self) -> None:
+        self.extension = Extension()
         self._stream: AnswerStream | None = None
         self.feed: Callable[[bytes], bytes] = self._first
 

@@ -41,6 +41,7 @@ class _Delta(msgspec.Struct, gc=False):
     content: msgspec.Raw = _ABSENT
     reasoning: msgspec.Raw = _ABSENT
     reasoning_content: msgspec.Raw = _ABSENT
+    reasoning_details: msgspec.Raw = _ABSENT
     refusal: msgspec.Raw = _ABSENT
     tool_calls: list[_Call] | None = None
 
@@ -134,6 +135,7 @@ class RepeatedChunk:
                 (Said.CONTENT, delta.content),
                 (Said.THOUGHT, delta.reasoning),
                 (Said.THOUGHT, delta.reasoning_content),
+                (None, delta.reasoning_details),
                 (None, delta.refusal),
             )
             if _is_there(raw)

@@ -130,6 +130,14 @@ class ChoiceAnswer:
         return self.message.extras
 
     @property
+    def stop_reason(self) -> dict[str, Any]:
+        """What stands beside the finish_reason where one of the client's stop strings ended the text: which one, in the
+        field in which vLLM tells it. The backend cannot, because it was not given them.
+        """
+        stops = self.message.stops
+        return {} if stops is None or stops.found is None else {"stop_reason": stops.found}
+
+    @property
     def held_text(self) -> str:
         """Text that waits for a call which has not come."""
         return self.message.prose.held

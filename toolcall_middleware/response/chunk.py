@@ -183,7 +183,7 @@ class Choices:
             else:
                 reason = None
         unchanged = unchanged and (same and is_plain(ops, text)) and reason == told
-        if reason is not None and (answer.extras or (text and answer.calls)):
+        if reason is not None and (answer.extras or answer.stop_reason or (text and answer.calls)):
             unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(delta.get("role")):
             unchanged = False

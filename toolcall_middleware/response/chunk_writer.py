@@ -153,7 +153,7 @@ class ChunkWriter:
     def _finish_chunk(self, fields: Fields, reason: str, choice: Choice) -> bytes:
         """An empty delta with the finish_reason."""
         delta = {"content": ""} if choice.owes_content and not choice.answer.calls else {}
-        last = {**fields, "delta": delta, "finish_reason": reason}
+        last = {**fields, "delta": delta, "finish_reason": reason, **choice.answer.stop_reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
         return openai.event(_encode({**body, "choices": [last], **choice.answer.extras}))
 

@@ -40,18 +40,18 @@ class Message:
     """Events in, operations out. See `ChoiceAnswer` for what most of its public attributes say.
 
     call: the open one, which was read in `source`. refused: the last call went out as text. broken: a call ended in a
-    value, though the model ended by itself. limited: it did not: the end of the text is nobody's fault.
+    value, though the model ended by itself. limited: it did not: the text's end is nobody's fault. stops: the client's.
     """
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_shown", "_shown_size", "_stops", "broken", "call", "calls",
-        "calls_in_reasoning", "fault", "limited", "outcomes", "prose", "refused", "source", "stopped", "warnings",
+        "_ids", "_policy", "_reasoning", "_shown", "_shown_size", "broken", "call", "calls", "calls_in_reasoning",
+        "fault", "limited", "outcomes", "prose", "refused", "source", "stopped", "stops", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
         self._policy = policy
         self._reasoning = reasoning
-        self._stops = StopFinder(policy.stop) if policy.stop else None
+        self.stops = StopFinder(policy.stop) if policy.stop else None
         self._ids: set[str] = set()  # that are given; an engine may give all calls the same
         self.prose = HeldProse()
         self._shown: list[str] = []  # text, where it is looked at for near misses
@@ -134,9 +134,9 @@ class Message:
     # -- text ----------------------------------------------------------------------------------------------------
 
     def _text(self, text: str, ops: list[Op]) -> None:
-        if self._stops is not None:
-            text = self._stops.feed(text)
-            self.stopped = self._stops.found is not None
+        if self.stops is not None:
+            text = self.stops.feed(text)
+            self.stopped = self.stops.found is not None
         self._show(text, ops)
 
     def _tell_unknown(self, name: str) -> None:
@@ -155,8 +155,8 @@ class Message:
 
     def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: what could still have become a stop string is none."""
-        if self._stops is not None:
-            self._show(self._stops.flush(), ops)
+        if self.stops is not None:
+            self._show(self.stops.flush(), ops)
 
     def _show(self, text: str, ops: list[Op]) -> None:
         if not text:

@@ -111,7 +111,8 @@ def rewrite_whole(
                 shown[name] = given[name]  # to the byte
         if as_object:
             _open_arguments(shown)
-        made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason)})
+        stop = {name: openai.raw(value) for name, value in answer.stop_reason.items()}
+        made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason), **stop})
     left_out = openai.missing(head, top) if head is not None else {}
     body: dict[str, Any] = {**left_out, **top, **left_out, "choices": made}
     if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:

@@ -91,6 +91,13 @@ def test_errors_of_the_exchange_that_were_written_already() -> None:
     assert dict(reply.headers)[b"x-should-retry"] == b"false"
 
 
+@pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_FOUND", "insufficient_quota", 429, None])
+def test_a_code_of_the_upstreams_is_not_told_as_ours(code: Any) -> None:
+    reply = asked().whole(429, {}, error_body("said so", type="x", code=code))
+    assert reply.status == 429
+    assert b"x-toolcall-error" not in dict(reply.headers)
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 409, 413, 422, 429, 500, 502, 503, 529])
 def test_the_backends_errors_keep_status_and_text(status: int) -> None:
     reply = asked().whole(status, {b"retry-after": b"7"}, error_body("said so", type="x", code="odd code\n"))

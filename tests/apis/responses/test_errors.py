@@ -159,20 +159,11 @@ def test_a_chunk_that_is_none_fails_the_response(data: bytes) -> None:
 def test_an_event_without_an_end_fails_the_response() -> None:
     face, _ = asked(stream=True)
     assert face._asked is not None
-    stream = EventStream(face._asked, "m", limit=1000)
+    stream = EventStream(face._asked, "m", face.extension, limit=1000)
     left = stream.feed(chat.chunk({"content": "a"})) + stream.feed(b"data: " + b"x" * 2000)
     got = check_stream(left + stream.feed(b"x") + stream.finish(cut=False))
     assert got.response["error"]["code"] == "server_error"
     assert got.text == "a"
-
-
-def test_fragments_that_interleave_fail_the_response() -> None:
-    data = [
-        *chat.call(0, "a", "{"),
-        *chat.call(1, "b", "{"),
-        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
-    ]
-    assert check_stream(streamed(chat.stream(data))).response["status"] == "failed"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.responses.reasoning import carried
+from toolcall_middleware.apis.responses.reasoning import Carried, write_carried
 from toolcall_middleware.errors import ToolCallError
 
 from .asking import CODES, PATCH, WEATHER, asked, body, messages_of
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
+
+
+def carried(text: str) -> str:
+    return write_carried(Carried(text))
 
 
 def fcall(call_id: str = "call_a", name: str = "get_weather", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
@@ -126,6 +130,7 @@ def test_a_refusal_is_what_the_assistant_said() -> None:
 @pytest.mark.parametrize(
     "thought",
     [
+        {"summary": [], "encrypted_content": "tcr1_dJeEJGhtIPCfmIA="},  # as 0.3.0 wrote it
         {"summary": [], "encrypted_content": carried("hm \U0001f600")},
         {"summary": [], "content": [{"type": "reasoning_text", "text": "hm \U0001f600"}]},
         {"summary": [], "content": None, "encrypted_content": carried("hm \U0001f600"), "id": "rs_1"},
@@ -143,7 +148,7 @@ def test_our_thoughts_go_back_to_the_model(thought: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "foreign", ["gAAAAABo", "tcr1_", "tcr1_!!!", "tcr1_AAAAAGhlbGxv", "tcr1_ä", 7, carried("x")[:-4]]
+    "foreign", ["gAAAAABo", "tcr1_", "tcr1_!!!", "tcr1_AAAAAGhlbGxv", "tcr1_ä", "tcr2_AAAA", 7, carried("x")[:-4]]
 )
 def test_what_others_encrypted_is_left_out(foreign: Any) -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": foreign}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any, TypeVar
 
 import msgspec
 
 from ...errors import ToolCallError
 from ...wire.new_call_id import new_call_id
+from ..extension import Extension
 from .errors import failed_code
 from .names import ClientTool, Kind
 from .output import CallItem, Events, Frame, Item, ReasoningItem, TextItem, call_item
@@ -22,16 +24,19 @@ _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 class ResponseWriter:
     """Takes what the model says and emits the events of the response. See `Face` for the order of calls.
 
-    events: where its events go. mark: what is random in the ids, new for each answer.
+    events: where its events go. mark: what is random in the ids, new for each answer. extension: of the chat answer.
     `begun`: the first event is out. `ended`: the last one is.
     """
 
-    def __init__(self, asked: Asked, events: Events, mark: str) -> None:
+    def __init__(self, asked: Asked, events: Events, mark: str, extension: Extension) -> None:
         self._asked = asked
+        self._extension = extension
         self._events = events
         self._mark = mark
         self._items: list[Item] = []
-        self._open: Item | None = None
+        self._told: Item | None = None  # the item whose events leave as they come
+        self._waiting: deque[Item] = deque()  # ... and those behind it
+        self._written: Item | None = None  # that was written to last
         self._calls: dict[int, CallItem] = {}  # by their index in the chat completion
         self._call_ids: set[str] = set()
         self._model = asked.model
@@ -57,49 +62,74 @@ class ResponseWriter:
 
     def reason(self, text: str) -> None:
         """More of a thought."""
-        item = self._open
-        if not isinstance(item, ReasoningItem):
-            encrypted = self._asked.encrypted
-            item = self._next(ReasoningItem(self._events, len(self._items), self._mark, encrypted=encrypted))
+        item = self._written = self._thought()
         item.say(text)
+
+    def sign(self, details: list[dict[str, Any]]) -> None:
+        """What the upstream wants back with the thought: items of `reasoning_details`."""
+        if self._asked.encrypted:
+            item = self._written = self._thought()
+            item.signed.details += details
 
     def say(self, text: str, kind: str = "output_text") -> None:
         """More text, or more of a `refusal`."""
-        item = self._open
-        if not isinstance(item, TextItem):
+        item = self._going_on(TextItem)
+        if item is None:
             item = self._next(TextItem(self._events, len(self._items), self._mark))
+        self._written = item
         item.say(text, kind)
 
-    def call(self, index: int, call_id: str | None, name: str | None, arguments: str) -> None:
-        """More of the call `index`: the first time with its id and name."""
+    def call(
+        self,
+        index: int,
+        call_id: str | None,
+        name: str | None,
+        arguments: str,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        """More of the call `index`: the first time with its id and name. extra: `extra_content`, such as a signature.
+
+        A call's item has no field in which clients give such things back, so a reasoning item before it carries them.
+        """
         item = self._calls.get(index)
         if item is None:
             tool = self._asked.names.by_offered.get(name or "") or ClientTool(Kind.FUNCTION, name or "")
             if not call_id or call_id in self._call_ids:
                 call_id = new_call_id()  # clients tell calls apart by it
             self._call_ids.add(call_id)
+            if extra and self._asked.encrypted:
+                self._thought().signed.calls[call_id] = extra
             made = call_item(self._events, len(self._items), self._mark, tool=tool, call_id=call_id)
             item = self._calls[index] = self._next(made)
-        elif item is not self._open:
-            if not arguments:
-                return
-            # Items come one at a time; the core never sends this, a backend whose bytes pass might.
-            raise ToolCallError("upstream_error", "The backend went on with a call after it had begun another item.")
-        item.write(arguments)
+        self._written = item
+        if item.raw is None:
+            item.write(arguments)
+            if item is not self._items[-1] and item.is_over:
+                item.close("completed")
+                self._go_on()
+        elif arguments.strip():
+            raise ToolCallError("upstream_error", "The backend went on with a call that was complete.")
 
     @property
     def frame(self) -> Frame | None:
-        """What more of the open item becomes; None where there is none, or where that depends on what has come."""
-        return None if self._open is None else self._open.frame
+        """What more of the same becomes; None where it waits, or where that depends on what has come."""
+        item = self._written
+        return None if item is None or item is not self._told or self._waiting else item.frame
 
     # -- how it ends -----------------------------------------------------------------------------------------------
 
     def finish(self, reason: str) -> None:
-        """The model has stopped: what is open is done, or cut."""
+        """The model has stopped: what is open is done, or cut.
+
+        Text is cut where it is the last that was said, unless a call before it is: the answer was cut in that one.
+        """
         self.finish_reason = reason
-        item, self._open = self._open, None
-        if item is not None:
-            item.close("incomplete" if reason in _CUT and not item.is_whole else "completed")
+        cut, still_open = reason in _CUT, self._still_open
+        in_a_call = any(isinstance(item, CallItem) and not item.is_whole for item in still_open)
+        for item in still_open:
+            is_whole = item.is_whole if isinstance(item, CallItem) else in_a_call
+            item.close("incomplete" if cut and not is_whole else "completed")
+        self._go_on()
 
     def complete(self) -> dict[str, Any]:
         """The last event; the whole response."""
@@ -111,6 +141,7 @@ class ResponseWriter:
         response = self._response("completed" if cut is None else "incomplete")
         response["incomplete_details"] = None if cut is None else {"reason": cut}
         response["usage"] = self.usage or response_usage(None)
+        response = self._extension.beside(response)
         self.ended = True
         self._events.emit(f"response.{response['status']}", {"response": response})
         return response
@@ -119,9 +150,8 @@ class ResponseWriter:
         """The last event of an answer that broke off."""
         if not self.begun:
             self.begin()
-        if self._open is not None:
-            self._open.abandon()
-            self._open = None
+        for item in self._still_open:
+            item.abandon()
         response = self._response("failed")
         response["error"] = {"code": code or failed_code(error), "message": error.message}
         if self.usage is not None:
@@ -131,13 +161,40 @@ class ResponseWriter:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _next(self, item: _ItemT) -> _ItemT:
-        if self._open is not None:
-            self._open.close("completed")
-        self._open = item
-        self._items.append(item)
-        item.open()
+    def _thought(self) -> ReasoningItem:
+        """The thought that goes on, or a new one."""
+        item = self._going_on(ReasoningItem)
+        if item is None:
+            encrypted = self._asked.encrypted
+            item = self._next(ReasoningItem(self._events, len(self._items), self._mark, encrypted=encrypted))
         return item
+
+    def _going_on(self, kind: type[_ItemT]) -> _ItemT | None:
+        """The last item, where it is of this kind and goes on."""
+        last = self._items[-1] if self._items else None
+        return last if isinstance(last, kind) and last.raw is None else None
+
+    def _next(self, item: _ItemT) -> _ItemT:
+        """The item begins: the one before is over, unless it is a call whose arguments are not complete."""
+        before = self._items[-1] if self._items else None
+        if before is not None and before.raw is None and (not isinstance(before, CallItem) or before.is_over):
+            before.close("completed")
+        self._items.append(item)
+        item.wait()
+        self._waiting.append(item)
+        item.open()
+        self._go_on()
+        return item
+
+    def _go_on(self) -> None:
+        """The items whose turn has come are told."""
+        while self._waiting and (self._told is None or self._told.raw is not None):
+            self._told = self._waiting.popleft()
+            self._told.tell(self._events)
+
+    @property
+    def _still_open(self) -> list[Item]:
+        return [item for item in (self._told, *self._waiting) if item is not None and item.raw is None]
 
     def _response(self, status: str) -> dict[str, Any]:
         running = status == "in_progress"

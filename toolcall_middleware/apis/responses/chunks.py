@@ -20,11 +20,17 @@ class Function(msgspec.Struct, gc=False):
 
 
 class Call(msgspec.Struct, gc=False):
-    """A call, or a piece of one."""
+    """A call, or a piece of one. `extra_content`: Google's field for a call's signature."""
 
     index: int | None = None
     id: str | None = None
     function: Function | None = None
+    extra_content: Any = None
+
+    @property
+    def extra(self) -> dict[str, Any] | None:
+        """What an upstream wants back with the call."""
+        return self.extra_content if isinstance(self.extra_content, dict) else None
 
 
 class Said(msgspec.Struct, gc=False):
@@ -34,7 +40,14 @@ class Said(msgspec.Struct, gc=False):
     reasoning: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
+    reasoning_details: Any = None
     tool_calls: list[Call] | None = None
+
+    @property
+    def signed(self) -> list[dict[str, Any]]:
+        """What an upstream wants back of its reasoning: signed thoughts, and redacted ones."""
+        details = self.reasoning_details
+        return [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
 
     @property
     def thought(self) -> str | None:

@@ -15,7 +15,7 @@ from .fields import encode, refusal
 from .freeform import FIELD
 from .local_kinds import arguments_of, shell_text
 from .names import ITEM_TYPES, Kind, Names
-from .reasoning import reasoning_of
+from .reasoning import Carried, thought_of
 
 Message = dict[str, Any]
 
@@ -42,7 +42,8 @@ class History:
         self.paths = Paths()
         self._names = names
         self._open: Message | None = None  # the assistant's message that the next item may still belong to
-        self._thoughts: list[str] = []  # that wait for what was said after them
+        self._thoughts: list[Carried] = []  # that wait for what was said after them
+        self._signed: dict[str, dict[str, Any]] = {}  # `extra_content` of calls by their ids
         self._call_ids: set[str] = set()
         self._by_item_id: dict[str, str] = {}  # an old shell's output names the item, not the call
         self._left_out = 0  # references to what is stored elsewhere
@@ -68,8 +69,9 @@ class History:
             case None | "message":
                 self._message(item, param)
             case "reasoning":
-                if text := reasoning_of(item):
-                    self._thoughts.append(text)
+                if thought := thought_of(item):
+                    self._thoughts.append(thought)
+                    self._signed |= thought.calls
             case "item_reference":
                 self._left_out += 1
             case "tool_search_output":
@@ -139,10 +141,14 @@ class History:
         return message
 
     def _join_thoughts(self, message: Message) -> None:
-        if self._thoughts:
+        texts = [thought.text for thought in self._thoughts if thought.text]
+        if texts:
             before = [message["reasoning_content"]] if "reasoning_content" in message else []
-            message["reasoning_content"] = "\n\n".join([*before, *self._thoughts])
-            self._thoughts.clear()
+            message["reasoning_content"] = "\n\n".join([*before, *texts])
+        details = [detail for thought in self._thoughts for detail in thought.details]
+        if details:
+            message["reasoning_details"] = message.get("reasoning_details", []) + details
+        self._thoughts.clear()
 
     def _add(self, message: Message, param: str) -> None:
         self.messages.append(message)
@@ -160,7 +166,10 @@ class History:
         self._join_thoughts(message)
         calls: list[dict[str, Any]] = message.setdefault("tool_calls", [])
         self.paths.calls[len(self.messages) - 1, len(calls)] = param
-        calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        if call_id in self._signed:
+            call["extra_content"] = self._signed[call_id]
+        calls.append(call)
         self._call_ids.add(call_id)
         if isinstance(item_id, str):
             self._by_item_id[item_id] = call_id

@@ -1,7 +1,7 @@
 """The items of an answer, written as events and kept for the response's end.
 
-One item at a time: what the model says next closes the item before. Each item is encoded once when it is done and
-stands in the events of the end as it is.
+One item at a time: what the model says next closes the item before, and waits behind a call that may still go on. Each
+item is encoded once when it is done and stands in the events of the end as it is.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..object_end import ObjectEnd
 from .freeform import FreeformInput
 from .local_kinds import call_fields
 from .names import ITEM_TYPES, ClientTool, Kind
-from .reasoning import carried
+from .reasoning import Carried, write_carried
 
 _encode = msgspec.json.encode
 
@@ -28,6 +29,29 @@ class Events(Protocol):
     def delta(self, head: bytes, text: str) -> None:
         """The same for a piece of text, of which an answer has thousands. head: see `delta_head`."""
         ...
+
+
+class _HeldEvents:
+    """Keeps the events of an item that waits."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str | bytes, Any]] = []
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        self._kept.append((name, fields))
+
+    def delta(self, head: bytes, text: str) -> None:
+        self._kept.append((head, text))
+
+    def release(self, events: Events) -> None:
+        """All of them, in order."""
+        for name, said in self._kept:
+            if isinstance(name, bytes):
+                events.delta(name, said)
+            else:
+                events.emit(name, said)
 
 
 def delta_head(name: str, fields: dict[str, Any]) -> bytes:
@@ -46,10 +70,10 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class Item:
     """One item of the output: opened with an event, fed, closed with its `done` events.
 
-    `name`: of the type. `fields`: of the item as it is added. Ids are the response's own mark and the item's place.
+    Ids are the response's own mark and the item's place. `raw`: as it is in the output; None while it is open.
     """
 
-    __slots__ = ("_events", "_index", "_place", "id", "raw")
+    __slots__ = ("_events", "_held", "_index", "_place", "id", "raw")
 
     prefix = ""
     done_when_cut = True
@@ -57,10 +81,22 @@ class Item:
 
     def __init__(self, events: Events, index: int, mark: str) -> None:
         self._events = events
+        self._held: _HeldEvents | None = None
         self._index = index
         self.id = f"{self.prefix}_{mark}{index:08x}"
         self._place = {"item_id": self.id, "output_index": index}
-        self.raw: msgspec.Raw | None = None  # as it is in the response's output
+        self.raw: msgspec.Raw | None = None
+
+    def wait(self) -> None:
+        """Another item is not over: the events of this one are kept until `tell`."""
+        self._events = self._held = _HeldEvents()
+
+    def tell(self, events: Events) -> None:
+        """It is this item's turn: what has been kept of it leaves, and what comes of it leaves at once."""
+        self._events = events
+        if self._held is not None:
+            self._held.release(events)
+            self._held = None
 
     def open(self) -> None:
         """`response.output_item.added`."""
@@ -82,11 +118,6 @@ class Item:
         self.raw = msgspec.Raw(_encode(self.item(status)))
         if done:
             self._events.emit("response.output_item.done", {"output_index": self._index, "item": self.raw})
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is missing, as far as it tells: what is open when an answer is cut short is cut itself."""
-        return False
 
     @property
     def frame(self) -> Frame | None:
@@ -169,9 +200,9 @@ def _part(kind: str, text: str) -> dict[str, Any]:
 
 
 class ReasoningItem(Item):
-    """A thought. `encrypted`: whether it is carried in `encrypted_content`, too."""
+    """A thought, or what an upstream signed of one. encrypted: whether it is carried in `encrypted_content`, too."""
 
-    __slots__ = ("_encrypted", "_head", "_part", "_pieces")
+    __slots__ = ("_encrypted", "_head", "_part", "_pieces", "signed")
 
     prefix = "rs"
 
@@ -179,6 +210,8 @@ class ReasoningItem(Item):
         super().__init__(events, index, mark)
         self._pieces: list[str] = []
         self._encrypted = encrypted
+        self.signed = Carried()
+        """What is carried beside the text."""
         self._part = {**self._place, "content_index": 0}
         self._head = delta_head("response.reasoning_text.delta", self._part)
 
@@ -191,16 +224,15 @@ class ReasoningItem(Item):
             "summary": [],
             "content": [_part("reasoning_text", text)] if text else [],
         }
-        if self._encrypted and text:
-            item["encrypted_content"] = carried(text)
+        carried = msgspec.structs.replace(self.signed, text=text)
+        if self._encrypted and carried:
+            item["encrypted_content"] = write_carried(carried)
         return item
-
-    def open(self) -> None:
-        super().open()
-        self._events.emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
 
     def say(self, text: str) -> None:
         """More of it."""
+        if not self._pieces:
+            self._events.emit("response.content_part.added", {**self._part, "part": _part("reasoning_text", "")})
         self._pieces.append(text)
         self._events.delta(self._head, text)
 
@@ -209,6 +241,8 @@ class ReasoningItem(Item):
         return Frame(self._head, self._pieces)
 
     def ending(self) -> None:
+        if not self._pieces:
+            return
         text = "".join(self._pieces)
         self._events.emit("response.reasoning_text.done", {**self._part, "text": text})
         self._events.emit("response.content_part.done", {**self._part, "part": _part("reasoning_text", text)})
@@ -217,7 +251,7 @@ class ReasoningItem(Item):
 class CallItem(Item):
     """A call of a function. Other kinds of tools are below."""
 
-    __slots__ = ("_call_id", "_head", "_pieces", "_tool")
+    __slots__ = ("_call_id", "_end", "_head", "_pieces", "_read", "_tool")
 
     prefix = "fc"
     delta_event = "response.function_call_arguments.delta"
@@ -227,6 +261,8 @@ class CallItem(Item):
         self._tool = tool
         self._call_id = call_id
         self._pieces: list[str] = []
+        self._end = ObjectEnd()
+        self._read = 0  # pieces of which it is known whether they end the arguments
         self._head = delta_head(self.delta_event, self._place)
 
     def item(self, status: str) -> dict[str, Any]:
@@ -245,8 +281,17 @@ class CallItem(Item):
         return item
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more of its arguments can come."""
+        for piece in self._pieces[self._read :]:
+            self._end.feed(piece)
+        self._read = len(self._pieces)
+        return self._end.closed
+
+    @property
     def is_whole(self) -> bool:
-        return is_json("".join(self._pieces))
+        """Whether nothing is missing of what the client gets, as far as it tells."""
+        return self.is_over
 
     def write(self, arguments: str) -> None:
         """More of the arguments."""
@@ -285,10 +330,15 @@ class CustomItem(CallItem):
         return item
 
     @property
+    def is_over(self) -> bool:
+        return self._end.closed
+
+    @property
     def is_whole(self) -> bool:
         return self._input.ended
 
     def write(self, arguments: str) -> None:
+        self._end.feed(arguments)
         self._say(self._input.feed(arguments))
 
     def _say(self, text: str) -> None:
@@ -318,15 +368,6 @@ class LocalItem(CallItem):
 
     def ending(self) -> None:
         pass  # no event tells of its parts
-
-
-def is_json(text: str) -> bool:
-    """Whether the text is one JSON value."""
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def call_item(events: Events, index: int, mark: str, *, tool: ClientTool, call_id: str) -> CallItem:

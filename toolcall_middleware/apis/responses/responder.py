@@ -56,7 +56,8 @@ class ResponsesFace(StreamedFace):
             return self.error(openai.read_error(data))
         try:
             completion = read_completion(data)
-            writer = ResponseWriter(self._known, _Nowhere(), self._mark)
+            self.extension.read(data)
+            writer = ResponseWriter(self._known, _Nowhere(), self._mark, self.extension)
             writer.begin(completion.model, completion.created_at)
             write_choice(writer, completion.only)
         except ToolCallError as error:
@@ -81,7 +82,7 @@ class ResponsesFace(StreamedFace):
         return self._asked
 
     def _new_stream(self) -> EventStream:
-        return EventStream(self._known, self._mark)
+        return EventStream(self._known, self._mark, self.extension)
 
 
 class _Nowhere:

@@ -11,6 +11,7 @@ import msgspec
 from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
+from ..extension import Extension
 from ..repeated_chunk import RepeatedChunk, Said
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
@@ -28,15 +29,16 @@ MAX_EVENT = 64 << 20
 class EventStream:
     """The stream of one answer, and the `Events` of its writer. mark: what is random in its ids.
 
-    limit: bytes that an event of the chat stream may take.
+    extension: of the chat answer. limit: bytes that an event of the chat stream may take.
     """
 
-    def __init__(self, asked: Asked, mark: str, limit: int = MAX_EVENT) -> None:
+    def __init__(self, asked: Asked, mark: str, extension: Extension, limit: int = MAX_EVENT) -> None:
+        self._extension = extension
         self._reader = EventReader(limit)
         self._last = RepeatedChunk()
         self._out: list[bytes] = []
         self._number = 0
-        self._writer = ResponseWriter(asked, self, mark)
+        self._writer = ResponseWriter(asked, self, mark, extension)
         self._more: Callable[[str], None] = self._writer.say
         self._frame: Frame | None = None
 
@@ -135,6 +137,7 @@ class EventStream:
         if fields is not None and openai.is_error(fields):
             writer.fail(openai.read_error(data))
             return
+        self._extension.read(data)
         try:
             self._chunk(read_completion(data))
         except ToolCallError as error:
@@ -182,6 +185,8 @@ def write_choice(writer: ResponseWriter, choice: Choice) -> None:
     if said is not None:
         if said.thought:
             writer.reason(said.thought)
+        if signed := said.signed:
+            writer.sign(signed)
         if said.content:
             writer.say(said.content)
         if said.refusal:
@@ -189,6 +194,6 @@ def write_choice(writer: ResponseWriter, choice: Choice) -> None:
         for place, call in enumerate(said.tool_calls or ()):
             name = call.function.name if call.function is not None else None
             index = place if call.index is None else call.index
-            writer.call(index, call.id, name, arguments_of(call))
+            writer.call(index, call.id, name, arguments_of(call), call.extra)
     if choice.finish_reason is not None:
         writer.finish(choice.finish_reason)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...apis.extension import Extension
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
@@ -233,6 +234,7 @@ class ToolCallMiddleware:
             await asking.refuse(refusal)
             return
         asking.settings, answer.asked = settings, asked
+        face.extension = Extension(settings.extension_field)
         if counting and isinstance(face, MessagesFace):
             await self._count(asking, face, answer, asked.body, scope)
             return

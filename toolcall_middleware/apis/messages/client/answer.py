@@ -9,6 +9,7 @@ import msgspec
 from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.openai import Fields
+from ...extension import Extension
 from .blocks import Blocks, as_input, text_of
 from .chunks import arguments_of
 from .request import Asked
@@ -58,8 +59,11 @@ def _raw_string(inner: bytes) -> msgspec.Raw:
     return msgspec.Raw(b'"%b"' % inner)
 
 
-def message_of(data: bytes, asked: Asked, message_id: str) -> bytes:
-    """The Messages answer for the chat completion `data`. Raises ToolCallError if `data` is no chat completion."""
+def message_of(data: bytes, asked: Asked, message_id: str, extension: Extension) -> bytes:
+    """The Messages answer for the chat completion `data`. extension: takes the operator's field out of it.
+
+    Raises ToolCallError if `data` is no chat completion.
+    """
     top = openai.read_object(data)
     choices = openai.read_objects(top.get("choices")) if top is not None else None
     said = openai.read_object(choices[0].get("message")) if choices else None
@@ -93,18 +97,18 @@ def message_of(data: bytes, asked: Asked, message_id: str) -> bytes:
         input_estimate=asked.estimate,
         output_estimate=blocks.size // _BYTES_A_TOKEN,
     )
-    return openai.encode(
-        {
-            "id": message_id,
-            "type": "message",
-            "role": "assistant",
-            "model": asked.model,
-            "content": sink.blocks,
-            "stop_reason": reason,
-            "stop_sequence": sequence,
-            "usage": usage,
-        }
-    )
+    message = {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": asked.model,
+        "content": sink.blocks,
+        "stop_reason": reason,
+        "stop_sequence": sequence,
+        "usage": usage,
+    }
+    extension.read(data)
+    return openai.encode(extension.beside(message))
 
 
 def _text(fields: Fields, name: str) -> bytes:

@@ -15,11 +15,11 @@ import msgspec
 
 from ....wire import openai
 from ....wire.new_call_id import new_call_id
+from ...object_end import ObjectEnd
 from .thinking import Thinking
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _BLANK = re.compile(rb"(?: |\\[nrtfb])*")
-_STRUCTURE = re.compile(r'\\(?!.)|\\.|["{}\[\]]', re.DOTALL)
 _WHERE_OTHER = "arguments"
 """The field that holds arguments which are no object: the model is shown there what it wrote, when it comes back."""
 
@@ -60,33 +60,6 @@ def as_input(text: str) -> bytes:
     return openai.encode({_WHERE_OTHER: msgspec.Raw(openai.without_constants(data))})
 
 
-class _Depth:
-    """Whether JSON that comes in pieces has closed the object that it began with. Each character is looked at once."""
-
-    __slots__ = ("_depth", "_escaping", "_quoted", "closed")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._quoted = False
-        self._escaping = False  # the last piece ended in a backslash
-        self.closed = False
-
-    def feed(self, text: str) -> None:
-        begin = 1 if self._escaping and text else 0
-        self._escaping = self._escaping and not text
-        for found in _STRUCTURE.finditer(text, begin):
-            mark = found[0]
-            if mark == "\\":
-                self._escaping = True
-            elif mark == '"':
-                self._quoted = not self._quoted
-            elif not self._quoted and mark in "{[":
-                self._depth += 1
-            elif not self._quoted and mark in "]}":
-                self._depth -= 1
-                self.closed = self.closed or self._depth <= 0
-
-
 @dataclass(slots=True)
 class _Call:
     """A call of the answer. early: arguments that came before its block was opened.
@@ -100,16 +73,15 @@ class _Call:
     pieces: list[bytes] = field(default_factory=list)
     is_object: bool | None = None
     scanned: int = 0
-    depth: _Depth = field(default_factory=_Depth)
+    end: ObjectEnd = field(default_factory=ObjectEnd)
     done: bool = False
 
     def is_complete(self) -> bool:
         """Whether the object that the arguments begin with is closed."""
-        if self.is_object:
-            for piece in self.pieces[self.scanned :]:
-                self.depth.feed(text_of(piece))
-            self.scanned = len(self.pieces)
-        return self.depth.closed
+        for piece in self.pieces[self.scanned :]:
+            self.end.feed(text_of(piece))
+        self.scanned = len(self.pieces)
+        return self.end.closed
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ....errors import ToolCallError
+from ....errors import ToolCallError, is_ours
 from ....wire import openai
 from ...context_errors import context_fault
 from ...face import FaceReply
@@ -26,7 +26,7 @@ _TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_CODE = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_HEADER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _HEADER = re.compile(r"[\x20-\x7e]{0,1000}")
 _PLACE = re.compile(r"(messages|tools)\[(\d{1,9})\](.*)", re.DOTALL)
 _STEP = re.compile(r"\[(\d+)\]")
@@ -59,8 +59,8 @@ class Errors:
         headers.pop("content-type", None)
         if status != error.status and status >= 500:
             headers["x-should-retry"] = "false"  # it was no fault of a server's: to ask again changes nothing
-        if isinstance(error.code, str) and _CODE.fullmatch(error.code):
-            headers["x-toolcall-error"] = error.code
+        if is_ours(error.code):
+            headers["x-toolcall-error"] = str(error.code)
         named = tuple(
             (name.encode("ascii"), value.encode("ascii")) for name, value in headers.items() if _sendable(name, value)
         )
@@ -124,4 +124,4 @@ def _is_of_model(error: ToolCallError) -> bool:
 
 
 def _sendable(name: str, value: str) -> bool:
-    return bool(_CODE.fullmatch(name)) and bool(_HEADER.fullmatch(value))
+    return bool(_HEADER_NAME.fullmatch(name)) and bool(_HEADER.fullmatch(value))

@@ -141,10 +141,13 @@ class MessagesFace(StreamedFace):
             out = self.feed(data) + self.finish(cut=False)  # a stream that was collected
             return FaceReply(status=status, body=out, headers=self.stream_headers())
         try:
-            body = message_of(data, self._known, self._message_id)
+            body = self._message(data)
         except ToolCallError as error:
             return self.error(error)
         return FaceReply(status=status, body=body, headers=(JSON, self._id_header))
+
+    def _message(self, data: bytes) -> bytes:
+        return message_of(data, self._known, self._message_id, self.extension)
 
     def error(self, error: ToolCallError, /) -> FaceReply:
         return self._errors.reply(error)
@@ -170,7 +173,7 @@ class MessagesFace(StreamedFace):
         return self._asked
 
     def _new_stream(self) -> AnswerStream:
-        plain = MessageStream(self._known, self._message_id, self._errors)
+        plain = MessageStream(self._known, self._message_id, self._errors, self.extension)
         if self.passage is None:
             return plain
         return PassedStream(self.passage, plain, self._errors, estimate=self._known.estimate)

@@ -16,6 +16,7 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import without_halves
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
+from ...extension import Extension
 from ...repeated_chunk import RepeatedChunk, Said
 from ..halves import WholePairs
 from .blocks import Blocks, text_of
@@ -106,8 +107,9 @@ class _Events:
 class MessageStream:
     """One streamed answer. `over`: its last event was written, and nothing that comes is read."""
 
-    def __init__(self, asked: Asked, message_id: str, errors: Errors) -> None:
+    def __init__(self, asked: Asked, message_id: str, errors: Errors, extension: Extension) -> None:
         self._asked = asked
+        self._extension = extension
         self._message_id = message_id
         self._errors = errors
         self._reader = EventReader(_LONGEST_EVENT)
@@ -210,6 +212,7 @@ class MessageStream:
             return
         if not self.begun:
             self._events.out.append(self.begin())
+        self._extension.read(data)
         if chunk.usage is not NONE and chunk.usage != openai.NULL:
             self._usage = openai.read_value(chunk.usage)
         for choice in chunk.choices:
@@ -275,7 +278,8 @@ class MessageStream:
         )
         usage = usage_of(self._usage, input_estimate=asked.estimate, output_estimate=blocks.size // _BYTES_A_TOKEN)
         delta = {"stop_reason": reason, "stop_sequence": sequence}
-        out += (event("message_delta", {"delta": delta, "usage": usage}), event("message_stop", {}))
+        last = self._extension.beside({"type": "message_delta", "delta": delta, "usage": usage})
+        out += (event("message_delta", last), event("message_stop", {}))
 
     def _fail(self, error: ToolCallError) -> bytes:
         self.over = True
