@@ -228,6 +228,45 @@ async def test_why_a_readable_call_is_none_of_the_clients() -> None:
     }
 
 
+async def test_each_place_is_told_of_once() -> None:
+    for name in ("unknown dropped", "not renamed", "malformed is text", "closed thought", "open thought"):
+        texts, settings, request = CASES[name]
+        _, trace = await exchanged(TextBackend(texts), stream=True, request=request, **settings)
+        found = explain(trace.rows, trace.summary)
+        assert len(found["near_misses"]) + len(found["faults"]) == (name != "open thought"), name
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("text", "settings", "request_fields", "why"),
+    [
+        (f"So:\n```\n{WEATHER}\n```\nok?", {}, {}, "`<tool_call` is an example in a fence"),
+        (
+            WEATHER,
+            {"format": "pythonic"},
+            {},
+            "`<tool_call` begins a call of another format; here calls are read as pythonic writes them",
+        ),
+        ("<think>Write <tool_call> then.</think>Hi.", {}, {}, "`<tool_call` stands in the model's reasoning"),
+        (WEATHER, {}, {"tool_choice": "none"}, "`<tool_call` calls nothing: no tool may be called"),
+    ],
+    ids=["fence", "format", "thought", "none"],
+)
+async def test_text_that_looks_like_a_call_is_shown_with_the_reason(
+    text: str, settings: dict[str, Any], request_fields: dict[str, Any], why: str, stream: bool, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    _, trace = await exchanged(TextBackend([text]), stream=stream, request=request_fields, **settings)
+    found = explain(trace.rows, trace.summary)
+    assert [one["why"] for one in found["near_misses"]] == [f"looked like a call: {why}"]
+    (one,) = found["near_misses"]
+    assert text[one["start"] : one["end"]] == "<tool_call"
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(trace.encode())
+    assert main(["replay", str(path)]) == 0
+    assert f"no call: looked like a call: {why} (at {one['start']}: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("name", "code"), [("renamed", 0), ("coerced", 0), ("closed thought", 0), ("cut", 1)])
 async def test_replay_fails_for_what_is_malformed_alone(name: str, code: int, tmp_path: Path) -> None:
     texts, settings, request = CASES[name]

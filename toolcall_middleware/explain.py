@@ -182,6 +182,7 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
         _tell_outcomes(calls, again.finished)
         became = spans.settle(calls, thoughts_last=again.settings.reasoning != "parse")
         if again.complete:
+            spans.tell_near_misses(tools, syntax, thoughts=again.settings.reasoning != "parse")
             spans.left(became, again.got.content)
             spans.tell_refused(became, _why_not(again))
     return _Told(answer, spans, calls, became, again, name, syntax, tools, options)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .formats.near_misses import unknown_name
+from .formats.base import ToolFormat
+from .formats.near_misses import places, unknown_name
+from .model import ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 
 _DEEPEST = 16
@@ -40,6 +42,8 @@ class TextSpans:
     spans: list[dict[str, Any]] = field(default_factory=list)
     written: list[WrittenCall] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[dict[str, Any]] = field(default_factory=list)
+    """Those of the faults that are calls of tools not offered."""
     near_misses: list[dict[str, Any]] = field(default_factory=list)
     stop: str | None = None
     """The marker of somebody else's turn."""
@@ -67,8 +71,10 @@ class TextSpans:
                     start = max(start, self.text.find(raw)) if start < 0 else start
                     why = reason if name is None else unknown_name(name, self.names)
                     self._fault(start, start + len(raw), why)
+                    self.unknown.append(self.faults[-1])
                 case UnknownCall(name):
                     self._fault(self.at, self.at, unknown_name(name, self.names))
+                    self.unknown.append(self.faults[-1])
                 case Stop(marker):
                     start = self.text.find(marker, self.at)
                     self.stop = marker
@@ -86,11 +92,19 @@ class TextSpans:
         if start > self.at:
             self.spans.append({"start": self.at, "end": start, "kind": "dropped", "row": row})
         self.at = start + len(text)
-        if self.at > start:
+        last = self.spans[-1] if self.spans else {}
+        if kind != "call" and (last.get("kind"), last.get("row"), last.get("end")) == (kind, row, start):
+            last["end"] = self.at
+        elif self.at > start:
             self.spans.append({"start": start, "end": self.at, "kind": kind, "row": row})
 
     def _fault(self, start: int, end: int, why: str) -> None:
         self.faults.append({"start": max(start, 0), "end": max(end, 0), "why": why})
+
+    @property
+    def thoughts(self) -> list[tuple[int, int]]:
+        """Where the model thinks."""
+        return [(span["start"], span["end"]) for span in self.spans if span["kind"] in {"reasoning", "markup"}]
 
     # -- what became of it ---------------------------------------------------------------------------------------
 
@@ -124,6 +138,13 @@ class TextSpans:
             elif own.repaired:
                 self._fault(start, end, f"the arguments of {own.name} were no JSON as written; repaired")
         return became
+
+    def tell_near_misses(self, tools: ToolSet | None, syntax: ToolFormat, *, thoughts: bool) -> None:
+        """Say of what else looks like a call why it is none. thoughts: no calls are read in them. Before `left`."""
+        told = [span for span in self.spans if span["kind"] in {"call", "dropped"}] + self.unknown
+        calls = [(place["start"], place["end"]) for place in told]
+        found = places(self.text, self.thoughts if thoughts else (), tools=tools, syntax=syntax, calls=calls)
+        self.near_misses += [place._asdict() for place in found]
 
     def left(self, became: Sequence[int | None], content: str) -> None:
         """What is no call of the client's left as text where it stands in the client's content, else as nothing."""

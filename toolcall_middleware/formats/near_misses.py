@@ -75,6 +75,8 @@ def places(
             continue
         marker = match.group()[:_MAX_SHOWN]
         why = where.of(match.start()) or behind.get(marker)
+        if why is None and tools is not None and not tools.tools:
+            why = "{} calls nothing: no tool may be called"
         if why is None:
             why = behind[marker] = _behind(text, match.start(), marker, syntax)
         found.append(NearMiss(match.start(), match.end(), f"looked like a call: {why.format(f'`{marker}`')}"))
