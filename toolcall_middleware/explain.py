@@ -1,30 +1,32 @@
 """A recorded exchange, explained: what of the model's text became what, by which delta it left, and why.
 
-The text is read again, piece by piece as the backend sent it, with the format and the tools of the request. For
-`replay` and the inspector, which show it; linear in the length of the text.
+The exchange is run again (rerun.py), which tells the client's calls and their outcomes. A parser then reads the model's
+text, piece by piece as the backend sent it, and only tells where in it what stands. For `replay` and the inspector.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .errors import FormatError, ToolCallError
+from .errors import ToolCallError
 from .formats import registry
-from .formats.base import ParserOptions
-from .formats.near_misses import unknown_name
-from .model import ToolSet
+from .formats.base import ParserOptions, ToolFormat
+from .model import Tool, ToolSet
 from .observe.recorder import Row
-from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from .request.parse import read_request
+from .rerun import Rerun, known_format, rerun
+from .response.outcome import FinishedCall
 from .settings import Settings
+from .text_spans import TextSpans
 from .wire import openai
 from .wire.sse import EventReader
 
 _REASONING = ("reasoning", "reasoning_content")
 _MAX_SHOWN = 200
+_CUT = frozenset({"length", "content_filter"})
 
 
 @dataclass(slots=True)
@@ -103,130 +105,129 @@ def _take_chunk(answer: Answer, chunk: Any, row: int, name: str) -> None:
             answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
 
 
-@dataclass(slots=True)
-class _Reading:
-    """Events, laid over the text."""
-
-    text: str
-    names: Sequence[str]
-    at: int = 0
-    spans: list[dict[str, Any]] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    faults: list[dict[str, Any]] = field(default_factory=list)
-
-    def take(self, events: list[Event], row: int) -> None:
-        for event in events:
-            match event:
-                case Text(text):
-                    self._lay(text, "text", row)
-                case Reasoning(text, markup, _):
-                    self._lay(text, "markup" if markup else "reasoning", row)
-                case CallStart(name, call_id):
-                    self.calls.append({"name": name, "id": call_id, "arguments": "", "row": row})
-                case CallArgs(text):
-                    self.calls[-1]["arguments"] += text
-                case CallEnd(complete, repaired, raw):
-                    self._end(complete=complete, repaired=repaired, raw=raw, row=row)
-                case Malformed(raw, reason, name):
-                    self._fault(raw, reason, name)
-                case Stop(marker):
-                    start = self.text.find(marker, self.at)
-                    self.faults.append(_fault(start, start + len(marker), "the model began another speaker's turn"))
-
-    def _lay(self, text: str, kind: str, row: int, **more: Any) -> None:
-        start = self.text.find(text, self.at)
-        if start < 0:
-            return
-        if start > self.at:
-            self.spans.append({"start": self.at, "end": start, "kind": "dropped", "row": row})
-        self.at = start + len(text)
-        if self.at > start:
-            self.spans.append({"start": start, "end": self.at, "kind": kind, "row": row, **more})
-
-    def _end(self, *, complete: bool, repaired: bool, raw: str, row: int) -> None:
-        call = self.calls[-1]
-        call["complete"], call["repaired"] = complete, repaired
-        raw = raw.strip()
-        start = self.text.find(raw, self.at) if raw else -1
-        if start >= 0:
-            self._lay(raw, "call", row, call=len(self.calls) - 1)
-            call["start"], call["end"] = start, start + len(raw)
-        where = call.get("start", self.at), call.get("end", self.at)
-        if not complete:
-            self.faults.append(_fault(*where, f"the call of {call['name']} is cut off"))
-        elif repaired:
-            self.faults.append(_fault(*where, f"the arguments of {call['name']} were no JSON as written; repaired"))
-
-    def _fault(self, raw: str, reason: str, name: str | None) -> None:
-        start = self.text.find(raw, self.at) if raw else -1
-        start = max(start, self.text.find(raw)) if start < 0 else start
-        why = reason if name is None else unknown_name(name, self.names)
-        self.faults.append(_fault(start, start + len(raw), why))
-
-
-def _fault(start: int, end: int, why: str) -> dict[str, Any]:
-    return {"start": max(start, 0), "end": max(end, 0), "why": why}
-
-
 def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
     """What the inspector and `replay` show of an exchange, as JSON.
 
     text: the model's. spans: they cover it in order; `kind` is text, reasoning, markup, call or dropped, `row` the row
-    of the backend's piece with which it was decided, `client` the row of the delta that it left by. calls, faults:
-    offsets are characters of the text. prompt: messages in parts, each `{"text", "injected"}`.
+    of the backend's piece with which it was decided, `client` the row of the delta that it left by. calls: those that
+    the client got, each with its `outcome`; one that stands in the text has offsets. refused: the error that the client
+    got. faults: what is malformed. near_misses: what looks like a call and is none, and why. Offsets are characters of
+    the text. outcomes: of all finished calls. prompt: messages in parts, each `{"text", "injected"}`.
     template: whose chat template the format `template` means, which no trace tells; without it `auto` reads.
     """
-    body = next((str(row.get("data", "")) for row in rows if row["kind"] == "request"), "")
+    body = _body_of(rows)
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
-    answer = answer_of(rows)
+    told = _read(rows, summary, template)
+    answer, spans, again = told.answer, told.spans, told.again
+    _link(spans.spans, rows)
     tools = tools_of(body.encode())
-    reading = _read(answer, tools, _format_of(summary, template), template, _model_of(summary))
-    _link(reading.spans, rows)
     return {
-        "text": reading.text,
+        "text": spans.text,
         "pieces": [{"start": piece.start, "row": piece.row} for piece in answer.pieces],
-        "spans": reading.spans,
-        "calls": reading.calls,
-        "faults": reading.faults,
+        "spans": spans.spans,
+        "calls": told.calls,
+        "faults": sorted(spans.faults, key=lambda fault: int(fault["start"])),
+        "near_misses": sorted(spans.near_misses, key=lambda one: int(one["start"])),
+        "outcomes": [] if again is None else [_outcome(call) for call in again.finished],
         "reasoning": answer.reasoning,
         "native": answer.native[:1000],
         "finish_reason": answer.finish_reason,
         "error": answer.error,
+        "refused": None if again is None else again.got.error,
         "tools": list(tools.by_name) if tools is not None else [],
         "prompt": prompt_parts(body, asked),
     }
 
 
-def _read(answer: Answer, tools: ToolSet | None, name: str, template: str | None, model: str) -> _Reading:
-    reading = _Reading(answer.text, () if tools is None else list(tools.by_name))
+@dataclass(slots=True)
+class _Told:
+    """An exchange, read. became: of each call in the text, which one of the client's it is. again: None where the
+    client's request is not in it, and all calls in the text are taken for the client's.
+    """
+
+    answer: Answer
+    spans: TextSpans
+    calls: list[dict[str, Any]]
+    became: list[int | None]
+    again: Rerun | None
+    format: str
+    syntax: ToolFormat
+    tools: ToolSet | None
+    options: ParserOptions
+
+
+def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) -> _Told:
+    answer, again = answer_of(rows), rerun(rows, summary, template)
     options = ParserOptions(keep_raw=True, unknown_tool="error", parse_reasoning=True)
-    parser = registry.of_template(name, template, model).parser(tools, options)
-    for piece in answer.pieces:
-        reading.take(parser.feed(piece.text), piece.row)
-    last = answer.pieces[-1].row if answer.pieces else -1
-    reading.take(parser.finish(cut=answer.finish_reason in {"length", "content_filter"}), last)
-    if reading.at < len(reading.text):
-        end = {"start": reading.at, "end": len(reading.text), "kind": "dropped", "row": last}
-        reading.spans.append(end)
-    return reading
+    if again is None:
+        name = known_format(summary.get("format"), template)
+        syntax = registry.of_template(name, template, str(summary.get("model") or ""))
+        tools = tools_of(_body_of(rows).encode())
+    else:
+        name, syntax, tools = again.format, again.syntax, again.tools
+        unknown = again.settings.unknown_tool
+        options = replace(
+            options,
+            unknown_tool="error" if unknown == "text" else unknown,
+            tell_unknown=True,
+            repair_names=again.settings.repair_names,
+            opened=None if answer.reasoning else again.opened,  # the engine has taken the thought out of the text
+        )
+    spans = _laid_out(answer.pieces, syntax, tools, options, answer)
+    if again is None:
+        calls = [{"name": one.name, "id": one.id, "arguments": one.arguments, "row": one.row} for one in spans.written]
+        became = spans.settle(calls, thoughts_last=False)
+    else:
+        calls = again.got.calls
+        _tell_outcomes(calls, again.finished)
+        became = spans.settle(calls, thoughts_last=again.settings.reasoning != "parse")
+        if again.complete:
+            spans.tell_near_misses(tools, syntax, thoughts=again.settings.reasoning != "parse")
+            spans.left(became, again.got.content)
+            spans.tell_refused(became, _why_not(again))
+    return _Told(answer, spans, calls, became, again, name, syntax, tools, options)
 
 
-def _format_of(summary: dict[str, Any], template: str | None) -> str:
-    name = summary.get("format")
-    if name == registry.TEMPLATE and template is not None:
-        return registry.TEMPLATE
-    if isinstance(name, str) and not registry.is_place(name):
-        try:
-            registry.get(name)
-        except FormatError:
-            return "auto"
-        return name
-    return "auto"
+def _laid_out(
+    pieces: Sequence[Piece], syntax: ToolFormat, tools: ToolSet | None, options: ParserOptions, answer: Answer
+) -> TextSpans:
+    """What a parser with these options says of a text that ends as the answer does."""
+    spans = TextSpans("".join(piece.text for piece in pieces), () if tools is None else list(tools.by_name))
+    parser = syntax.parser(tools, options)
+    for piece in pieces:
+        spans.take(parser.feed(piece.text), piece.row)
+    last = pieces[-1].row if pieces else -1
+    spans.take(parser.finish(cut=answer.finish_reason in _CUT), last)
+    spans.end(last)
+    return spans
 
 
-def _model_of(summary: dict[str, Any]) -> str:
-    model = summary.get("model")
-    return model if isinstance(model, str) else ""
+def _tell_outcomes(calls: list[dict[str, Any]], finished: Sequence[FinishedCall]) -> None:
+    """Which outcome each of the client's calls has. Those of earlier attempts stand before the last one's."""
+    left = list(finished)
+    for call in reversed(calls):
+        while left and left[-1].name != call["name"]:
+            left.pop()
+        outcome = left.pop().outcome.value if left else None
+        call["outcome"] = outcome
+        call["complete"], call["repaired"] = outcome not in {None, "cut"}, outcome == "repaired"
+
+
+def _outcome(call: FinishedCall) -> dict[str, Any]:
+    return {"name": call.name, "outcome": call.outcome.value, "path": call.path}
+
+
+def _why_not(again: Rerun) -> str:
+    """Why a call that is well formed is none of the client's."""
+    if again.got.error is not None:
+        return again.got.error
+    if again.most is not None and len(again.got.calls) >= again.most:
+        return f"it stands behind the last one that may come, number {again.most}"
+    return "it stands behind the answer's end"
+
+
+def _body_of(rows: Sequence[Row]) -> str:
+    return next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "request"), "")
 
 
 def _link(spans: list[dict[str, Any]], rows: Sequence[Row]) -> None:
@@ -303,33 +304,56 @@ def _content(message: dict[str, Any]) -> str:
 
 
 def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
-    """The exchange as a golden case: the model's text, the tools, and what is read from it today."""
-    body = next((str(row.get("data", "")) for row in rows if row["kind"] == "request"), "")
-    value = openai.read_value(body.encode()) if body else None
-    answer = answer_of(rows)
-    name = _format_of(summary, template)
-    reading = _read(answer, tools_of(body.encode()), name, template, _model_of(summary))
-    content = "".join(reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "text")
-    thought = "".join(
-        reading.text[span["start"] : span["end"]] for span in reading.spans if span["kind"] == "reasoning"
+    """The exchange as a golden case: the model's text, the tools, and what is read from it today.
+
+    A case is of a parser. It expects the calls that became the client's, as they are written in the text; what settings
+    made of them beyond that (types, how many may come) is in its note.
+    """
+    told = _read(rows, summary, template)
+    again, answer, spans = told.again, told.answer, told.spans
+    value = openai.read_value(_body_of(rows).encode())
+    tools = value.get("tools") if isinstance(value, dict) else None
+    came = [one for one, number in zip(spans.written, told.became, strict=True) if number is not None]
+    options: dict[str, Any] = {"parse_reasoning": any(one.in_reasoning for one in came)}
+    text, notes = answer.text, [one["why"] for one in (*spans.faults, *spans.near_misses)]
+    if again is not None:
+        tools = [_definition(tool) for tool in again.tools.tools]
+        options["repair_names"] = again.settings.repair_names
+        if again.settings.unknown_tool in {"drop", "forward"}:
+            options["unknown_tool"] = again.settings.unknown_tool
+        opened = told.options.opened
+        if opened is not None and not text.lstrip().startswith(opened.opening.strip()):
+            text = opened.opening + text  # a case has no prompt that opens the thought
+    read = _laid_out([Piece(0, text, 0)], told.syntax, told.tools, ParserOptions(keep_raw=True, **options), answer)
+    written = [(one.name, one.arguments) for one in read.written]
+    if written != (got := [(call["name"], call["arguments"]) for call in told.calls]):
+        notes.append(f"the client got {json.dumps(got, ensure_ascii=False)}")
+    content, thought = (
+        "".join(read.text[span["start"] : span["end"]] for span in read.spans if span["kind"] == kind)
+        for kind in ("text", "reasoning")
     )
     return {
         "id": f"trace-{summary.get('id') or 'unknown'}",
         "source": f"a trace of {summary.get('model') or 'unknown'}",
-        "format": name,
-        "text": answer.text,
-        "tools": value.get("tools") if isinstance(value, dict) else None,
-        "expected_tool_calls": [_golden(call) for call in reading.calls],
+        "format": told.format,
+        "text": text,
+        "tools": tools,
+        "expected_tool_calls": [_golden(name, arguments) for name, arguments in written],
         "expected_content": content.strip() or None,
         "expected_reasoning": thought.strip() or None,
+        "expected_stop": read.stop,
         "content_check": "exact",
         "args_check": "exact",
-        "cut": answer.finish_reason in {"length", "content_filter"},
-        "options": {"parse_reasoning": True},
-        "note": "; ".join(fault["why"] for fault in reading.faults),
+        "cut": answer.finish_reason in _CUT,
+        "options": options,
+        "note": "; ".join(notes),
     }
 
 
-def _golden(call: dict[str, Any]) -> dict[str, Any]:
-    text = call["arguments"]
-    return {"name": call["name"], "arguments": openai.read_value(text.encode()), "arguments_text": text}
+def _definition(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _golden(name: str, arguments: str) -> dict[str, Any]:
+    return {"name": name, "arguments": openai.read_value(arguments.encode()), "arguments_text": arguments}

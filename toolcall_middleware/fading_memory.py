@@ -36,6 +36,12 @@ class FadingMemory(Generic[_Key, _Value]):
                 return None
             return value
 
+    def items(self) -> list[tuple[_Key, _Value]]:
+        """All that has not faded."""
+        with self._lock:
+            now = self._clock()
+            return [(key, value) for key, (until, value) in self._entries.items() if until >= now]
+
     def put(self, key: _Key, value: _Value, *, seconds: float) -> None:
         """Know `value` for so many seconds, in place of what was known."""
         with self._lock:

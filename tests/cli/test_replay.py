@@ -17,6 +17,8 @@ TEXT = (
     '<tool_call>{"name":"g"}</tool_call> ok'
 )
 
+GOOD = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+
 
 def replay(tmp_path: Path, capsys: pytest.CaptureFixture[str], data: str | bytes, *flags: str) -> tuple[int, Any]:
     file = tmp_path / "captured"
@@ -83,6 +85,42 @@ def test_a_person_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert 'call 0 at 12-74: f {"x": 1}' in shown
     assert "! the arguments of f were repaired" in shown
+
+
+IN_A_FENCE = f"You would write this:\n```\n{GOOD}\n```\nok?"
+HERMES = ["--format", "hermes"]
+OTHERS = "begins a call of another format; here calls are read as pythonic writes them"
+OFFERED = [{"type": "function", "function": {"name": "f"}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "why", "at"),
+    [
+        (IN_A_FENCE, HERMES, "`<tool_call` is an example in a fence", "<tool_call"),
+        (GOOD, ["--format", "pythonic"], f"`<tool_call` {OTHERS}", "<tool_call"),
+        (f"<think>Hm. {GOOD}</think>Hi.", HERMES, "`<tool_call` stands in the model's reasoning", "<tool_call"),
+        (f"So: {GOOD.replace('f', 'ff', 1)}", HERMES, "unknown name `ff`, did you mean `f`?", "<tool_call"),
+        ('So: {"name": "f", "arguments": {}} it is.', [], "JSON that names `f` stands behind no marker", '"name"'),
+    ],
+    ids=["fence", "format", "thought", "name", "json"],
+)  # fmt: skip
+def test_what_is_no_call_comes_with_the_reason(
+    text: str, flags: list[str], why: str, at: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(OFFERED))
+    code, (choice,) = replay(tmp_path, capsys, text, "--tools", str(tools), *flags)
+    assert (code, choice["tool_calls"], choice["content"]) == (0, [], text)
+    assert choice["near_misses"] == [{"at": text.index(at), "what": f"looked like a call: {why}"}]
+    assert main(["replay", str(tmp_path / "captured"), "--tools", str(tools), *flags]) == 0
+    assert f"no call: looked like a call: {why} (at {text.index(at)}: {at}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [TEXT, f"<think>Hm. {GOOD}", "The function f(x) = 2 < 3 [sic]."])
+def test_a_call_and_plain_text_are_no_near_misses(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(tmp_path, capsys, text, "--format", "hermes")[1][0]["near_misses"] == []
 
 
 @pytest.mark.parametrize(("flags", "said"), [(["missing"], "missing"), (["-", "--tools", "missing"], "missing")])

@@ -19,6 +19,7 @@ COMMA = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
 LIST = '<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'
 CUT = Answer('<tool_call>\n{"name": "f", "arguments": {"x": 1', finish_reason="length")
 UNKNOWN = write_calls("hermes", ("nope", {"x": 1}))
+OTHERS = "{} begins a call of another format; here calls are read as {} writes them"
 CASES = pytest.mark.parametrize(
     ("scripts", "settings", "outcome", "path"),
     [
@@ -136,6 +137,41 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
     assert "secret" not in "".join(caplog.messages)
     # What is logged changes nothing of what leaves.
     assert answered(response).content == answered(quiet).content == text
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("text", "settings", "whys"),
+    [
+        (GOOD, {"format": "mistral_v11"}, [OTHERS.format("`<tool_call`", "mistral_v11")]),
+        ('[TOOL_CALLS]f{"x": 1}', {"format": "hermes"}, [OTHERS.format("`[TOOL_CALLS]`", "hermes")]),
+        (GOOD, {"format": "qwen3_coder"}, [OTHERS.format("`<tool_call`", "qwen3_coder")]),
+        ("<tool_call> is it.", {"format": "mistral_v11"}, ["nothing behind `<tool_call` can be read as one"]),
+        ("[TOOL_CALLS] is it.", {"format": "auto"}, ["nothing behind `[TOOL_CALLS]` can be read as one"]),
+        (f"<think>Hm. {GOOD}</think>Hi.", {}, ["`<tool_call` stands in the model's reasoning"]),
+        (f"Hm. {GOOD}</think>Hi.", {"reasoning_start": "open"}, ["`<tool_call` stands in the model's reasoning"]),
+        (
+            f"<think>Hm. {GOOD}</think>As in\n```\n{GOOD}\n```\n",
+            {},
+            ["`<tool_call` stands in the model's reasoning", "`<tool_call` is an example in a fence"],
+        ),
+        (f"<think>Hm. {GOOD}", {}, []),
+        (f"<think>Hm. {GOOD}</think>Hi.", {"reasoning": "parse"}, []),
+        (f"<think>Hm. {GOOD}</think>Hi.", {"reasoning_field": "reasoning"}, []),
+    ],
+    ids=[
+        "another family's", "a pattern", "the same marker", "nothing", "nothing behind a pattern", "thought",
+        "opened thought", "thought and fence", "open thought", "thoughts are read", "thoughts leave the text",
+    ],
+)  # fmt: skip
+async def test_the_reason_at_debug_is_the_true_one(
+    text: str, settings: dict[str, Any], whys: list[str], stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = ToolCallMiddleware(TextBackend([text]), **{"format": "hermes", **settings})
+    with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
+        await post(app, stream=stream)
+    told = [line.partition("looked like a call: ")[2] for line in caplog.messages if line.startswith("no call: ")]
+    assert told == whys
 
 
 async def test_plain_text_is_no_near_miss(caplog: pytest.LogCaptureFixture) -> None:

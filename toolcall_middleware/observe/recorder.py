@@ -1,8 +1,9 @@
 """The content of one exchange in the order in which it came and left, bounded in bytes.
 
 A row is a JSON object with `at` (milliseconds since the request came) and `kind`:
-`request`, `ask` (what the backend is asked with), `head`, `backend` (a piece of its answer), `client` (a piece of ours;
-`of` is the row of the backend's piece that it came of), `decision` (`what`, `value`, `why`), `error`, `cut`.
+`request`, `settings` (`values` that are no defaults, and what was `known` of the backend), `ask` (what the backend is
+asked with), `head`, `backend` (a piece of its answer), `client` (a piece of ours; `of` is the row of the backend's
+piece that it came of), `decision` (`what`, `value`, `why`), `error`, `cut`.
 Where a client speaks another API than chat completions, `request` and `client` are the chat form, and beside them
 stand `face_request` (its own request; `api` names it) and `face` (what left for it).
 """

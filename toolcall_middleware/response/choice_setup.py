@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..json_schema.validate_arguments import checker_for
@@ -95,6 +97,9 @@ def make_choice(
         retried=retried,
         opened=opened,
     )
+    if offered.tools and tells_near_misses():
+        find = functools.partial(near_misses.reasons, tools=offered, syntax=syntax)
+        policy = msgspec.structs.replace(policy, near_misses=find)
     if not parsing:
         return ChoiceAnswer(Verbatim(), policy, own, thoughts)
     unopened = None
@@ -190,7 +195,6 @@ def _policy(
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
         offered=offered.by_name if chat.tools.tools else None,
-        near_misses=functools.partial(near_misses.reasons, tools=offered) if offers and tells_near_misses() else None,
         objects=settings.arguments_as_object,
         extension=extension,
         full=full,

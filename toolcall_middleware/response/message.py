@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ..errors import ToolCallError
-from ..formats.near_misses import MAX_LOOKED_AT, unknown_name
+from ..formats.near_misses import unknown_name
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
@@ -18,7 +18,7 @@ from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
 from .operations import Arguments, Content, Op, Opened, ReasoningText
-from .outcome import CallOutcome, CallOutcomes, OpenCall, malformed_text, place_of
+from .outcome import CallOutcome, CallOutcomes, OpenCall, ShownText, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
 from .release_gate import HeldProse
@@ -44,7 +44,7 @@ class Message:
     """
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_shown", "_shown_size", "broken", "call", "calls", "calls_in_reasoning",
+        "_ids", "_policy", "_reasoning", "_shown", "broken", "call", "calls", "calls_in_reasoning",
         "fault", "limited", "outcomes", "prose", "refused", "source", "stopped", "stops", "warnings",
     )  # fmt: skip
 
@@ -54,8 +54,7 @@ class Message:
         self.stops = StopFinder(policy.stop) if policy.stop else None
         self._ids: set[str] = set()  # that are given; an engine may give all calls the same
         self.prose = HeldProse()
-        self._shown: list[str] = []  # text, where it is looked at for near misses
-        self._shown_size = 0
+        self._shown = ShownText.of(policy.near_misses, policy.report)
         self.call: OpenCall | None = None
         self.source = Source.TEXT
         self.refused = self.broken = self.limited = False
@@ -95,7 +94,8 @@ class Message:
                     self._end(event, ops)
                 case Reasoning(text, markup, channel):
                     if self._policy.reasoning_field is None and not channel:
-                        self._text(text, ops)
+                        # Where calls are read in thoughts, these are as other text.
+                        self._text(text, ops, thought=self._reasoning is None)
                     elif not markup:
                         ops.append(ReasoningText(text))
                 case Stop():
@@ -133,11 +133,11 @@ class Message:
 
     # -- text ----------------------------------------------------------------------------------------------------
 
-    def _text(self, text: str, ops: list[Op]) -> None:
+    def _text(self, text: str, ops: list[Op], *, thought: bool = False) -> None:
         if self.stops is not None:
             text = self.stops.feed(text)
             self.stopped = self.stops.found is not None
-        self._show(text, ops)
+        self._show(text, ops, thought=thought)
 
     def _tell_unknown(self, name: str) -> None:
         """A call of a tool that is not offered has left as text, or not at all."""
@@ -147,24 +147,21 @@ class Message:
 
     def tell_near_misses(self) -> None:
         """The answer is over: what of its text looked like a call is logged. A name that is not offered was told."""
-        find, report = self._policy.near_misses, self._policy.report
-        if find is not None and report is not None and not self.outcomes.refused:
-            for why in find("".join(self._shown)):
-                report.near_miss(why)
-        self._shown.clear()
+        if self._shown is not None and not self.outcomes.refused:
+            # The calls in a thought in which the answer ends are calls.
+            self._shown.tell(but_last_thought=self.source is Source.ENDED_IN)
 
     def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: what could still have become a stop string is none."""
         if self.stops is not None:
             self._show(self.stops.flush(), ops)
 
-    def _show(self, text: str, ops: list[Op]) -> None:
+    def _show(self, text: str, ops: list[Op], *, thought: bool = False) -> None:
         if not text:
             return
         policy = self._policy
-        if policy.near_misses is not None and self._shown_size < MAX_LOOKED_AT:
-            self._shown.append(text)
-            self._shown_size += len(text)
+        if self._shown is not None:
+            self._shown.add(text, thought=thought)
         if not self.calls and (policy.hold_prose or policy.drop_prose):
             self.prose.hold(text)
             if policy.max_held is not None and self.prose.size > policy.max_held:

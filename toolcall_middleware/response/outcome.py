@@ -8,19 +8,22 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ..errors import shown
+from ..formats.near_misses import MAX_LOOKED_AT
 from ..parsing.events import CallEnd
 from ..parsing.text_buffer import Gathered
 from ..parsing.values.coercion import Coercion
 from ..parsing.values.json_spelling import decode
 
 _log = logging.getLogger("toolcall_middleware")
+FindNearMisses = Callable[[str, Sequence[tuple[int, int]]], list[str]]
+"""Why a text is no call, for each place that looks like one; it is told where thoughts stand."""
 _MAX_NAME = 256  # characters in a log
 _ESCAPE = 6
 """Characters of the longest escape of JSON, `\\u0041`."""
@@ -147,6 +150,44 @@ class CallReport:
     def near_miss(self, why: str) -> None:
         """Text looked like a call but was not one. why: the reason."""
         _log.debug("no call: model=%s; %s; %s", shown(self.model), self.how, why if why.isprintable() else shown(why))
+
+
+class ShownText:
+    """A choice's text so far, which is looked at for near misses when it is over, and where thoughts stand in it."""
+
+    __slots__ = ("_find", "_parts", "_report", "_size", "_thoughts")
+
+    def __init__(self, find: FindNearMisses, report: CallReport) -> None:
+        self._find = find
+        self._report = report
+        self._parts: list[str] = []
+        self._size = 0
+        self._thoughts: list[tuple[int, int]] = []
+
+    @classmethod
+    def of(cls, find: FindNearMisses | None, report: CallReport | None) -> ShownText | None:
+        """None where nothing is looked for, or nobody is told."""
+        return None if find is None or report is None else cls(find, report)
+
+    def add(self, text: str, *, thought: bool) -> None:
+        """More of it. thought: it stands in the model's reasoning, where no calls are read."""
+        if self._size >= MAX_LOOKED_AT:
+            return
+        begin, self._size = self._size, self._size + len(text)
+        self._parts.append(text)
+        if thought:
+            if self._thoughts and self._thoughts[-1][1] == begin:
+                begin, _ = self._thoughts.pop()
+            self._thoughts.append((begin, self._size))
+
+    def tell(self, *, but_last_thought: bool) -> None:
+        """The text is over: what looks like a call in it is reported, and it is let go."""
+        text = "".join(self._parts)
+        if but_last_thought and self._thoughts:
+            text = text[: self._thoughts[-1][0]]
+        self._parts.clear()
+        for why in self._find(text, self._thoughts):
+            self._report.near_miss(why)
 
 
 def tells_near_misses() -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion
-from .outcome import CallReport, FinishedCall, counted
+from .outcome import CallReport, FindNearMisses, FinishedCall, counted
 
 _ALWAYS = (
     "tool calls are written by a model: check them before you run them; "
@@ -85,7 +85,7 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     report: CallReport | None = None
     offered: Collection[str] | None = None
     """The names that may be called; None for all."""
-    near_misses: Callable[[str], list[str]] | None = None
+    near_misses: FindNearMisses | None = None
     """Finds text that looks like a call but is not one. None where nothing is logged about it."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""

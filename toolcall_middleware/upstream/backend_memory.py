@@ -19,6 +19,7 @@ DOUBTFUL_SECONDS = 120.0
 """For what a model's answer seemed to show: it is asked again sooner."""
 _REMEMBERED = 512  # facts
 _LONGEST_NAME = 512  # characters
+_OF_CLIENT = " of client "
 
 
 class BackendMemory:
@@ -72,5 +73,16 @@ class BackendMemory:
         """What was noted with the fact; None where nothing is remembered."""
         return self._known.get((model, fact))
 
+    def facts(self, model: str) -> list[tuple[str, bool, Any]]:
+        """All that is remembered of a model, as (fact, whether for this client alone, value): for traces. What tells
+        clients apart is not in it.
+        """
+        mark, own = _OF_CLIENT, self._own("")
+        return [
+            (fact.removesuffix(own), fact.endswith(own), value)
+            for (known, fact), value in self._known.items()
+            if known == model and (fact.endswith(own) or mark not in fact)
+        ]
+
     def _own(self, fact: str) -> str:
-        return f"{fact} of client {self._client}"
+        return f"{fact}{_OF_CLIENT}{self._client}"

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ToolCallError
-from ...formats import registry
+from ...formats import near_misses, registry
 from ...formats.base import ParserOptions
 from ...model import ToolSet
 from ...observe.traces import is_trace
-from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Reasoning, Stop, Text
 from ...request.parse import read_request
 from ...response.native_calls import NativeCalls
 from ...response.reasoning import OpenThought
 from ...settings import Settings
+from ...text_spans import TextSpans
 from ...wire import openai
 from ...wire.sse import EventReader
 from ..command import UsageError, template_of
@@ -59,6 +60,8 @@ class Read:
     reasoning: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
+    near_misses: list[dict[str, Any]] = field(default_factory=list)
+    """What looks like a call and is none, and why."""
     finish_reason: str | None = None
     stopped_at: int | None = None
     error: str | None = None
@@ -167,7 +170,7 @@ def replay(
     captured: Captured, index: int, format_name: str, tools: ToolSet | None, template: str | None = None
 ) -> Read:
     """Read one choice. Without `tools` any name can be called. template: the setting of that name."""
-    options = ParserOptions(keep_raw=True)
+    options = ParserOptions(keep_raw=True, unknown_tool="error")
     fmt = registry.of_template(format_name, template)
     parser = fmt.parser(tools, options)
     thought = OpenThought(lambda: fmt.parser(tools, replace(options, parse_reasoning=True)))
@@ -175,12 +178,15 @@ def replay(
         thought.feed(captured.reasoning)
     cut = captured.finish_reason in {"length", "content_filter"}
     read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason, error=captured.error)
+    spans = TextSpans(captured.text, () if tools is None else list(tools.by_name))
     at = 0
     for position, char in enumerate(captured.text, 1):
         events = parser.feed(char)
         thought.follow(events)
+        spans.take(events, 0)
         at = _apply(read, events, captured.text, at, position)
     last = parser.finish(cut=cut)
+    spans.take(last, 0)
     if read.calls and last and isinstance(last[-1], Text) and last[-1].text.isspace():
         last.pop()  # white space behind a call is none of the answer's text
     thought.follow(last)
@@ -192,6 +198,11 @@ def replay(
     for calls in captured.native:
         _apply(read, native.feed(calls), "", 0, 0)
     _apply(read, native.finish(cut=cut), "", 0, 0)
+    calls = [(call["begin"], call["end"]) for call in read.calls if "begin" in call]
+    calls += [(one["start"], one["end"]) for one in spans.unknown]
+    found = near_misses.places(captured.text, spans.thoughts, tools=tools, syntax=fmt, calls=calls)
+    told = [(one["start"], one["why"]) for one in spans.unknown] + [(place.start, place.why) for place in found]
+    read.near_misses = [{"at": at, "what": why} for at, why in sorted(told)]
     if read.calls and not cut and read.error is None:
         read.finish_reason = "tool_calls"
     return read
@@ -228,8 +239,6 @@ def _apply(read: Read, events: list[Event], text: str, at: int, position: int) -
                     read.faults.append({"at": position, "what": f"the call of {call['name']} is cut off"})
                 elif repaired:
                     read.faults.append({"at": begin, "what": f"the arguments of {call['name']} were repaired"})
-            case Malformed(raw, reason, _):
-                read.faults.append({"at": text.find(raw, at), "what": reason})
             case Stop(marker):
                 read.stopped_at = text.find(marker, at)
     return at
@@ -270,6 +279,7 @@ def _as_json(read: Read) -> dict[str, Any]:
         "tool_calls": read.calls,
         "finish_reason": read.finish_reason,
         "faults": read.faults,
+        "near_misses": read.near_misses,
         "error": read.error,
         "stopped_at": read.stopped_at,
     }
@@ -284,10 +294,11 @@ def _print(read: Read, captured: Captured, *, alone: bool) -> None:
     for number, call in enumerate(read.calls):
         where = f" at {call['begin']}-{call['end']}" if "begin" in call else ""
         print(safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
-    for fault in read.faults:
-        at = max(0, fault["at"])
-        near = captured.text[at : at + _SHOWN].replace("\n", "\\n")
-        print(safe(f"! {fault['what']} (at {at}: {near})"))
+    for mark, places in (("!", read.faults), ("no call:", read.near_misses)):
+        for place in places:
+            at = max(0, place["at"])
+            near = captured.text[at : at + _SHOWN].replace("\n", "\\n")
+            print(safe(f"{mark} {place['what']} (at {at}: {near})"))
     if read.stopped_at is not None:
         print(f"! generation would have been stopped at {read.stopped_at}")
     if read.error is not None:

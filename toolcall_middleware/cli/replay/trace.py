@@ -1,4 +1,4 @@
-"""A trace, explained: what came, what the model got and wrote, and why each piece became text or a call."""
+"""A trace, explained: what the model got and wrote, why each piece became text or a call, and the client's calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = {
     "reasoning": "is what the model thinks",
     "markup": "is the markup around it",
     "call": "became a call",
-    "dropped": "is markup or blank, and left as nothing",
+    "dropped": "left as nothing",
 }
 
 
@@ -68,10 +68,14 @@ def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
             why += f" of {explained['calls'][span['call']]['name']}"
         lines.append(f"{row['at']:9.1f} ms  {span['start']}-{span['end']} {why}: {_short(text, span)}")
     for number, call in enumerate(explained["calls"]):
-        lines.append(f"call {number}: {call['name']} {call['arguments']}")
+        outcome = f" ({call['outcome']})" if call.get("outcome") else ""
+        lines.append(f"call {number}: {call['name']} {call['arguments']}{outcome}")
     lines += [f"! {fault['why']} (at {fault['start']}: {_short(text, fault)})" for fault in explained["faults"]]
+    lines += [f"no call: {one['why']} (at {one['start']}: {_short(text, one)})" for one in explained["near_misses"]]
     if explained["error"]:
         lines.append(f"! the backend said: {explained['error']}")
+    if explained["refused"]:
+        lines.append(f"! the client got an error: {explained['refused']}")
     outcomes = ", ".join(summary.get("outcomes") or ()) or "none"
     lines.append(f"outcomes: {outcomes}; finish_reason: {', '.join(summary.get('finish_reasons') or ()) or 'none'}")
     return lines

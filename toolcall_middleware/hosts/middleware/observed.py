@@ -5,6 +5,7 @@ Made in place of a plain one only where somebody observes, so that nobody else p
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from functools import partial
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
 from ...observe.recorder import Recorder
 from ...observe.report import Attempt, Report
-from ...settings import Settings
+from ...settings import OPTIONS, Settings
 from ...upstream.backend_memory import BackendMemory
 from ...upstream.conversation import Facts
 
@@ -23,11 +24,21 @@ _REASON = re.compile(rb'(?<!\\)"finish_reason": ?"([a-z_]{1,32})"')
 _MAX_REASONS = 128
 
 
-class ExchangeNotes:
-    """What goes through one exchange, noted in a request's report."""
+@functools.lru_cache(maxsize=64)
+def _recorded(settings: Settings) -> dict[str, str]:
+    """What is no default, as it would be written in variables, without secrets: a trace is shown to others."""
+    return {
+        name: shown for name, shown, source in settings.explain() if source != "default" and not OPTIONS[name].secret
+    }
 
-    def __init__(self, report: Report) -> None:
+
+class ExchangeNotes:
+    """What goes through one exchange, noted in a request's report. settings, memory: what the exchange begins with."""
+
+    def __init__(self, report: Report, settings: Settings, memory: BackendMemory) -> None:
         self._report = report
+        self._settings = settings
+        self._memory = memory
         self._decided = 0
         self._answering = False  # the attempt at hand has its first byte
 
@@ -88,6 +99,9 @@ class ExchangeNotes:
         match event:
             case Request(body):
                 cause = recorder.data("request", body, begin)
+                if facts is not None:
+                    known = self._memory.facts(facts.model)
+                    recorder.note("settings", begin, values=_recorded(self._settings), known=known)
             case Head(status, headers):
                 kind = next((value for name, value in headers if name.lower() == b"content-type"), b"")
                 cause = recorder.note("head", begin, status=status, content_type=kind.decode("latin-1")[:128])
@@ -127,7 +141,7 @@ class ObservedExchange(Exchange):
         self, settings: Settings, memory: BackendMemory, report: Report, *, defer: bool = False, always: bool = False
     ) -> None:
         super().__init__(settings, memory, defer=defer, always=always)
-        self._notes = ExchangeNotes(report)
+        self._notes = ExchangeNotes(report, settings, memory)
 
     def receive(self, event: Event) -> Sequence[Action]:
         """As of an exchange."""

@@ -252,11 +252,11 @@ export class Exchange {
     const jump = (one) => () => { if (one.start !== undefined) { light("piece", [this.text.range(one.start, one.end)]); this.into(this.text.range(one.start, one.end)); this.tell(one.start, true); } };
     this.text.calls.forEach((call, number) => {
       const state = call.complete === undefined ? "open" : call.complete ? (call.repaired ? "mended" : "complete") : "cut off";
-      const outcomes = this.data.summary.outcomes ?? [];
-      const outcome = outcomes.length === this.text.calls.length ? `${outcomes[number]}, ` : "";
+      const outcome = call.outcome ? `${call.outcome}, ` : "";
       shown.push(line("call", rows[call.row]?.at ?? null, `call ${number}`, call.name, `${outcome}${state}: ${call.arguments.slice(0, 300)}`, jump(call)));
     });
     for (const fault of this.text.faults) shown.push(line("fault", null, /^looked like/.test(fault.why) ? "why no call" : "noted", "!", fault.why, jump(fault)));
+    for (const one of this.text.nearMisses) shown.push(line("fault", null, "why no call", "!", one.why, jump(one)));
     for (const row of rows) if (row.kind === "error") shown.push(line("error", row.at, "error", row.code, row.message));
     body("why").replaceChildren(...(shown.length ? shown : [line("", null, "", "", "Nothing was decided: the request went on unread.")]));
   }

@@ -40,6 +40,7 @@ export class ModelText {
     this.spans = explained.spans.map(move);
     this.pieces = explained.pieces.map(move);
     this.faults = explained.faults.map(move);
+    this.nearMisses = explained.near_misses.map(move);
     this.calls = explained.calls.map((call) => (call.start === undefined ? call : move(call)));
     this.nodes = [];
     this.node = el("pre", { dir: "ltr" });

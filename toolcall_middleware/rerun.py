@@ -1,0 +1,271 @@
+"""A recorded exchange, run again without a backend: what the client got, by the machine that gave it.
+
+The recorded request, heads and pieces go through an `Exchange` with the settings that were in force and what was known
+of the backend then. A trace may be anybody's: nothing is loaded or imported that it names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import FormatError, ToolCallError
+from .exchange import Body, BrokenOff, Exchange, Fail, Failed, Forward, Head, Request, Send, State
+from .exchange import Event as Happened
+from .formats import registry, thoughts
+from .formats.base import ToolFormat
+from .model import ToolSet
+from .observe.recorder import Row
+from .parsing.text.reasoning import Opened
+from .request.parse import ChatRequest, callable_tools, read_request
+from .response.outcome import FinishedCall
+from .settings import OPTIONS, Settings
+from .upstream.backend_memory import BackendMemory
+from .upstream.prompt_format import PromptFormat
+from .upstream.reasoning_start import ReasoningStart
+from .usage.pending_count import model_of
+from .wire import openai
+from .wire.sse import EventReader
+
+_log = logging.getLogger("toolcall_middleware")
+_LEFT_OUT = frozenset({"send", "template", "tokenizer", "tool_name_pattern"})
+"""Settings that change nothing of an answer that has come, and would have something loaded or run."""
+_READING = frozenset({State.SNIFFING, State.COLLECTING, State.STREAMING, State.TAPPING, State.PASSING})
+_KINDS = ("function", "custom")
+
+
+@dataclass(slots=True)
+class ClientAnswer:
+    """What left for the client: its first choice. Each call has `name`, `id`, `arguments` and the `row` of the
+    backend's piece with which it began.
+    """
+
+    content: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    error: str | None = None
+    _reader: EventReader | None = None
+    _begun: bool = False
+
+    def take(self, data: bytes, row: int) -> None:
+        """More of the answer's bytes, which left with that row of the backend's."""
+        if not self._begun and data.strip():
+            self._begun = True
+            self._reader = None if data.lstrip().startswith(b"{") else EventReader()
+        if self._reader is None:
+            self._take_chunk(openai.read_value(data), "message", row)
+            return
+        for event in self._reader.feed(data):
+            if event.data is not None:
+                self._take_chunk(openai.read_value(event.data), "delta", row)
+
+    def _take_chunk(self, chunk: Any, name: str, row: int) -> None:
+        if not isinstance(chunk, dict):
+            return
+        if isinstance(error := chunk.get("error"), dict):
+            self.error = str(error.get("message"))
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and choice.get("index", 0) == 0 and isinstance(said := choice.get(name), dict):
+                self._take_message(said, row)
+
+    def _take_message(self, said: dict[str, Any], row: int) -> None:
+        if isinstance(content := said.get("content"), str):
+            self.content += content
+        if isinstance(legacy := said.get("function_call"), dict):
+            self._take_call({"index": 0, "function": legacy}, 0, row)
+        calls = said.get("tool_calls")
+        for at, call in enumerate(calls if isinstance(calls, list) else ()):
+            if isinstance(call, dict):
+                self._take_call(call, at, row)
+
+    def _take_call(self, entry: dict[str, Any], at: int, row: int) -> None:
+        index = entry.get("index", at)
+        if index == len(self.calls):
+            self.calls.append({"name": "", "id": entry.get("id"), "arguments": "", "row": row})
+        call = self.calls[index]
+        for inner in (entry[kind] for kind in _KINDS if isinstance(entry.get(kind), dict)):
+            call["name"] += inner.get("name") or ""
+            arguments = inner.get("arguments", inner.get("input")) or ""
+            call["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class Rerun:
+    """What became of an exchange. syntax, opened, tools, settings: with which its last answer was read.
+
+    finished: the calls that the model finished, with their outcomes. most: how many calls may come. complete: the
+    exchange is over and nothing of it is missing.
+    """
+
+    got: ClientAnswer
+    finished: Sequence[FinishedCall]
+    settings: Settings
+    syntax: ToolFormat
+    format: str
+    tools: ToolSet
+    opened: Opened | None
+    most: int | None
+    complete: bool
+
+
+def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None = None) -> Rerun | None:
+    """Run a recorded exchange again; None where no request of ours is in it.
+
+    template: the setting of that name, which no trace tells.
+    """
+    begin = next((at for at in range(len(rows) - 1, -1, -1) if rows[at]["kind"] == "request"), None)
+    if begin is None:
+        return None
+    body = str(rows[begin].get("data", "")).encode()
+    always = any(row["kind"] == "face_request" for row in rows)
+    settings, memory = _circumstances(rows[begin:], model_of(body), summary, template)
+    with _unlogged():
+        try:
+            chat = read_request(body, settings, always=always)
+        except ToolCallError:
+            return None
+        if not isinstance(chat, ChatRequest):
+            return None
+        own = settings.layer(chat.overrides, "request")
+        chosen = PromptFormat(chat, own, memory).chosen
+        opened = ReasoningStart(chat, own, memory, chosen).opened(constrained=False)
+        exchange, got = Exchange(settings, memory, always=always), ClientAnswer()
+        _drive(exchange, got, rows, begin, is_over=summary.get("end") in {"complete", "error"})
+    _recall_ids(got.calls, rows[begin:])
+    name = own.format
+    if exchange.native:
+        chosen, name = registry.get("auto"), "auto"
+    return Rerun(
+        got=got,
+        finished=exchange.report,
+        settings=own,
+        syntax=chosen if exchange.offers_tools else registry.plain(),
+        format=name,
+        tools=callable_tools(chat),
+        opened=opened,
+        most=own.max_tool_calls if chat.choice.parallel else 1,
+        complete=exchange.state is State.ENDED,
+    )
+
+
+def _drive(exchange: Exchange, got: ClientAnswer, rows: Sequence[Row], begin: int, *, is_over: bool) -> None:
+    """Feed an exchange with what happened from the row `begin` on. is_over: the last answer has all come."""
+
+    def tell(event: Happened, row: int) -> None:
+        for action in exchange.receive(event):
+            match action:
+                case Send(data):
+                    got.take(data, row)
+                case Forward() if isinstance(event, Body):
+                    got.take(event.data, row)
+                case Fail(error):
+                    got.error = error.message
+
+    tell(Request(str(rows[begin].get("data", "")).encode()), begin)
+    cut = False
+    for at in range(begin + 1, len(rows)):
+        row = rows[at]
+        match row["kind"]:
+            case "head":
+                if exchange.state in _READING:
+                    tell(Body(b"", last=True), at - 1)
+                if exchange.state is State.WAITING:
+                    kind = str(row.get("content_type", "")).encode("latin-1", "replace")
+                    tell(Head(int(row.get("status", 200)), [(b"content-type", kind)]), at)
+            case "backend" if exchange.state in _READING:
+                tell(Body(str(row.get("data", "")).encode()), at)
+            case "event" if exchange.state in _READING:
+                broken = row.get("what") == "BrokenOff"
+                tell(BrokenOff() if broken else Failed(ToolCallError("upstream_error", "The backend failed.")), at)
+            case "cut":
+                cut = True
+            case _:
+                pass
+    if is_over and not cut and exchange.state in _READING:
+        tell(Body(b"", last=True), len(rows) - 1)
+
+
+def _recall_ids(calls: list[dict[str, Any]], rows: Sequence[Row]) -> None:
+    """Give the calls the ids that the client got: an exchange makes new ones each time."""
+    sent = ClientAnswer()
+    for row in rows:
+        if row["kind"] == "client":
+            sent.take(str(row.get("data", "")).encode(), -1)
+    for call, known in zip(calls, sent.calls, strict=False):
+        if call["name"] == known["name"]:
+            call["id"] = known["id"]
+
+
+def _circumstances(
+    rows: Sequence[Row], model: str, summary: Mapping[str, Any], template: str | None
+) -> tuple[Settings, BackendMemory]:
+    """The settings in force, and what was known of the backend. Older traces tell only format and mode."""
+    memory = BackendMemory()
+    row = next((row for row in rows if row["kind"] == "settings"), None)
+    if row is None:
+        values: dict[str, Any] = {name: summary.get(name) for name in ("format", "mode")}
+    else:
+        values = dict(given) if isinstance(given := row.get("values"), dict) else {}
+        for fact, own, value in row.get("known") or ():
+            note = memory.note_own if own else memory.note
+            note(model, str(fact), value=tuple(value) if isinstance(value, list) else value)
+    sent = values.get("send")
+    values = {name: value for name, value in values.items() if name not in _LEFT_OUT and _is_allowed(name, value)}
+    values["format"] = known_format(values.get("format"), template)
+    if template is not None:
+        values["template"] = template
+    if sent == "completions" and values.get("reasoning_start", "auto") == "auto":
+        values["reasoning_start"] = _start_of(rows, model)
+    return Settings().layer(values, "trace"), memory
+
+
+def _is_allowed(name: str, value: Any) -> bool:
+    """Whether this version has the setting, with such a value."""
+    try:
+        OPTIONS[name].read(value)
+    except (ValueError, TypeError, KeyError):
+        return False
+    return True
+
+
+def known_format(name: Any, template: str | None) -> str:
+    """The name of a format that a trace names; `auto` where it cannot be used: importing a module would run it, and no
+    trace tells the template.
+    """
+    if not isinstance(name, str) or registry.is_place(name) or (name == registry.TEMPLATE and template is None):
+        return "auto"
+    if name != registry.TEMPLATE:
+        try:
+            registry.get(name)
+        except FormatError:
+            return "auto"
+    return name
+
+
+def _start_of(rows: Sequence[Row], model: str) -> str:
+    """Whether a prompt that the model's template wrote ends in the thought that it opens."""
+    asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
+    value = openai.read_value(asked.encode())
+    prompt = value.get("prompt") if isinstance(value, dict) else None
+    tags = thoughts.of_model(registry.get("auto"), model).tags
+    return "open" if isinstance(prompt, str) and prompt.rstrip().endswith(tags.opening.strip()) else "closed"
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """What was logged when it happened is not logged again."""
+    own = threading.get_ident()
+
+    def is_others(record: logging.LogRecord) -> bool:
+        return record.thread != own
+
+    _log.addFilter(is_others)
+    try:
+        yield
+    finally:
+        _log.removeFilter(is_others)
