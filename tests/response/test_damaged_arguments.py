@@ -13,7 +13,7 @@ from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import AnswerPolicy, Arguments, ChoiceAnswer
 
 from ..fakes import TextBackend
-from ..stream_rules import Choice, check_error
+from ..stream_rules import Choice, check_error, check_stream
 from ..test_modes import NativeBackend, answered, post
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -161,15 +161,15 @@ def test_none_is_a_call_in_any_format_with_json_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("mode", ["prompt", "native"])
-async def test_complete_arguments_that_are_no_object_are_refused_before_anything_is_said(
-    mode: str, stream: bool
-) -> None:
-    """A call that leaves when it is complete can be refused with a status of its own."""
+async def test_complete_arguments_that_are_no_object_are_refused_and_quoted(mode: str, stream: bool) -> None:
     text = TextBackend(['<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'])
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
     backend = text if mode == "prompt" else NativeBackend({"tool_calls": [call]}, finish="tool_calls")
     response = await post(ToolCallMiddleware(backend, mode=mode, stream_arguments=False), stream=stream)
-    assert response.status_code == 422
-    error = check_error(response.content)
+    if stream:
+        error = check_stream(response.content, error=True).error or {}
+    else:
+        assert response.status_code == 422
+        error = check_error(response.content)
     assert error["code"] == "malformed_tool_arguments"
     assert "[1]" in error["message"]

@@ -27,8 +27,7 @@ def hold_for(chat: ChatRequest, settings: Settings) -> Hold:
         return Hold.END
     policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
     strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
-    # Complete arguments that are no object are refused.
-    strict = strict or settings.arguments_as_object or not settings.stream_arguments
+    strict = strict or settings.arguments_as_object  # what is no object is refused
     if settings.profile in {"strict", "gateway"}:
         strict = strict or any(tool.strict for tool in chat.tools.tools)
     return Hold.SPEECH if strict else Hold.NOTHING
