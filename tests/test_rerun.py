@@ -317,3 +317,25 @@ async def test_what_was_logged_is_not_logged_again(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
         assert shown(trace)
     assert not caplog.messages
+
+
+JUNK: list[Any] = [
+    "", "junk", None, [1], {"a": 1}, "\\ud800",
+    'data: {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": "x", "function": {"name": [1]}}]}}]}\n\n',
+    'data: {"choices": [{"delta": {"tool_calls": [{"index": 7, "function": {"name": 5, "arguments": 5}}]}}]}\n\n',
+]  # fmt: skip
+
+
+async def test_a_trace_may_hold_anything() -> None:
+    """It may come from anybody: what cannot be read says nothing."""
+    _, trace = await exchanged(TextBackend([f"Look: {WEATHER}"], chunk_size=20), stream=True, request={})
+    rows = trace.rows
+    for at, row in enumerate(rows):
+        for name in [name for name in row if name not in {"kind", "at"}]:
+            for junk in JUNK:
+                case_of([*rows[:at], {**row, name: junk}, *rows[at + 1 :]], trace.summary)
+        explain([*rows[:at], *rows[at + 1 :]], trace.summary)
+        explain([*rows[: at + 1], *rows[at:]], trace.summary)
+    for name in trace.summary:
+        for junk in JUNK:
+            explain(rows, {**trace.summary, name: junk})

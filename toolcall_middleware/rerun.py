@@ -87,9 +87,11 @@ class ClientAnswer:
         index = entry.get("index", at)
         if index == len(self.calls):
             self.calls.append({"name": "", "id": entry.get("id"), "arguments": "", "row": row})
+        if not isinstance(index, int) or not 0 <= index < len(self.calls):
+            return  # none of ours: a trace may say anything
         call = self.calls[index]
         for inner in (entry[kind] for kind in _KINDS if isinstance(entry.get(kind), dict)):
-            call["name"] += inner.get("name") or ""
+            call["name"] += name if isinstance(name := inner.get("name"), str) else ""
             arguments = inner.get("arguments", inner.get("input")) or ""
             call["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
@@ -135,7 +137,7 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None 
         chosen = PromptFormat(chat, own, memory).chosen
         opened = ReasoningStart(chat, own, memory, chosen).opened(constrained=False)
         exchange, got = Exchange(settings, memory, always=always), ClientAnswer()
-        _drive(exchange, got, rows, begin, is_over=summary.get("end") in {"complete", "error"})
+        _drive(exchange, got, rows, begin, is_over=summary.get("end") in ("complete", "error"))
     _recall_ids(got.calls, rows[begin:])
     name = own.format
     if exchange.native:
@@ -176,7 +178,8 @@ def _drive(exchange: Exchange, got: ClientAnswer, rows: Sequence[Row], begin: in
                     tell(Body(b"", last=True), at - 1)
                 if exchange.state is State.WAITING:
                     kind = str(row.get("content_type", "")).encode("latin-1", "replace")
-                    tell(Head(int(row.get("status", 200)), [(b"content-type", kind)]), at)
+                    status = row.get("status")
+                    tell(Head(status if isinstance(status, int) else 200, [(b"content-type", kind)]), at)
             case "backend" if exchange.state in _READING:
                 tell(Body(str(row.get("data", "")).encode()), at)
             case "event" if exchange.state in _READING:
@@ -211,9 +214,11 @@ def _circumstances(
         values: dict[str, Any] = {name: summary.get(name) for name in ("format", "mode")}
     else:
         values = dict(given) if isinstance(given := row.get("values"), dict) else {}
-        for fact, own, value in row.get("known") or ():
-            note = memory.note_own if own else memory.note
-            note(model, str(fact), value=tuple(value) if isinstance(value, list) else value)
+        for known in given if isinstance(given := row.get("known"), list) else ():
+            match known:
+                case [str(fact), bool(own), bool() | str() | [*_] as value]:
+                    note = memory.note_own if own else memory.note
+                    note(model, fact, value=tuple(map(str, value)) if isinstance(value, list) else value)
     sent = values.get("send")
     values = {name: value for name, value in values.items() if name not in _LEFT_OUT and _is_allowed(name, value)}
     values["format"] = known_format(values.get("format"), template)
