@@ -116,6 +116,15 @@ def test_tokens_are_counted_by_the_upstream(start: Start) -> None:
     assert upstream.targets == ["/v1/messages/count_tokens?beta=true"]
 
 
+def test_so_are_those_of_a_request_that_is_changed_on_its_way(start: Start) -> None:
+    """By the fields that the API takes there; it refuses `max_tokens`."""
+    upstream, url = start(Upstream(), drop_params="top_k")
+    answer = ask(url, body(top_k=3, temperature=0.5, system="Be brief."), "/v1/messages/count_tokens")
+    assert (answer.status_code, answer.json()) == (200, {"input_tokens": 1234})
+    assert upstream.targets == ["/v1/messages/count_tokens"]
+    assert json.loads(upstream.bodies[0]).keys() == {"model", "messages", "system", "tools"}
+
+
 # -- guards --------------------------------------------------------------------------------------------------------
 
 

@@ -180,8 +180,9 @@ class MessagesFace(StreamedFace):
 
     @property
     def _passed(self) -> Passage | None:
-        """The passage, where the upstream got the client's own request."""
-        return self.passage if self.passage is not None and self.passage.used else None
+        """The passage, where the upstream got the client's own request, or answers as the client has asked."""
+        passage = self.passage
+        return passage if passage is not None and (passage.used or passage.counts) else None
 
     @property
     def _id_header(self) -> tuple[bytes, bytes]:

@@ -22,6 +22,8 @@ from .stream import AnthropicStream
 
 PATH = "/v1/messages"
 _MODELS_A_PAGE = 1000
+_COUNTED = frozenset({"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"})
+"""Fields that a prompt is counted by; the API refuses others there."""
 
 
 class AnthropicTranslation:
@@ -55,6 +57,9 @@ class AnthropicTranslation:
             body = passage.translatable(body)
         fields = _read(body)
         sent = build(fields, default_max_tokens=self._default_max_tokens)
+        if self._passage is not None and self._passage.counts:
+            counted = {name: value for name, value in sent.items() if name in _COUNTED}
+            return TranslatedRequest(self._passage.path, encoded(counted))
         if fields.get("stream") is True:
             options = fields.get("stream_options")
             wanted = isinstance(options, dict) and options.get("include_usage") is True
@@ -79,7 +84,7 @@ class AnthropicTranslation:
         return TranslatedRequest(f"/v1/models/{quote(name, safe='')}", method="GET")
 
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
-        if self._passage is not None and self._passage.used:
+        if self._passage is not None and (self._passage.used or self._passage.counts):
             self._passage.note_whole(status, data)
         if not 200 <= status < 300:
             return answer.error(data, status)
