@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ...wire import openai
+from ..object_end import ObjectEnd
 from .client.chunks import NONE, Chunk, arguments_of, text_in
 
 
@@ -55,27 +54,33 @@ class Told:
         return text
 
 
-class Call(msgspec.Struct):
+class Call:
     """A call of the chat answer, as far as it has come. foreign: no block of the upstream has its id."""
 
-    id: str
-    name: str
-    foreign: bool = False
-    told: Told = msgspec.field(default_factory=Told)
-    arguments: list[str] = msgspec.field(default_factory=list)
-    _looked_at: int = 0
-    _value: Any = None
+    __slots__ = ("_end", "_parts", "_value", "foreign", "id", "name", "told")
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.foreign = False
+        self.told = Told()
+        self._parts: list[str] = []  # of its arguments, until their value is known
+        self._end = ObjectEnd()
+        self._value: dict[str, Any] | None = None
 
     def add(self, arguments: str) -> None:
-        self.arguments.append(arguments)
         self.told.add(arguments)
+        if not self._end.closed:
+            self._parts.append(arguments)
+            self._end.feed(arguments)
 
-    def value(self) -> Any:
-        """Its arguments; None where they are not complete."""
-        if len(self.arguments) != self._looked_at:
-            self._looked_at = len(self.arguments)
-            self._value = openai.read_value("".join(self.arguments).encode("utf-8", "backslashreplace"))
-        return self._value if isinstance(self._value, dict) else None
+    def value(self) -> dict[str, Any] | None:
+        """Its arguments; None where they are not complete, or no object."""
+        if self._end.closed and self._parts:
+            value = openai.read_value("".join(self._parts).encode("utf-8", "backslashreplace"))
+            self._value = value if isinstance(value, dict) else None
+            self._parts.clear()
+        return self._value
 
 
 class Said:
