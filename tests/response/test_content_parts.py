@@ -105,9 +105,6 @@ async def test_a_whole_answer_in_parts_becomes_the_stream_that_was_asked_for() -
 
 def test_the_calls_of_a_delta_may_be_one_object() -> None:
     call = {"index": 0, "id": "a", "type": "function", "function": {"name": "evil", "arguments": "{}"}}
-    made = Driven(Settings(mode="native"))
-    made.on_request(ask())
-    made.on_response_start(200, HEADERS["stream"])
     good = {**call, "function": {"name": "weather", "arguments": CITY}}
     for one, calls in ((call, []), (good, [("weather", CITY)])):
         made = Driven(Settings(mode="native"))

@@ -103,7 +103,7 @@ def _read(name: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _has_messages(fields: dict[str, Any]) -> bool:
-    """Whether a request that nobody has checked can be shown message by message."""
+    """Whether `messages` is a list of objects, so that it can be printed. A request without tools is not checked."""
     messages = fields.get("messages")
     return isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
 

@@ -69,9 +69,11 @@ def without_variants(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
 
 def rewritten_tools(raw: bytes | msgspec.Raw) -> msgspec.Raw:
     """A list of tools as it was read: each member once, none that differs from a known one by its case alone, and
-    beside the `function` or `custom` that a tool's type says nothing else that could be its definition.
+    beside the `function` or `custom` that a tool's type says nothing else that could be its definition. `raw` where it
+    is null.
     """
-    return msgspec.Raw(msgspec.json.encode([_as_read(tool) for tool in msgspec.json.decode(raw)]))
+    tools = msgspec.json.decode(raw)
+    return msgspec.Raw(raw if tools is None else msgspec.json.encode([_as_read(tool) for tool in tools]))
 
 
 def _as_read(tool: dict[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,10 @@ CARRIERS: dict[str, tuple[str, bytes]] = {
     "utf-16": ("/api/chat", ask().decode().encode("utf-16")),
     "a form": ("/api/chat", b"model=m&tools=%5B%5D"),
     "an escaped form": ("/api/chat", b"model=m&%74%6f%6fls=%5B1%5D"),
+    "an MCP server in another spelling": (
+        "/api/agents",
+        json.dumps({"input": "x", "mcpServers": [{"url": "x"}]}).encode(),
+    ),
     "a hosted tool": ("/v1/responses", json.dumps({"input": "x", "x": [{"type": "mcp_tool"}]}).encode()),
 }
 
@@ -241,6 +245,18 @@ async def test_functions_beside_tools_are_read_by_nobody(mode: str) -> None:
     await Client(body).run(middleware(app, **guard))
     assert app.bodies
     assert not any(b"evil" in got for got in app.bodies)
+
+
+@pytest.mark.parametrize("name", ["tools", "functions"])
+async def test_a_field_of_tools_may_be_null_while_a_list_is_enforced(name: str) -> None:
+    app = Noted()
+    guard: dict[str, Any] = {"allowlist": "a", "allowlist_mode": "enforce", "mode": "native"}
+    call = {"id": "call_1", "type": "function", "function": {"name": "a", "arguments": "{}"}}
+    turns = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    turns.append({"role": "tool", "tool_call_id": "call_1", "content": "x"})
+    body = {"model": "m", "messages": turns, name: None}
+    await Client(json.dumps(body).encode()).run(middleware(app, **guard))
+    assert json.loads(app.bodies[0]) == body
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "1e999", "-0"])

@@ -96,7 +96,9 @@ class PassedEvents:
     # -- the upstream's events -------------------------------------------------------------------------------------
 
     def _passes(self, item: Taped) -> bool:
-        """Whether it is known what becomes of an event. What leaves for it is written then."""
+        """Write what the client gets for an event of the upstream's. False where that cannot be told yet: the chat
+        answer has not come so far.
+        """
         value = item.value
         block = self._blocks.get(_index_of(value))
         match value.get("type"):
@@ -117,7 +119,9 @@ class PassedEvents:
                     self._out.append(item.raw)
                 return self.ended
             case "error":
-                return bool(self._said.reason)  # nobody waits for more
+                # Behind a complete chat answer an error changes nothing. Before its end it stays on the tape, and
+                # `PassedStream` ends the stream with it.
+                return bool(self._said.reason)
             case "message_start" if not self.begun and self.headless:
                 self.begun = True
                 return True

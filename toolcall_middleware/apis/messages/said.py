@@ -129,7 +129,10 @@ class Said:
         return call.value() is not None or bool(self.reason) or len(self.waiting) > 1
 
     def has(self, told: Told, piece: str) -> bool | None:
-        """Whether the upstream's next piece leaves as it came; None while that is not known."""
+        """Whether the chat answer has the upstream's next piece too, so that the upstream's own event can be sent.
+
+        None where the chat answer has not come so far.
+        """
         passes = told.has(piece)
         if passes is None and self.is_behind:
             passes = False

@@ -5,17 +5,13 @@ What says so are names of members. What a call or a tool holds under any name (`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import ToolCallError
+from ...wire.tool_words import CARRIERS, SPEAKS_OF_TOOLS
 
-_CARRIERS = frozenset({
-    "tools", "functions", "mcp_servers", "function_declarations", "functiondeclarations", "toolconfig", "tool_config",
-    "definition", "input_schema",
-})  # fmt: skip
-_SPEAKS = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
+_CARRIERS = CARRIERS | {"definition", "input_schema"}
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _READ = frozenset({
     "text", "image", "document", "search_result", "thinking", "redacted_thinking", "compaction", "fallback",
@@ -60,10 +56,10 @@ def _blocks(content: Any, path: str, role: str) -> None:
             _look(block, where, _carries, without={"input"})
         elif kind in _READ or str(kind).endswith("_tool_result"):
             _look(block, where, _carries)
-        elif _SPEAKS.search(str(kind)):
+        elif SPEAKS_OF_TOOLS.search(str(kind)):
             raise _refusal(f"{where}.type")
         else:
-            _look(block, where, _SPEAKS.search)
+            _look(block, where, SPEAKS_OF_TOOLS.search)
 
 
 def _look(

@@ -34,9 +34,9 @@ class ResponseWriter:
         self._events = events
         self._mark = mark
         self._items: list[Item] = []
-        self._told: Item | None = None  # the item whose events leave as they come
-        self._waiting: deque[Item] = deque()  # ... and those behind it
-        self._written: Item | None = None  # that was written to last
+        self._told: Item | None = None  # the one item whose events are sent at once
+        self._waiting: deque[Item] = deque()  # later items, whose events are kept until it is complete
+        self._written: Item | None = None  # the item that the model's last piece belongs to
         self._calls: dict[int, CallItem] = {}  # by their index in the chat completion
         self._call_ids: set[str] = set()
         self._model = asked.model

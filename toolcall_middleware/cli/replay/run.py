@@ -61,7 +61,7 @@ class Read:
     calls: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     near_misses: list[dict[str, Any]] = field(default_factory=list)
-    """What looks like a call and is none, and why."""
+    """Places in the text that look like a call but are not read as one, each with the reason."""
     finish_reason: str | None = None
     stopped_at: int | None = None
     error: str | None = None

@@ -7,7 +7,6 @@ the guard what it is there to stop.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_halves
+from ...wire.tool_words import CARRIERS, SPEAKS_OF_TOOLS
 from ..http.bodies import replay
 from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words, odd_charset
@@ -28,9 +28,8 @@ _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
     "max_tool_calls", "max_tool_rounds",
 )  # fmt: skip
-# Every API calls what carries tools so: `tools`, `functions`, `toolConfig`, `function_declarations`, `tool_calls`.
-_WORDS = (b"tool", b"function", b"mcp_server")
-_NAME = re.compile(r"tool|function|mcp_?server", re.IGNORECASE)
+# One of these stands in every name that SPEAKS_OF_TOOLS finds, in lower case: a quick look before the thorough one.
+_WORDS = (b"tool", b"function", b"mcp_server", b"mcpserver")
 _UNREAD = "a guard is on, and this is not read here"
 # Fields of a chat completion that are read, and those that hold data of any name and are no more than data.
 _READ = frozenset({
@@ -41,10 +40,7 @@ _READ = frozenset({
 _SCHEMAS = frozenset({"guided_json", "structured_outputs", "json_schema"})
 _OF_A_TURN = frozenset({"content", "tool_calls", "function_call"})
 READ_BY_FACES = frozenset({"messages", "mcp_servers", "input", "text", "output_config", "output_format"})
-_CARRIERS = frozenset({
-    "tools", "functions", "mcp_servers", "function_declarations", "functiondeclarations", "toolconfig", "tool_config",
-})  # fmt: skip
-_PLAIN = frozenset("{<")
+_BRACKETS = frozenset("{<")
 _TURNS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # Their APIs have no tools, and their bodies are recordings and pictures.
@@ -166,7 +162,7 @@ def _checked_turn(raw: msgspec.Raw, param: str) -> msgspec.Raw:
     except DECODE_ERRORS:
         return raw  # no object, which is refused, too
     for name, value in members.items():
-        if name not in _OF_A_TURN and _NAME.search(name):
+        if name not in _OF_A_TURN and SPEAKS_OF_TOOLS.search(name):
             _check_member(name, bytes(value), f"{param}.{name[:100]}")
     turn = bytes(raw)
     once = _once_each(turn, members)
@@ -224,7 +220,7 @@ def _once_each(body: bytes, fields: dict[str, msgspec.Raw]) -> bytes:
 def _check_carriers(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """All members of one JSON object, also those of one name."""
     for name, value in pairs:
-        if value and name.casefold() in _CARRIERS:
+        if value and name.casefold() in CARRIERS:
             raise _FoundError(name)
     return pairs
 
@@ -232,8 +228,8 @@ def _check_carriers(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _check_holders(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """The same, and what another name that speaks of tools holds: a list, an object, or one of them as text."""
     for name, value in _check_carriers(pairs):
-        held = bool(value) if isinstance(value, list) else isinstance(value, str) and not _PLAIN.isdisjoint(value)
-        if held and _NAME.search(name):
+        held = bool(value) if isinstance(value, list) else isinstance(value, str) and not _BRACKETS.isdisjoint(value)
+        if held and SPEAKS_OF_TOOLS.search(name):
             raise _FoundError(name)
     return pairs
 
@@ -244,7 +240,7 @@ class _FoundError(Exception):
 
 def _check(pairs: list[tuple[str, Any]]) -> None:
     for name, value in pairs:
-        if _NAME.search(name) and value is not None and value != []:
+        if SPEAKS_OF_TOOLS.search(name) and value is not None and value != []:
             raise _FoundError(name)
-        if name == "type" and isinstance(value, str) and _NAME.search(value):
+        if name == "type" and isinstance(value, str) and SPEAKS_OF_TOOLS.search(value):
             raise _FoundError(f"type: {value}")
