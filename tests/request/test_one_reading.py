@@ -84,6 +84,10 @@ def test_a_schema_keeps_its_names() -> None:
     assert json.loads(bytes(rewritten_tools(json.dumps([own]).encode()))) == [own]
     legacy = {"name": "f", "description": "d", "parameters": {"type": "object"}}
     assert json.loads(bytes(rewritten_tools(json.dumps([legacy]).encode()))) == [legacy]
+    kinds: list[Any] = ["custom", "name", "function", "web_search_20250305", None, []]
+    for kind in kinds:  # tools of Messages
+        theirs = {"type": kind, "name": "f", "input_schema": {"type": "object"}}
+        assert json.loads(bytes(rewritten_tools(json.dumps([theirs]).encode()))) == [theirs]
 
 
 def test_a_name_is_found_wherever_a_large_body_is_cut() -> None:

@@ -79,8 +79,8 @@ def rewritten_tools(raw: bytes | msgspec.Raw) -> msgspec.Raw:
 def _as_read(tool: dict[str, Any]) -> dict[str, Any]:
     kept = _in_own_spelling(tool)
     kind = kept.get("type") or "function"
-    if kind not in kept:  # one of `functions`
-        return kept
+    if kind not in ("function", "custom") or not isinstance(kept.get(kind), dict):
+        return kept  # one of `functions`, or a tool of Messages
     beside = {name: value for name, value in kept.items() if name not in _INNER or name == "type"}
     return beside | {kind: _in_own_spelling(kept[kind])}
 
