@@ -85,7 +85,7 @@ def test_one_of_a_tool_that_is_not_offered_stays_text(dialect: str, unknown: str
 
 @UNMARKED
 @pytest.mark.parametrize("name", ["auto", "json"])
-@pytest.mark.parametrize("behind", ["", "\n", " \n\n", "<|im_end|>", "\n</s>"])
+@pytest.mark.parametrize("behind", ["", "\n", " \n\n", "<|im_end|>", "\n</s>", "\n</tool_call>\n</s>"])
 def test_json_behind_prose_is_a_call_where_nothing_follows(dialect: str, name: str, behind: str) -> None:
     events = _read("Let me look.\n" + CALLS[dialect] + behind, name=name)
     (call,) = calls_in(events)

@@ -102,6 +102,42 @@ def test_members_behind_a_list_of_calls_are_no_text_but_for_what_it_says(
         assert said(read(format_name, f"```json\n{message}\n```", size)) == (text, [("ping", "{}", False)])
 
 
+BEFORE = [
+    ('{"role": "assistant", "content": null, "tool_calls": [{"name": "ping", "arguments": {}}]}', ""),
+    ('{"role": "assistant", "tool_calls": [{"name": "ping", "arguments": {}}], "content": "I ping."}', "I ping."),
+    ('{"role": "assistant", "content": "\\"Ping\\".", "tool_calls": [{"name": "ping", "arguments": {}}]}', '"Ping".'),
+    (
+        '{"role": "assistant", "content": [{"text": "I "}, {"text": "ping."}, 3], "tool_calls": [{"name": "ping"}]}',
+        "I ping.",
+    ),
+    ('{"role": "assistant", "content": "", "function_call": {"name": "ping", "arguments": {}}}', ""),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(("message", "text"), BEFORE, ids=[message for message, _ in BEFORE])
+@pytest.mark.parametrize("format_name", ["json", "auto", "hermes"])
+def test_an_assistants_message_in_json_is_its_calls_and_what_it_says(
+    format_name: str, message: str, text: str, size: int
+) -> None:
+    assert said(read(format_name, message, size)) == (text, [("ping", "{}", False)])
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"role": "user", "content": "Hi.", "tool_calls": [{"name": "ping", "arguments": {}}]}',
+        '{"role": "assistant", "content": "Hi."}',
+        '{"role": "assistant", "title": "CTO", "tool_calls": [{"name": "ping", "arguments": {}}]}',
+        '{"content": "Hi.", "tool_calls": [{"name": "ping", "arguments": {}}]}',
+        '{"name": "ping", "role": "assistant", "arguments": {}}',
+    ],
+)
+def test_other_objects_stay_text(message: str, size: int) -> None:
+    assert said(read("auto", message, size)) == (message, [])
+
+
 @pytest.mark.parametrize("size", [1, 10_000])
 def test_where_the_call_is_refused_all_of_it_is_text(size: int) -> None:
     message = '{"tool_calls": [{"name": "nope", "arguments": {}}], "content": "Hi."}'

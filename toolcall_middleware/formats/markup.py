@@ -40,6 +40,8 @@ class Markup:
     """What a model writes when it goes on with the tool's or the user's part after its own calls."""
     ends: tuple[str, ...] = ()
     """What ends a turn: no content at the end of an answer."""
+    closers: tuple[str, ...] = ()
+    """What ends a call: no content directly behind one, though its opening marker was left out."""
     noise: tuple[str, ...] = ()
     """Markers around plain answers: never content."""
     tags: tuple[str, ...] = ()
@@ -75,6 +77,8 @@ COMMON = Markup(
     reasoning=(("<think>", "</think>"),),  # DeepSeek R1, Qwen 3, GLM, MiniMax and most others
     stops=("<tool_result ", "<tool_result>", "<tool_results>"),
     ends=("</s>", "<|eos|>"),
+    # Small models write the tag that ends a call behind one that they began without any.
+    closers=("</tool_call>", "</tool_calls>", "</function_call>", "</function_calls>", "</function>", "</tools>"),
     tags=(
         r"\|[\"/\w]",  # <|im_start|> and all of this shape: ChatML, Llama 3, harmony, Kimi, Cohere, InternLM, Gemma 4
         r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
@@ -117,6 +121,7 @@ def gathered() -> Markup:
         reasoning=_once(part.reasoning for part in known),
         stops=_once(part.stops for part in known),
         ends=_once(part.ends for part in known),
+        closers=_once(part.closers for part in known),
         noise=_once(part.noise for part in known),
         tags=_once(part.tags for part in known),
         escapes=_once(part.escapes for part in known),

@@ -40,7 +40,7 @@ def _last_lines(make: Callable[[Sink], Body], pattern: str, partial: str) -> Ope
         partial=partial,
         where=Where.LINE,
         consume=False,
-        body=lambda sink, _: LastLine(sink, make, markup.gathered().ends),
+        body=lambda sink, _: LastLine(sink, make, (*markup.gathered().ends, *markup.gathered().closers)),
     )
 
 
@@ -96,7 +96,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
     known = markup.gathered()
     meant = _meant(tools) if tools is not None and options.repair_names else None
     return Scanner(
-        Grammar(openers, known.reasoning, known.stops, known.noise, known.ends),
+        Grammar(openers, known.reasoning, known.stops, known.noise, known.ends, known.closers),
         _offered(tools, meant),
         _schema(tools, meant),
         unknown_tool=options.unknown_tool,

@@ -20,7 +20,7 @@ MAX_HELD = 1 << 16
 class LastLine(CursorReader):
     """Reads such calls, by another reader that tells of them to nobody else. See `Body`.
 
-    ends: what may stand behind them besides white space, because it ends the turn.
+    ends: what may stand behind them besides white space, because it ends the call or the turn.
     """
 
     __slots__ = ()

@@ -67,7 +67,8 @@ class Opener:
 class Grammar:
     """All that one parser recognises.
 
-    stops are live only after a call. noise is never content; ends are not content at the end of the answer.
+    stops are live only after a call. noise is never content; ends are not content at the end of the answer, closers not
+    directly behind a call.
     """
 
     openers: tuple[Opener, ...]
@@ -75,6 +76,7 @@ class Grammar:
     stops: tuple[str, ...] = ()
     noise: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+    closers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,8 @@ def compile_grammar(grammar: Grammar) -> Compiled:
                 anywhere.setdefault(char, []).append(opener)
     for number, (opening, close) in enumerate(grammar.reasoning):
         literal += [(opening, f"r{number}"), (close, f"c{number}")]
-    for kind, markers in (("s", grammar.stops), ("n", grammar.noise), ("e", grammar.ends)):
+    others = (("s", grammar.stops), ("n", grammar.noise), ("e", grammar.ends), ("x", grammar.closers))
+    for kind, markers in others:
         literal += [(marker, f"{kind}{number}") for number, marker in enumerate(markers)]
     groups: dict[str, str] = {}
     for marker, group in literal:

@@ -312,7 +312,10 @@ class Scanner:
             if not live:
                 return m.end()
             prose.span = 0
-        if kind == "c" and not (self._sink.calls and out.in_gap and not s[begin:pos].strip()):
+        behind_call = self._sink.calls > 0 and out.in_gap and not s[begin:pos].strip()
+        if (kind == "x" and not behind_call) or (kind == "s" and not self._sink.calls):
+            return m.end()
+        if kind == "c" and not behind_call:
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
             prose.emit(s, begin, m.end())
             out.events.append(Reasoning("", markup=True))
@@ -325,14 +328,12 @@ class Scanner:
             prose.emit(s, begin, pos)
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
-        if kind in "nc":  # directly behind a call, the end of reasoning is markup
+        if kind in "ncx":  # directly behind a call, the end of a call or of reasoning is markup
             prose.emit(s, begin, pos)
             return -m.end() - 1
         if kind == "e":
             return self._end_marker(s, begin, pos, m.end(), last=last)
         if kind == "s":
-            if not self._sink.calls:
-                return m.end()
             prose.emit(s, begin, pos)
             out.events.append(Stop(m.group()))
             self.stopped = True

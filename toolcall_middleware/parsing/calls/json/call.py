@@ -222,7 +222,7 @@ class CallReader:
         self._key = key
         self._state = _COLON
         begun = self._started or self._list is not None
-        self.failed = not self._syntax.takes(key, outer=self._level == 0, begun=begun)
+        self.failed = not self._syntax.takes(key, outer=self._level == 0, begun=begun, beside=self._beside)
 
     def _set_name(self, value: str) -> None:
         if self._name is not None:

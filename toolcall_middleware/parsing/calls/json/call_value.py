@@ -78,8 +78,10 @@ def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | Non
 
 
 def text_beside(members: Mapping[str, str]) -> str:
-    """What an assistant's message says beside its calls: its `content`, where that is a string."""
+    """What an assistant's message says beside its calls: its `content`, a string or parts that hold text."""
     said = _decoded(members.get("content", ""))
+    if isinstance(said, list):
+        said = "".join(part["text"] for part in said if isinstance(part, dict) and isinstance(part.get("text"), str))
     return said if isinstance(said, str) else ""
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+_OF_MESSAGE = frozenset({"role", "content"})  # what an assistant's message holds besides its calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +35,15 @@ class JsonCallSyntax:
     )
     ids: frozenset[str] = frozenset({"id", "tool_call_id", "call_id"})
 
-    def takes(self, key: str, *, outer: bool, begun: bool) -> bool:
-        """Whether an object with this key may be a call: without a marker its keys must be those of one.
+    def takes(self, key: str, *, outer: bool, begun: bool, beside: Mapping[str, str]) -> bool:
+        """Whether an object with this key may be a call: without a marker its keys must be those of one, or of an
+        assistant's message that holds some.
 
-        outer: it is not within another. begun: calls have been read in it.
+        outer: it is not within another. begun: calls have been read in it. beside: its members so far, as JSON.
         """
         if not self.bare or (begun and not self.no_other_keys) or (outer and key in self.wrappers):
             return True
+        if outer and self.wrappers and (key == "role" or beside.get("role") == '"assistant"'):
+            return key in _OF_MESSAGE
         known = key == "type" or key in self.names or key in self.arguments or key in self.ids
         return known and not self.wrapper_only
