@@ -36,7 +36,7 @@ def parts(format_name: str, text: str) -> tuple[str, int]:
     [
         (f"{CALL}\n</tool_call>", "", 1),
         (f"{CALL}</tool_calls>\n", "", 1),
-        (f"{CALL}\n</tool_call>\nDone.", "\n\nDone.", 1),
+        (f"{CALL}\n</tool_call>\nDone.", "\nDone.", 1),
         (f"```json\n{CALL}\n```\n</tool_call>", "", 1),
         (f"{CALL}\n</tool_ca", "", 1),
     ],

@@ -123,6 +123,52 @@ def test_an_assistants_message_in_json_is_its_calls_and_what_it_says(
     assert said(read(format_name, message, size)) == (text, [("ping", "{}", False)])
 
 
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"content": null, "tool_calls": [{"name": "ping", "arguments": {}}]}',
+        '{"role":"assistant","content":"","tool_calls":[{"name":"ping","arguments":{}}],"refusal":null}',
+        '{"role": "assistant", "tool_calls": [{"name": "ping", "arguments": {}}]}',
+    ],
+)
+def test_so_it_is_beside_text_where_it_says_nothing(message: str, size: int) -> None:
+    assert said(read("auto", message, size)) == ("", [("ping", "{}", False)])
+    assert said(read("auto", f"I ping.\n{message} Done.", size)) == ("I ping.\n Done.", [("ping", "{}", False)])
+    assert said(read("auto", f'I ping. {message}{{"x": 1}}', size)) == ('I ping. {"x": 1}', [("ping", "{}", False)])
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(
+    ("behind", "left"),
+    [
+        ('{"x": 1}', '{"x": 1}'),
+        ('; {"x": 1}', '; {"x": 1}'),
+        ('\n{"name": "nope", "arguments": {}}', '\n{"name": "nope", "arguments": {}}'),
+    ],
+)
+def test_the_end_of_a_list_is_no_text_where_an_object_follows(behind: str, left: str, size: int) -> None:
+    message = '{"tool_calls": [{"name": "ping", "arguments": {}}]}'
+    assert said(read("auto", message + behind, size)) == (left, [("ping", "{}", False)])
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize(
+    ("format_name", "text"),
+    [
+        ("hermes", "<tool_call>\n{}\n</tool_call>"),
+        ("granite", "<tool_call>{}"),
+        ("mistral_old", "[TOOL_CALLS]{}"),
+        ("jamba", "<tool_calls>{}</tool_calls>"),
+        ("auto", "<tool_call>{}</tool_call>"),
+    ],
+)
+def test_a_list_under_its_key_may_stand_behind_a_marker(format_name: str, text: str, size: int) -> None:
+    message = '{"tool_calls": [{"name": "ping", "arguments": {}}, {"name": "weather", "arguments": {"days": 1}}]}'
+    calls = [("ping", "{}", False), ("weather", '{"days": 1}', False)]
+    assert said(read(format_name, text.format(message), size)) == ("", calls)
+
+
 @pytest.mark.parametrize("size", [1, 10_000])
 @pytest.mark.parametrize(
     "message",
@@ -131,6 +177,7 @@ def test_an_assistants_message_in_json_is_its_calls_and_what_it_says(
         '{"role": "assistant", "content": "Hi."}',
         '{"role": "assistant", "title": "CTO", "tool_calls": [{"name": "ping", "arguments": {}}]}',
         '{"content": "Hi.", "tool_calls": [{"name": "ping", "arguments": {}}]}',
+        '{"content": null, "title": [{"name": "ping", "arguments": {}}]}',
         '{"name": "ping", "role": "assistant", "arguments": {}}',
     ],
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,8 @@ from .base import ParserOptions, StreamParser
 
 _BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls", "function_call"}))
 _ALONE = replace(_BARE, no_other_keys=True)
-_WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
+_MESSAGE = replace(_BARE, message=True)
+_WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True, message=True)
 
 _WS = r"[ \t\r\n]{0,32}"
 _KEYS = sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"})
@@ -68,19 +70,32 @@ _BARE_LIST = Opener(
 )
 BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST)
 
+
+def _list_opener(*beginning: tuple[str, ...], fences: Iterable[str] = ()) -> Opener:
+    """Calls in a list under its key. beginning: the ways in which the object may begin, up to the key's colon."""
+    return Opener(
+        pattern="|".join(_WS.join(map(re.escape, parts)) for parts in beginning).replace('"', "[\"']"),
+        partial="|".join(beginnings(*parts) for parts in beginning).replace('"', "[\"']"),
+        consume=False,
+        body=lambda sink, context: JsonCalls(sink, _MESSAGE if context.at_start else _WRAPPED),
+        fences=frozenset(fences),
+        not_behind=('":', "=", "(", "["),  # a message within a JSON document, or code
+    )
+
+
 # `{"tool_calls":`, alone, between text, or first in a block marked as JSON.
-WRAPPED_JSON = Opener(
-    pattern=r"\{[ \t\r\n]{0,32}[\"']tool_calls[\"'][ \t\r\n]{0,32}:",
-    partial=beginnings("{", '"tool_calls"', ":").replace('"', "[\"']"),
-    consume=False,
-    body=lambda sink, context: JsonCalls(sink, _BARE if context.at_start else _WRAPPED),
-    fences=frozenset({"json", "tool_call", "tool_calls"}),
-    not_behind=('":', "=", "(", "["),  # a message within a JSON document, or code
-)
+_WRAPPED_JSON = _list_opener(("{", '"tool_calls"', ":"), fences=("json", "tool_call", "tool_calls"))
+
+# The same as an assistant's message that says nothing. In a block, that is an example of one.
+_BY_ASSISTANT = ('"role"', ":", '"assistant"', ",")
+_NOTHING_SAID = (('"content"', ":", "null", ","), ('"content"', ":", '""', ","))
+_BEFORE_LIST = (_BY_ASSISTANT, *_NOTHING_SAID, *((*_BY_ASSISTANT, *content) for content in _NOTHING_SAID))
+_MESSAGE_JSON = _list_opener(*(("{", *before, '"tool_calls"', ":") for before in _BEFORE_LIST))
+LISTED_JSON: tuple[Opener, ...] = (_WRAPPED_JSON, _MESSAGE_JSON)
 
 # What every format reads besides its own syntax: the block that stands for calls that its syntax cannot write, and a
 # call in JSON that is the whole answer.
-ANY_JSON: tuple[Opener, ...] = (WRAPPED_JSON, *BARE_JSON)
+ANY_JSON: tuple[Opener, ...] = (*LISTED_JSON, *BARE_JSON)
 
 
 def tagged_json(marker: str, close: str) -> Opener:

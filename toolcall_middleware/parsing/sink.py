@@ -73,6 +73,7 @@ class Sink:
 
     __slots__ = (
         "_change",
+        "_closes",
         "_closing",
         "_ended",
         "_ended_at",
@@ -129,6 +130,7 @@ class Sink:
         self.emit_text = emit_text
         self.schema = schema  # a tool's `parameters` by its name
         self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
+        self._closes = False
         self._closing: tuple[str, ...] | None = None
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
@@ -189,6 +191,11 @@ class Sink:
             self.changed = True
         return self._refused
 
+    def closes(self) -> None:
+        """What was consumed behind the last call, and in this step, is the end of what holds the calls: its markup."""
+        self.changed = True
+        self._closes = True
+
     def accept(self) -> None:
         """What was consumed and will be is markup, whether or not a call comes; text leaves by `emit_text`."""
         self.committed = True
@@ -216,6 +223,11 @@ class Sink:
         if not self.changed:
             return
         self.changed = False
+        if self._closes:
+            self._closes = False
+            self.ends_with("".join(self.held))
+            self.held = []
+            return
         change, self._change = self._change, None
         if change is None:
             self.mode = _HOLD  # behind a refused call

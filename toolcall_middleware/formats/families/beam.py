@@ -78,7 +78,7 @@ BEAM = Family(
     models={"beam": "Reflection's name of it; see above"},
     auto_openers=_OPENERS,
     own_openers=OPENERS,
-    fallback=(reading.WRAPPED_JSON,),
+    fallback=reading.LISTED_JSON,
     markup=Markup(tags=("rfl:",)),
     prompt="""\
 # Tools

@@ -63,7 +63,7 @@ class FencedJson:
 
     name = "json"
     openers = (*reading.ANY_JSON, reading.LAST_LINE)
-    auto_openers = (reading.WRAPPED_JSON, reading.BARE_OBJECT, _LIST, reading.LAST_LINE)
+    auto_openers = (*reading.LISTED_JSON, reading.BARE_OBJECT, _LIST, reading.LAST_LINE)
     """What of it `auto` reads: there, Python's calls begin with the same bracket."""
     markup = Markup()
     """Its own is everybody's: markup.COMMON."""

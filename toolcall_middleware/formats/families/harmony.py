@@ -73,7 +73,7 @@ HARMONY = Family(
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
     own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
-    fallback=(reading.WRAPPED_JSON,),
+    fallback=reading.LISTED_JSON,
     markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
     # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
     # raises an error for content with `<|channel|>analysis<|message|>` in it.

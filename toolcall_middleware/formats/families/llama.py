@@ -93,7 +93,7 @@ _LIST = shared(
     consume=False,
     as_last=(reading.LAST_PYTHON,),
 )
-_JSON = (reading.WRAPPED_JSON, reading.BARE_OBJECT)
+_JSON = (*reading.LISTED_JSON, reading.BARE_OBJECT)
 _FORM = "[func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)]"
 
 

@@ -42,7 +42,7 @@ LLM_JP_HARMONY = Family(
     models={"llm-jp4.1": "[llama.cpp] llm-jp-harmony; [sglang] the same"},
     auto_openers=(_SPACED,),
     own_openers=OPENERS,
-    fallback=(reading.WRAPPED_JSON,),
+    fallback=reading.LISTED_JSON,
     markup=Markup(stops=("<|start|> user", "<|start|> functions.")),
     prompt=PROMPT,
     tool=declared,

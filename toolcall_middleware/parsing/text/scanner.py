@@ -313,7 +313,7 @@ class Scanner:
                 return m.end()
             prose.span = 0
         behind_call = self._sink.calls > 0 and out.in_gap and not s[begin:pos].strip()
-        if (kind == "x" and not behind_call) or (kind == "s" and not self._sink.calls):
+        if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
         if kind == "c" and not behind_call:
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
@@ -329,7 +329,10 @@ class Scanner:
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
         if kind in "ncx":  # directly behind a call, the end of a call or of reasoning is markup
-            prose.emit(s, begin, pos)
+            if kind == "x":
+                self._sink.ends_with(out.take_gap() + s[begin : m.end()])
+            else:
+                prose.emit(s, begin, pos)
             return -m.end() - 1
         if kind == "e":
             return self._end_marker(s, begin, pos, m.end(), last=last)

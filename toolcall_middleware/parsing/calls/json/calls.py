@@ -46,7 +46,9 @@ class JsonCalls:
                     self._call = None
                     self._state = _LOST if call.lost and (self._syntax.close or self._in_list) else _BETWEEN
                     if not self._sink.changed:
-                        continue
+                        if self._state == _LOST or not self._sink.committed:
+                            continue
+                        self._sink.closes()
                 return i
             if self._state == _LOST:
                 k = self._find_back(s, i, last=last)

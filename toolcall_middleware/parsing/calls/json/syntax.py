@@ -21,8 +21,10 @@ class JsonCallSyntax:
     plainly JSON."""
     no_other_keys: bool = False
     """... behind the arguments too: for a reader that tells of nothing before the call ends."""
-    wrappers: frozenset[str] = frozenset()
+    wrappers: frozenset[str] = frozenset({"tool_calls"})
     """Keys under which a list of calls, or one call, may stand (`tool_calls`)."""
+    message: bool = False
+    """What opened it has shown an assistant's message, in which such a list stands."""
     wrapper_only: bool = False
     """Nothing but that list is a call."""
     separators: str = ",;"
@@ -43,7 +45,9 @@ class JsonCallSyntax:
         """
         if not self.bare or (begun and not self.no_other_keys) or (outer and key in self.wrappers):
             return True
-        if outer and self.wrappers and (key == "role" or beside.get("role") == '"assistant"'):
-            return key in _OF_MESSAGE
+        of_message = key in _OF_MESSAGE
+        by_assistant = beside.get("role") == '"assistant"'
+        if outer and self.wrappers and (of_message or by_assistant):
+            return of_message and (self.message or by_assistant or key == "role")
         known = key == "type" or key in self.names or key in self.arguments or key in self.ids
         return known and not self.wrapper_only
