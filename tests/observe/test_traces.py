@@ -143,6 +143,24 @@ def test_rows_that_make_no_sense_are_left_out() -> None:
     assert trace.summary["id"] == "a"
 
 
+def test_a_character_that_is_cut_between_two_pieces_is_whole() -> None:
+    recorder = Recorder(0.0)
+    smile = "😀".encode()
+    recorder.data("ask", b"{}")
+    recorder.data("backend", b"a" + smile[:1])
+    recorder.data("client", b"b" + smile[:3])
+    recorder.data("backend", smile[1:3])
+    recorder.data("backend", smile[3:] + b"c" + smile[:2])
+    recorder.data("client", smile[3:])
+    recorder.data("ask", b"\xff")
+    recorder.data("backend", b"d")
+    said = [(row["kind"], row["data"]) for row in recorder.rows]
+    backend = [text for kind, text in said if kind == "backend"]
+    assert backend == ["a", "", "😀c", "d"]  # what broke off in the middle of a character ends before it
+    assert [text for kind, text in said if kind == "client"] == ["b", "😀"]
+    assert [text for kind, text in said if kind == "ask"] == ["{}", "\ufffd"]
+
+
 def test_a_recorder_past_its_bytes_stays_cut() -> None:
     recorder = Recorder(0.0, 1000)
     for _ in range(100):

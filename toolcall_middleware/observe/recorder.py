@@ -10,6 +10,7 @@ stand `face_request` (its own request; `api` names it) and `face` (what left for
 
 from __future__ import annotations
 
+import codecs
 import time
 from typing import Any
 
@@ -17,6 +18,8 @@ Row = dict[str, Any]
 
 MAX_BYTES = 16 << 20
 _ROW = 96  # bytes of a row beside its data, about
+_IN_PIECES = frozenset({"backend", "client", "face"})
+_new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Recorder:
@@ -25,7 +28,7 @@ class Recorder:
     began: `time.perf_counter` when the request came. version: changes with each row.
     """
 
-    __slots__ = ("began", "cut", "max_bytes", "rows", "size")
+    __slots__ = ("_decoders", "began", "cut", "max_bytes", "rows", "size")
 
     def __init__(self, began: float, max_bytes: int = MAX_BYTES) -> None:
         self.began = began
@@ -33,6 +36,8 @@ class Recorder:
         self.rows: list[Row] = []
         self.size = 0
         self.cut = False
+        # Of what comes and leaves in pieces, by kind: a piece may end within a character.
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     @property
     def version(self) -> int:
@@ -40,11 +45,16 @@ class Recorder:
         return len(self.rows)
 
     def data(self, kind: str, data: bytes, at: float | None = None, **more: Any) -> int:
-        """A row with content; returns its number. Bytes that are no UTF-8 are replaced."""
+        """A row with content; returns its number. Bytes that are no UTF-8 are replaced. A character that is cut between
+        two pieces of a kind stands whole in the second one's row.
+        """
         if self.size + len(data) + _ROW > self.max_bytes:
             self._cut()
             return len(self.rows) - 1
-        return self.note(kind, at, data=data.decode("utf-8", "replace"), **more)
+        if kind == "ask":
+            self._decoders.pop("backend", None)  # another answer begins
+        decoder = self._decoders.get(kind) or self._decoders.setdefault(kind, _new_decoder(errors="replace"))
+        return self.note(kind, at, data=decoder.decode(data, final=kind not in _IN_PIECES), **more)
 
     def note(self, kind: str, at: float | None = None, **more: Any) -> int:
         """A row; returns its number."""
