@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 
+from toolcall_middleware.apis.responses import ResponsesFace
+
 from ...thorough import places
 from . import chat
 from .asking import CODES, PATCH, WEATHER, asked, body, chat_of, streamed
@@ -297,6 +299,22 @@ def test_a_stream_that_breaks_off_anywhere_ends_in_an_event(name: str) -> None:
             assert got.response["error"]["code"] == "server_error"
             for event in got.of("response.output_item.done"):
                 assert event["item"]["status"] == "completed"
+
+
+@pytest.mark.parametrize("name", ["text", "call", "thought", "custom"])
+@pytest.mark.parametrize("size", [1, 10_000_000], ids=["in bytes", "whole"])
+def test_an_answer_that_is_too_long_to_be_kept_fails(name: str, size: int) -> None:
+    deltas, reason = ANSWERS[name]
+    again = [*deltas[:-1], *([deltas[-1]] * 500)]
+    for max_kept, failed in ((20_000, True), (2_000_000, False), (None, False)):
+        face = ResponsesFace(mark="m", max_kept=max_kept)
+        face.request(body(stream=True, tools=TOOLS), {})
+        sent = chat.stream(again, reason)
+        said = b"".join(face.feed(sent[at : at + size]) for at in range(0, len(sent), size)) + face.finish(cut=False)
+        got = check_stream(said, accumulate=False)
+        error = got.response["error"]
+        assert (got.response["status"] == "failed") is failed
+        assert ("max_response_bytes (20000)" in error["message"]) if failed else error is None
 
 
 def test_ids_are_new_in_each_answer() -> None:

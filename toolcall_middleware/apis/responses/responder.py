@@ -23,10 +23,14 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 class ResponsesFace(StreamedFace):
-    """One request and its answer (`Face`). mark: what is random in the answer's ids; new where it is not given."""
+    """One request and its answer (`Face`). mark: what is random in the answer's ids; new where it is not given.
 
-    def __init__(self, mark: str | None = None) -> None:
+    max_kept: see `EventStream`.
+    """
+
+    def __init__(self, mark: str | None = None, *, max_kept: int | None = None) -> None:
         super().__init__()
+        self._max_kept = max_kept
         self._mark = mark or secrets.token_hex(_MARK_BYTES)
         self._asked: Asked | None = None
 
@@ -82,7 +86,7 @@ class ResponsesFace(StreamedFace):
         return self._asked
 
     def _new_stream(self) -> EventStream:
-        return EventStream(self._known, self._mark, self.extension)
+        return EventStream(self._known, self._mark, self.extension, max_kept=self._max_kept)
 
 
 class _Nowhere:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from .request import Asked
 _encode = msgspec.json.encode
 _DONE = b"[DONE]"
 _BACKSLASH = ord("\\")
+_PIECE = 64  # bytes that a kept piece of text takes besides its characters, about
 _DELTA = b'%b%d,"delta":%b}\n\n'
 MAX_EVENT = 64 << 20
 """Bytes of an unfinished event. The exchange sends pieces; only a backend whose bytes pass could send more at once."""
@@ -29,11 +31,21 @@ MAX_EVENT = 64 << 20
 class EventStream:
     """The stream of one answer, and the `Events` of its writer. mark: what is random in its ids.
 
-    extension: of the chat answer. limit: bytes that an event of the chat stream may take.
+    extension: of the chat answer. limit: bytes that an event of the chat stream may take. max_kept: bytes of the
+    answer, all of which is kept for the last event; None where that is not bounded.
     """
 
-    def __init__(self, asked: Asked, mark: str, extension: Extension, limit: int = MAX_EVENT) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        mark: str,
+        extension: Extension,
+        limit: int = MAX_EVENT,
+        max_kept: int | None = None,
+    ) -> None:
         self._extension = extension
+        self._left = math.inf if max_kept is None else max_kept  # bytes of it
+        self._max_kept = max_kept
         self._reader = EventReader(limit)
         self._last = RepeatedChunk()
         self._out: list[bytes] = []
@@ -47,7 +59,8 @@ class EventStream:
         last = self._last
         if last.repeats(data):  # nearly always
             frame, written = self._frame, last.written
-            if frame is None or not last.text:
+            left = self._left = self._left - len(written) - _PIECE
+            if frame is None or not last.text or left < 0:
                 return self._go_on(last)
             frame.pieces.append(last.text)
             number = self._number
@@ -57,6 +70,7 @@ class EventStream:
         if self._writer.ended:
             return b""
         if not self._reader.buffer and is_one_line(data):
+            self._left -= len(data)
             self._data(data[6:-2])
             if self._writer.finish_reason is None and not self._writer.ended and last.learn(data):
                 self._expect(last)
@@ -124,10 +138,14 @@ class EventStream:
 
     def _event(self, event: ServerEvent) -> None:
         if event.data is not None and not self._writer.ended:
+            self._left -= len(event.data)
             self._data(event.data)
 
     def _data(self, data: bytes) -> None:
         writer = self._writer
+        if self._left < 0:
+            writer.fail(self._too_long())
+            return
         if data == _DONE:
             # What has come before it is all that will come.
             if writer.finish_reason is not None:
@@ -161,12 +179,17 @@ class EventStream:
         writer = self._writer
         if chunk.text:
             try:
+                if self._left < 0:
+                    raise self._too_long()
                 self._more(chunk.text)
             except ToolCallError as error:
                 chunk.forget()
                 writer.fail(error)
             self._frame = writer.frame
         return self._taken()
+
+    def _too_long(self) -> ToolCallError:
+        return ToolCallError("upstream_error", f"The answer exceeds max_response_bytes ({self._max_kept}).")
 
     def _chunk(self, chunk: Completion) -> None:
         writer = self._writer

@@ -181,7 +181,7 @@ class ToolCallMiddleware:
     async def _answer(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
         """One request at one of our doors."""
         settings = self.settings
-        face = None if door is Door.CHAT else new_face(door, settings.upstream_api)
+        face = None if door is Door.CHAT else new_face(door, settings.upstream_api, settings.max_response_bytes)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
         asking = _Asking(self.app, scope, receive, send if answer is None else answer.send, settings)
         if await turned_away(self.app, scope, asking.send):

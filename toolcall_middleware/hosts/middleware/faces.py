@@ -109,10 +109,13 @@ def means_responses(body: bytes) -> bool:
     return fields is not None and {"model", "input"} <= fields.keys()
 
 
-def new_face(door: Door, upstream_api: str = "openai") -> Face:
-    """What reads a request at this door, and writes its answer. upstream_api: what stands behind speaks it."""
+def new_face(door: Door, upstream_api: str = "openai", max_kept: int | None = None) -> Face:
+    """What reads a request at this door, and writes its answer.
+
+    upstream_api: what stands behind speaks it. max_kept: bytes of a streamed answer, where the face keeps all of it.
+    """
     if door in {Door.RESPONSES, Door.MAYBE_RESPONSES}:
-        return ResponsesFace()
+        return ResponsesFace(max_kept=max_kept)
     native = upstream_api == "anthropic"
     return MessagesFace(inline_tools=not native, native=native)
 
