@@ -156,6 +156,30 @@ def test_no_check_holds_the_event_loop(schema: dict[str, Any], arguments: Any) -
     assert len(faults) >= 1
 
 
+@pytest.mark.parametrize("frames", range(0, 60, 3))
+def test_arguments_deeper_than_the_stack_are_a_fault_and_no_panic(frames: int) -> None:
+    tree = {"type": "object", "additionalProperties": {"$ref": "#"}}
+    made = ArgumentChecker(ToolSet.of([Tool("f", parameters=tree)]))
+    text = json.dumps(deep(300))
+
+    def below(levels: int) -> list[str]:
+        """The faults, wherever the stack ends."""
+        return made.faults("f", text) if levels == 0 else below(levels - 1)
+
+    assert len(below(frames)) == 1
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fits"),
+    [("http://json-schema.org/draft-04/schema#", False), ("http://json-schema.org/draft-07/schema#", True)],
+)
+def test_a_whole_float_is_an_integer_since_draft_6(dialect: str, *, fits: bool) -> None:
+    made = ArgumentChecker(ToolSet.of([Tool("f", parameters={"$schema": dialect, **x({"type": "integer"})})]))
+    assert (made.faults("f", '{"x": 1.0}') == []) is fits
+    assert made.faults("f", '{"x": 1}') == []
+    assert len(made.faults("f", '{"x": true}')) == len(made.faults("f", '{"x": 1.5}')) == 1
+
+
 @pytest.mark.parametrize(
     ("value", "fits", "other"),
     [

@@ -7,6 +7,7 @@ references were found to be local when the request was read. Why not a quicker l
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -89,7 +90,37 @@ def _validator(schema: dict[str, Any], deadline: Deadline) -> Any:
         return made(**{alias: getattr(self, name) for name, alias in fields} | changes)
 
     made.evolve = evolve
+    made.is_type = _is_type_of(base)
     return made(schema, registry=referencing.Registry())
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "null": (type(None),),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+
+
+def _is_type_of(base: Any) -> Callable[[Any, Any, str], bool]:
+    """The method `is_type` of the dialect `base`.
+
+    Jsonschema's own asks a map that is written in Rust. Where Python's stack ends in there, that is no RecursionError
+    but a panic, which nobody catches: it would take the answer along.
+    """
+    has_whole_floats = base.TYPE_CHECKER.is_type(1.0, "integer")
+
+    def is_type(_self: Any, instance: Any, name: str) -> bool:
+        if isinstance(instance, bool):
+            return name == "boolean"
+        if isinstance(instance, float) and name == "integer":
+            return has_whole_floats and instance.is_integer()
+        return isinstance(instance, _TYPES[name])
+
+    return is_type
 
 
 _CHECKERS: CostCache[tuple[bytes, tuple[str, ...]], ArgumentChecker] = CostCache(1 << 21)
