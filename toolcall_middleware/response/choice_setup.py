@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
+from ..errors import ToolCallError
 from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..json_schema.validate_arguments import checker_for
@@ -23,6 +24,26 @@ from .native_calls import NativeCalls
 from .outcome import CallReport, tells_near_misses
 from .policy import AnswerPolicy, Extension
 from .reasoning import OpenThought, ReasoningReader
+
+_MOST_CHOICES = 128
+"""Choices of one answer, where the client asked for fewer (`n`): OpenAI gives no more. A reader holds some 9 KiB."""
+
+
+def no_more_than_asked(make: Callable[[], ChoiceAnswer], asked: int) -> Callable[[], ChoiceAnswer]:
+    """`make`, for one answer: an upstream that has choices without end fills the memory with readers.
+
+    asked: how many the client wants. What is returned raises ToolCallError.
+    """
+    left = max(asked, _MOST_CHOICES)
+
+    def one() -> ChoiceAnswer:
+        nonlocal left
+        if not left:
+            raise ToolCallError("upstream_error", f"The backend's answer has more choices than n ({asked}) asks for.")
+        left -= 1
+        return make()
+
+    return one
 
 
 def make_choice(

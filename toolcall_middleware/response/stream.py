@@ -271,7 +271,11 @@ class StreamRewriter:
             self._usage_event = event.raw if good and choices is not None else b""
             self._writer.top = self._writer.head() or top
             return
-        parts = [part for fields in choices if (part := self.choices.read(fields)) is not None]
+        try:
+            parts = [part for fields in choices if (part := self.choices.read(fields)) is not None]
+        except ToolCallError as error:
+            self._fail(error)
+            return
         for part in parts:
             if not part.may_repeat:
                 self._templates.forget(part.index)

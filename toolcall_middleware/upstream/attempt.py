@@ -15,7 +15,7 @@ from ..parsing.text.reasoning import Opened
 from ..request.parse import ChatRequest, callable_tools
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
-from ..response.choice_setup import make_choice
+from ..response.choice_setup import make_choice, no_more_than_asked
 from ..response.outcome import CallReport
 from ..response.policy import Extension
 from ..settings import Settings
@@ -161,7 +161,7 @@ class ToolRequest:
         reader: a reference cycle would keep an answer in memory until the garbage collector comes.
         """
         self.report.how = self.note
-        return functools.partial(
+        make = functools.partial(
             make_choice,
             self.chat,
             self.settings,
@@ -174,6 +174,7 @@ class ToolRequest:
             retried=self._retried,
             opened=self._opened(),
         )
+        return no_more_than_asked(make, self.chat.n)
 
     def _opened(self) -> Opened | None:
         """The thought that the answer begins in."""
