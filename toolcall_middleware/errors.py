@@ -169,3 +169,8 @@ def shown(value: Any) -> str:
     if value is None or isinstance(value, int | float):
         return json.dumps(value)[:40]
     return kind(value)
+
+
+def on_one_line(text: str) -> str:
+    """`text` for a line of the log, which what a client or a model wrote must neither end nor colour."""
+    return "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])

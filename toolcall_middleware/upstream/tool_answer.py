@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, on_one_line
 from ..request.parse import ChatRequest
 from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
@@ -324,4 +324,4 @@ def _warn(warnings: Sequence[str]) -> None:
         # What does not fit quotes the arguments, and they are nobody's business in a log.
         what, fits, faults = warning.partition(_FAULTS)
         places = "; ".join(fault.partition(": ")[0] for fault in faults.split("; "))
-        _log.warning("%s", f"{what}{_FAULTS}{places}" if fits else what)
+        _log.warning("%s", on_one_line(f"{what}{_FAULTS}{places}" if fits else what))

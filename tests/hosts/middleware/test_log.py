@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -131,6 +132,42 @@ async def test_a_refusal_of_what_is_not_read_is_logged(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO, "toolcall_middleware"):
         await app({"type": "websocket", "path": "/x", "headers": []}, receive, send)
     assert [record.getMessage() for record in caplog.records] == [GUARDED]
+
+
+FORGED = "a\n2026-01-01 INFO: all is well\x1b[2J\u2028"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"toolcall": {FORGED: 1}},
+        {"messages": [{"role": "user", "content": "hi", f"tools{FORGED}": [TOOL]}]},
+        {
+            "tools": [
+                {"type": "function", "function": {"name": "f", "parameters": {"properties": {FORGED: {"type": 1}}}}}
+            ]
+        },
+    ],
+    ids=["option", "message", "schema"],
+)
+async def test_a_client_writes_no_lines_of_its_own(caplog: pytest.LogCaptureFixture, fields: dict[str, Any]) -> None:
+    app = ToolCallMiddleware(TextBackend([]), max_tools=1)
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        assert (await post(app, **fields)).status_code in {400, 403}
+    told = caplog.records[-1].getMessage()
+    assert told.startswith("refused: ")
+    assert told.isprintable()
+    assert "a\\n2026-01-01 INFO: all is well\\x1b[2J" in told
+
+
+async def test_nor_does_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"additionalProperties": {"type": "integer"}}}}
+    written = f"<tool_call>\n{json.dumps({'name': 'f', 'arguments': {FORGED: 'x'}})}\n</tool_call>"
+    app = ToolCallMiddleware(TextBackend([written]), format="hermes", validate_arguments="warn")
+    with caplog.at_level(logging.INFO, "toolcall_middleware"):
+        assert (await post(app, tools=[tool])).status_code == 200
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warned == ["The arguments of the model's call of 'f' do not fit its schema: a\\n2026-01-01 INFO"]
 
 
 async def test_what_is_not_ours_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...errors import on_one_line
 from .. import markup
 from ..prompt.tool_results import guarded
 from . import probes, turns
@@ -111,7 +112,10 @@ class TemplatePrompts:
             text, refusal = self._first_of([(wanted, tools or None), (wanted, _filled(tools))], more)
         if text is None:
             if refusal is not None:
-                _log.info("The chat template refuses these messages (%s): calls and results go as text.", refusal)
+                _log.info(
+                    "The chat template refuses these messages (%s): calls and results go as text.",
+                    on_one_line(str(refusal)),
+                )
             own, wanted = False, _as_wanted(plain, manner)
             text, refusal = self._first_of([(wanted, None), (wanted, [])], more)
             if text is None:

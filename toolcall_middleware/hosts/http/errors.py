@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from starlette.types import Scope, Send
 
-from ...errors import ToolCallError
+from ...errors import ToolCallError, on_one_line
 from .headers import Headers
 from .request_record import record_of
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("toolcall_middleware")
 def log_refusal(error: ToolCallError) -> None:
     """Say that a request ends in `error`, and nothing of what it or the model said."""
     fields = {"event": "refused", "status": error.status, "code": error.code, "param": error.param}
-    what = (error.status, error.code, error.param or "-")
+    what = (error.status, error.code, on_one_line(error.param or "-"))
     _log.info("refused: status=%s; code=%s; param=%s", *what, extra={"toolcall": fields})
 
 
