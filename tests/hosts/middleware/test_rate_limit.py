@@ -18,6 +18,7 @@ from toolcall_middleware.hosts.middleware import rate_limit
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY
 
 from ...fakes import TextBackend
+from ...test_modes import HISTORIC, NativeBackend
 from ..asgi_client import Client, Headers
 from ..proxy.proxy_servers import serving
 from ..proxy.routing import Proxies, http, table
@@ -93,6 +94,22 @@ async def test_what_holds_no_calls_costs_nothing() -> None:
     assert "x-ratelimit-limit" not in plain.headers
     without = await post(app, ask(1, tool_choice="none"))
     assert "x-ratelimit-limit" not in without.headers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_that_a_backend_makes_without_being_offered_tools_cost_as_others(stream: bool) -> None:
+    own = {"index": 0, "id": "b2", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    app = limited("2/hour", NativeBackend({"tool_calls": [own]}))
+    asked = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [HISTORIC]}]
+    history = [*asked, {"role": "tool", "tool_call_id": HISTORIC["id"], "content": "1"}]
+    unasked = ask(1, stream=stream, tools=None, messages=history)
+    # Who offers no tools is never refused: what the backend then does is not the client's choice.
+    for _ in range(2):
+        client = await post(app, unasked)
+        assert (client.status, "x-ratelimit-limit" in client.headers) == (200, False)
+        assert b'"tool_calls":[' in client.body
+    assert (await post(app, ask(1, stream=stream))).status == 429
+    assert (await post(app, unasked)).status == 200
 
 
 async def test_tenants_have_budgets_of_their_own() -> None:

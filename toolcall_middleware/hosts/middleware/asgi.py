@@ -306,9 +306,10 @@ class ToolCallMiddleware:
                 await self.app(scope, replay(messages, receive), send)
             return
         budget = None
-        if tenant is not None and settings.rate_limit is not None and exchange.offers_tools:
+        if tenant is not None and settings.rate_limit is not None:
             try:
-                budget = await self._limiter().admit(tenant.key, settings.rate_limit)
+                ask = self._limiter().admit if exchange.offers_tools else self._limiter().unasked
+                budget = await ask(tenant.key, settings.rate_limit)
             except ToolCallError as refusal:
                 await asking.refuse(refusal)
                 return

@@ -25,6 +25,7 @@ from ...errors import SettingsError, ToolCallError
 from ...settings import OPTIONS, Settings, hide_login
 
 if TYPE_CHECKING:
+    from limits import RateLimitItem
     from limits.aio.strategies import FixedWindowRateLimiter
 
 _PATIENCE = 2.0  # seconds for one question to the storage
@@ -155,11 +156,7 @@ class RateLimiter:
                 message = "The rate limit cannot be checked now, and rate_limit_failure is closed. Try again soon."
                 raise ToolCallError("rate_limit_unavailable", message, headers={"retry-after": "1"})
             return Budget(item.amount, None, 0.0, None, item.get_expiry())
-
-        async def charge(units: int) -> None:
-            if await self._ask(limiter.hit(item, "toolcall", tenant, cost=units)) is None:
-                _log.warning("rate_limit: %d tool calls of %s were not counted.", units, tenant)
-
+        charge = self._charge(limiter, item, tenant)
         budget = Budget(item.amount, stats.remaining, stats.reset_time, charge, item.get_expiry())
         if stats.remaining < 1:
             headers = budget.headers()
@@ -167,6 +164,22 @@ class RateLimiter:
             message = f"rate_limit is {rate} tool calls, and all of them are used up."
             raise ToolCallError("rate_limit_exceeded", message, headers=headers)
         return budget
+
+    async def unasked(self, tenant: str, rate: str) -> Budget:
+        """For a request without tools, which is admitted whatever is left: a backend may call some all the same."""
+        from limits import parse
+
+        item = parse(rate)
+        return Budget(item.amount, None, 0.0, self._charge(self._here, item, tenant), item.get_expiry())
+
+    def _charge(
+        self, limiter: FixedWindowRateLimiter, item: RateLimitItem, tenant: str
+    ) -> Callable[[int], Awaitable[None]]:
+        async def charge(units: int) -> None:
+            if await self._ask(limiter.hit(item, "toolcall", tenant, cost=units)) is None:
+                _log.warning("rate_limit: %d tool calls of %s were not counted.", units, tenant)
+
+        return charge
 
     async def _ask(self, question: Awaitable[_T]) -> _T | None:
         """The storage's answer; None when it has none in time."""
