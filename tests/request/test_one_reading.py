@@ -37,6 +37,9 @@ TWICE = {
     "empty behind": body_of(f'"tools": {json.dumps([EVIL])}', '"tools": []'),
     "an escape": body_of(f'"t\\u006fols": {json.dumps([EVIL])}', '"tools": null'),
     "another case": body_of(f'"Tools": {json.dumps([EVIL])}', '"x": 1'),
+    "a long s": body_of(f'"toolſ": {json.dumps([EVIL])}', '"x": 1'),
+    "a long s as an escape": body_of(f'"tool\\u017F": {json.dumps([EVIL])}', '"x": 1'),
+    "long functions": body_of(f'"FUNCTIONſ": {json.dumps([EVIL["function"]])}', '"x": 1'),
     "another tool behind": body_of(f'"tools": {json.dumps([EVIL])}', f'"tools": {json.dumps([TOOL])}'),
     "other messages": body_of('"messages": [{"role": "tool", "content": "evil"}]', '"x": 1'),
 }

@@ -18,14 +18,18 @@ from ..wire.json_input import read_fields
 
 OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
 """The fields of a request that say which tools there are, and which were called."""
+_SPELLED = frozenset(name.encode() for name in OURS)
 _INNER = frozenset({"type", "function", "name", "parameters", "custom", "description", "strict"})
 
-_NAME = re.compile(rb'"(tools|functions|tool_choice|function_call|messages)"', re.IGNORECASE)
+# Go's reader also takes U+017F for an s.
+_NAME = re.compile(
+    '"(tools|functions|tool_choice|function_call|messages)"'.replace("s", "(?:s|\u017f)").encode(), re.IGNORECASE
+)
 _COLON = re.compile(rb"\s*+:")
 _PIECE = 64 * 1024
-_LONGEST = 16
+_LONGEST = 20
 """Bytes of a name: no other thread runs while one search goes through all of a large body."""
-_ESCAPED = re.compile(rb"\\u00[4-7]")
+_ESCAPED = re.compile(rb"\\u0(?:0[4-7]|17[fF])")
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -40,8 +44,8 @@ def _all_pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
 def one_reading(body: bytes) -> bytes:
     """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
     found = list(_members(body))
-    plain = len(found) == len(set(found)) and all(name.islower() for name in found)
-    if plain and (b"\\u00" not in body or not _ESCAPED.search(body)):
+    plain = len(found) == len(set(found)) and _SPELLED.issuperset(found)
+    if plain and (b"\\u0" not in body or not _ESCAPED.search(body)):
         return body
     try:
         pairs = json.loads(body, object_pairs_hook=_all_pairs)
