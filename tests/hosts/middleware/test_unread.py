@@ -86,6 +86,8 @@ UNKNOWN: list[dict[str, Any]] = [
     {"chat_template_kwargs": {"custom_tools": [TOOL]}},  # Llama 3.1's template
     {"chat_template_kwargs": {"a": {"xml_tools": '{"name": "evil"}'}}},  # SmolLM3's
     {"builtin_tools": ["brave_search"]},
+    {"parse_tool_calls": True},  # llama.cpp's server
+    {"extra_body": {"Parse_Tool_Calls": 1}},
     {"messages": [{"role": "developer", "content": "d", "tools": [TOOL]}, *HELLO]},  # read by vLLM
     {"messages": [*HELLO, {"role": "assistant", "content": "d", "x_functions": {"evil": {}}}]},
 ]
@@ -127,6 +129,7 @@ async def test_nor_on_another_face(path: str) -> None:
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"tools": {"a": 1}}}}}},
         {"guided_json": {"properties": {"tool_name": {"type": "string"}}}},
         {"chat_template_kwargs": {"tool_parser": "hermes", "tool_rounds": 3, "no_tools": True}},
+        {"parse_tool_calls": False},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "tools": "a"}], "tool_hint": "a"}]},
     ],
     ids=str,

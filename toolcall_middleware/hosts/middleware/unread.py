@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_halves
-from ...wire.tool_words import CARRIERS, SPEAKS_OF_TOOLS
+from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.bodies import replay
 from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words, odd_charset
@@ -226,8 +226,12 @@ def _check_carriers(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _check_holders(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """The same, and what another name that speaks of tools holds: a list, an object, or one of them as text."""
+    """The same, and what another name that speaks of tools holds: a list, an object, or one of them as text; and what
+    has calls read that nobody was offered.
+    """
     for name, value in _check_carriers(pairs):
+        if value and name.casefold() in READS_CALLS:
+            raise _FoundError(name)
         held = bool(value) if isinstance(value, list) else isinstance(value, str) and not _BRACKETS.isdisjoint(value)
         if held and SPEAKS_OF_TOOLS.search(name):
             raise _FoundError(name)
