@@ -119,6 +119,13 @@ ODD = {
     "no spaces": (reader("<functionname=", minicpm.SYNTAX(), consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
     "value tag missing": (KEYS, "<tool_call>f<arg_key>s</arg_key>a b</arg_value></tool_call>", {"s": "a b"}),
     "key tags doubled": (KEYS, "<tool_call>f<arg_key><arg_key>s</arg_key></arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
+    "key's end missing": (KEYS, "<tool_call>f<arg_key>s<arg_value>a</arg_value></tool_call>", {"s": "a"}),
+    "key's end that of a value": (KEYS, "<tool_call>f\n<arg_key>s</arg_value>\n<arg_value>a</arg_value></tool_call>", {"s": "a"}),
+    "both of its tags missing": (KEYS, "<tool_call>f<arg_key>s</arg_value>a</arg_value></tool_call>", {"s": "a"}),
+    "two keys on end": (KEYS, "<tool_call>f\n<arg_key>s</arg_key>\n<arg_key>t</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", {"s": "", "t": "a"}),
+    "key's beginning missing": (KEYS, "<tool_call>fs</arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
+    "... behind a space": (KEYS, "<tool_call>f s</arg_key><arg_value>a</arg_value><arg_key>n</arg_key><arg_value>1</arg_value></tool_call>", {"s": "a", "n": 1}),
+    "... with a longer key": (KEYS, "<tool_call>f\nns</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", {"ns": "a"}),
     "value missing": (KEYS, "<tool_call>f<arg_key>s</arg_key></tool_call>", {"s": ""}),
     "only a name": (KEYS, "<tool_call>f", {}),
     "closes itself": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"/></｜DSML｜function_calls>', {}),
@@ -135,6 +142,23 @@ ODD = {
 @pytest.mark.parametrize(("of", "text", "arguments"), ODD.values(), ids=ODD)
 def test_what_else_a_family_writes(of: Reader, text: str, arguments: dict[str, Any]) -> None:
     assert of.calls(text) == [("f", arguments)]
+
+
+def test_a_tag_missing_at_a_key_is_a_repair() -> None:
+    for inner in ("f<arg_key>s<arg_value>a", "f<arg_key>s</arg_value><arg_value>a", "fs</arg_key><arg_value>a"):
+        call = KEYS.call(f"<tool_call>{inner}</arg_value></tool_call>")
+        assert (call.complete, call.repaired) == (True, True)
+
+
+@pytest.mark.parametrize("joined", ["fzz", "zzs", "f zz", "f", "s", " fs s"])
+def test_a_name_joined_with_a_key_is_an_offered_one_with_a_key_of_its_own(joined: str) -> None:
+    text = f"<tool_call>{joined}</arg_key><arg_value>a</arg_value></tool_call>"
+    assert KEYS.text(text) == text
+
+
+def test_two_keys_on_end_read_the_same_where_no_schema_names_them() -> None:
+    text = "<tool_call>g\n<arg_key>a</arg_key>\n<arg_key>b</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"
+    assert KEYS.calls(text) == [("g", {"a": "", "b": 1})]
 
 
 REFUSED = [

@@ -154,16 +154,18 @@ def key_value_calls(*, lines: bool, tag: str = "tool_call", newlines: bool = Tru
 def key_value_tags(prefix: str = "", *, tag: str = "tool_call", newlines: bool = True) -> XmlSyntax:
     """`f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>`, each tag's name with `prefix` before it."""
     key, end = f"<{prefix}arg_key>", f"</{prefix}{tag}>"
-    ws = r"[ \t\r\n]{0,64}"
+    ws, gap = r"[ \t\r\n]{0,64}", r"[ \t\r\n]{1,64}"
+    name = r"[^\s<>{}\[\]\"'`]{1,256}"
+    # The key's own closing tag may be that of a value, or missing before the value.
+    key_end = rf"(?:</{prefix}arg_(?:key|value)>|(?=<{prefix}arg_value>))"
     return xml_syntax(
-        call=re.compile(
-            rf"(?P<name>[^\s<>{{}}\[\]\"'`]{{1,256}}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|{end}|\{{)"
-        ),
+        call=re.compile(rf"(?P<name>{name}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|{end}|\{{)"),
         call_heads=(),
-        call_part=re.compile(rf"[^\s<>{{}}\[\]\"'`]{{1,256}}{ws}(?:<tool_sep>{ws})?(?:<[/a-z_]{{0,20}})?"),
-        parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</{prefix}arg_key>"),
+        call_part=re.compile(rf"{name}(?:{gap}{name}|{ws}(?:<tool_sep>{ws})?)(?:<[/a-z_]{{0,20}})?"),
+        parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}}){key_end}"),
         parameter_heads=(key,),
         parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_]{{0,24}})?"),
+        joined=re.compile(rf"(?P<joined>{name}(?:{gap}{name})?)</{prefix}arg_key>"),
         key_close=f"</{prefix}arg_key>",
         value_open=f"<{prefix}arg_value>",
         value_close=f"</{prefix}arg_value>",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ....json_schema.types import declared_types
@@ -30,6 +31,21 @@ _LOOK = 64
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 
 _CALL, _EMPTY, _PARAMETERS, _TAG, _VALUE, _SECTION, _JSON = range(7)
+
+
+def _declared(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The tool's properties, where its schema says."""
+    properties = (schema or {}).get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _object(text: str) -> tuple[str, AbstractSet[str]]:
+    """The JSON object that `text` is, perhaps after repair, and its keys; none where it is no object."""
+    found = repaired_json(text.strip()) if text.lstrip().startswith("{") else ""
+    try:
+        return found, decode(found).keys() if found else frozenset()
+    except (ValueError, RecursionError):
+        return "", frozenset()
 
 
 class TaggedCalls(PartReader):
@@ -97,6 +113,8 @@ class TaggedCalls(PartReader):
             self._state = _EMPTY if m.groupdict().get("empty") else _PARAMETERS
             self._sink.start(name)
             return m.end()
+        if m is None and (end := self._joined(s, j)):
+            return end
         rest = s[j : j + MAX_TAG]
         begun = syntax.call_part.fullmatch(rest) is not None
         if last and begun and syntax.bare_name:
@@ -111,6 +129,20 @@ class TaggedCalls(PartReader):
             return len(s)  # half a marker at the end of the text is markup too
         return i
 
+    def _joined(self, s: str, i: int) -> int:
+        """The index behind a name at `i` and the first key, which no tag parts from it; 0 where there is none."""
+        if (m := self._syntax.joined.match(s, i)) is None:
+            return 0
+        for end in range(m.end("joined") - 1, i, -1):
+            name, key = s[i:end], s[end : m.end("joined")].strip()
+            if self._sink.offered(name) and key in _declared(self._sink.schema(name)):
+                self._open_call(name)
+                self._sink.start(name)
+                self._repaired = True
+                self._open_value(key)
+                return m.end()
+        return 0
+
     def _parameter(self, s: str, i: int, *, last: bool) -> int:
         """Between the parts of a call: a parameter, the call's end, or its end by something else."""
         syntax = self._syntax
@@ -124,7 +156,9 @@ class TaggedCalls(PartReader):
                 return j + len(close)
         m = None if self._whole else syntax.parameter.match(s, j)
         if m is not None:
-            self._open_value(m)
+            self._open_value(self._named(m, "key"), m.groupdict().get("kind"))
+            # A key that the value's tag ends, or one that closes a value.
+            self._repaired = self._repaired or not m.group().endswith(syntax.key_close)
             return m.end()
         if s.startswith(self._ends.behind_call, j):
             self._end_call(closed=False)
@@ -177,24 +211,16 @@ class TaggedCalls(PartReader):
         written = m.group(group).strip()
         return without_entities(written) if self._syntax.entities else written
 
-    def _open_value(self, m: re.Match[str]) -> None:
-        syntax = self._syntax
-        key = self._named(m, "key")
-        declared = self._declared
+    def _open_value(self, key: str, kind: str | None = None) -> None:
+        declared = _declared(self._parameters)
         whole = self._first and key in _WRAPPERS and bool(declared) and key not in declared
-        self._value.open(declared_types(self._parameters, key), m.groupdict().get("kind"), whole=whole)
-        self._state = _TAG if syntax.value_open else _VALUE
+        self._value.open(declared_types(self._parameters, key), kind, whole=whole)
+        self._state = _TAG if self._syntax.value_open else _VALUE
         self._seen.add(key)
         if whole:
             self._wrapper = key
         else:
             self._name_value(key)
-
-    @property
-    def _declared(self) -> Mapping[str, Any]:
-        """The tool's properties, where its schema says."""
-        properties = (self._parameters or {}).get("properties")
-        return properties if isinstance(properties, Mapping) else {}
 
     def _name_value(self, key: str) -> None:
         lead = "{" if self._first else ", "
@@ -203,12 +229,8 @@ class TaggedCalls(PartReader):
 
     def _unwrap(self, text: str) -> bool:
         """Whether `text` is an object of declared parameters: then these are the arguments."""
-        found = repaired_json(text.strip()) if text.lstrip().startswith("{") else ""
-        try:
-            keys = decode(found).keys() if found else ()
-        except (ValueError, RecursionError):
-            return False
-        if not keys or not keys <= self._declared.keys():
+        found, keys = _object(text)
+        if not keys or not keys <= _declared(self._parameters).keys():
             return False
         self._first = False
         self._repaired = True
@@ -232,6 +254,7 @@ class TaggedCalls(PartReader):
             return -1
         self._repaired = True
         self._state = _VALUE
+        self._value.begin_untagged()
         return j
 
     # -- values ------------------------------------------------------------------------------------------------------
@@ -251,7 +274,7 @@ class TaggedCalls(PartReader):
                 self._sink.flows(value)
                 return n
             k = found.start()
-            verdict = self._closes(s, k, last=last)
+            verdict = self._closes(s, k, start, last=last)
             if verdict == -1:
                 at = k + 1
                 continue
@@ -263,7 +286,7 @@ class TaggedCalls(PartReader):
                 self._state = _PARAMETERS
             return verdict
 
-    def _closes(self, s: str, k: int, *, last: bool) -> int | None:
+    def _closes(self, s: str, k: int, start: int, *, last: bool) -> int | None:
         """What the `<` at `k` is: an index to go on from if it ends the value, -1 if not, None if it may."""
         syntax = self._syntax
         rest = s[k : k + MAX_TAG]
@@ -275,7 +298,7 @@ class TaggedCalls(PartReader):
         if not last and (syntax.value_close.startswith(rest) or (syntax.xml and CDATA.startswith(rest))):
             return None
         # The closing tag may be missing.
-        own_line = self._value.own_line(s, k)
+        own_line = self._value.own_line(s, k, start)
         for tag in (syntax.call_close, syntax.close, *syntax.tails):
             if not tag:
                 continue
@@ -292,7 +315,7 @@ class TaggedCalls(PartReader):
             m = syntax.parameter.match(s, k)
             if m is not None:
                 key = self._named(m, "key")
-                declared = self._declared
+                declared = _declared(self._parameters)
                 if key not in self._seen and (key in declared or (own_line and not declared)):
                     self._repaired = True
                     return k

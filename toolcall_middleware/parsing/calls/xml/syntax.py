@@ -23,6 +23,8 @@ class TaggedSyntax:
     string, anything else: JSON)."""
     parameter_heads: tuple[str, ...]
     parameter_part: re.Pattern[str] = _NEVER
+    joined: re.Pattern[str] = _NEVER
+    """A call's name and its first key, between which the key's opening tag is missing: the group `joined`."""
     key_close: str = ""
     value_open: str = ""
     """Tags that stand between key and value, and may be doubled or missing."""

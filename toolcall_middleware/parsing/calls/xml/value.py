@@ -68,9 +68,14 @@ class TagValue:
         self._last = "\n" if self.lined else ""
         return start
 
-    def own_line(self, s: str, k: int) -> bool:
-        """Whether what stands at `s[k]` begins a line."""
-        return (s[k - 1] if k else self._last) == "\n"
+    def begin_untagged(self) -> None:
+        """The value's opening tag is missing: what follows begins it, as it would begin a line."""
+        self._begun = True
+        self._last = "\n"
+
+    def own_line(self, s: str, k: int, start: int) -> bool:
+        """Whether what stands at `s[k]` begins a line. start: where in `s` the value begins or goes on."""
+        return (s[k - 1] if k > start else self._last) == "\n"
 
     def take(self, text: str) -> str:
         """More of the value; returns what leaves. A newline at its end waits: it may be markup."""
