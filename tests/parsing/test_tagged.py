@@ -128,6 +128,8 @@ ODD = {
     "... with a longer key": (KEYS, "<tool_call>f\nns</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", {"ns": "a"}),
     "value missing": (KEYS, "<tool_call>f<arg_key>s</arg_key></tool_call>", {"s": ""}),
     "only a name": (KEYS, "<tool_call>f", {}),
+    "a name and the end of a value": (KEYS, "<tool_call>f</arg_value></tool_call>", {}),
+    "... on lines of their own, and no more": (KEYS, "<tool_call>f\n</arg_value>\n", {}),
     "closes itself": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"/></｜DSML｜function_calls>', {}),
     "said to be a string": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="n" string="true">5</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"n": "5"}),
     "said to be json": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="false">"5"</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"s": "5"}),
@@ -154,6 +156,12 @@ def test_a_tag_missing_at_a_key_is_a_repair() -> None:
 def test_a_name_joined_with_a_key_is_an_offered_one_with_a_key_of_its_own(joined: str) -> None:
     text = f"<tool_call>{joined}</arg_key><arg_value>a</arg_value></tool_call>"
     assert KEYS.text(text) == text
+
+
+def test_a_name_has_no_space_where_any_is_offered() -> None:
+    anything = Reader([opener("<tool_call>", lambda sink: TaggedCalls(sink, key_value_tags()()))])
+    assert anything.calls("<tool_call>now") == [("now", {})]
+    assert anything.calls("the <tool_call> tag ends.") == []
 
 
 def test_two_keys_on_end_read_the_same_where_no_schema_names_them() -> None:

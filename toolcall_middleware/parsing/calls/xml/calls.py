@@ -77,8 +77,8 @@ class TaggedCalls(PartReader):
     def finish(self, *, cut: bool) -> None:
         """See `Body.finish`."""
         if self._state == _CALL:
-            name = self._rest.strip()
-            if name and not cut and self._syntax.bare_name and self._sink.offered(name):
+            name, *more = self._rest.split() or ("",)
+            if name and not more and not cut and self._syntax.bare_name and self._sink.offered(name):
                 self._rest = ""
                 self._open_call(name)
                 self._state = _EMPTY
