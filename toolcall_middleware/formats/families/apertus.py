@@ -18,7 +18,11 @@ APERTUS = Family(
     models={"apertus": "[vllm] apertus"},
     auto_openers=(opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),),
     fallback=reading.BARE_JSON,
-    markup=Markup(reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),), ends=("<|assistant_end|>",)),
+    markup=Markup(
+        reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
+        ends=("<|assistant_end|>",),
+        closers=("<|tools_suffix|>",),
+    ),
     prompt="""\
 Tool Capabilities:
 {tools}

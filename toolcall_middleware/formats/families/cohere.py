@@ -24,6 +24,7 @@ _MARKUP = Markup(
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
     stops=("<|START_TOOL_RESULT|>",),
     ends=("<|END_OF_TURN_TOKEN|>",),
+    closers=("<|END_ACTION|>",),
     noise=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     escapes=(Escape("Action:", r"\s{0,8}(?:```|\[\s{0,32}\{)"),),
 )

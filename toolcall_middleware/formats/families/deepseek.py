@@ -21,6 +21,14 @@ from ..syntax.xml_tags import invoke_calls
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
+    closers=(
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+        # Under a long context V4 leaves out what opens them.
+        "</｜DSML｜function_calls>",
+        "</｜DSML｜tool_calls>",
+        "</｜DSML｜ calls>",
+    ),
     tags=("｜",),
 )
 

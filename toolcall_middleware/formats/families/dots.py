@@ -26,7 +26,7 @@ DOTS = Family(
     about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
     models={"dots.llm": "[sglang] dots"},
     auto_openers=_OPENERS,
-    markup=Markup(tags=("dots_function_call>",)),
+    markup=Markup(closers=("</dots_function_call>",), tags=("dots_function_call>",)),
     prompt="""\
 # Tools
 

@@ -16,6 +16,7 @@ from ..syntax.openers import opener
 _MARKUP = Markup(
     stops=("<start_of_turn>", "<start_function_response>", "<|tool_response>", "<|turn>"),
     ends=("<end_of_turn>", "<turn|>", "<eos>"),
+    closers=("<tool_call|>", "<end_function_call>"),
     tags=(
         r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
         r"(?:start|end)_(?:function_\w+|of_turn)>",

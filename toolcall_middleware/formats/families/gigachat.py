@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
+from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
 from ..syntax.json import each
@@ -70,6 +71,7 @@ GIGACHAT35 = Family(
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
     models={"gigachat3.5": "[sglang] gigachat35"},
     auto_openers=_GCML_OPENERS,
+    markup=Markup(closers=("</｜GCML｜tool_calls>",)),
     prompt="""\
 # Tools
 

@@ -35,6 +35,7 @@ _MOST_SUFFIXES = 2  # others in one answer: a checkpoint has one, and patterns a
 _MARKUP = Markup(
     reasoning=tuple((f"<think{suffix}>", f"</think{suffix}>") for suffix in _PUBLISHED),
     stops=(*(f"<tool_responses{suffix}>" for suffix in _PUBLISHED), "<tool_responses>"),
+    closers=tuple(f"</tool_calls{suffix}>" for suffix in _PUBLISHED),
     tags=("tool_sep[>:]",),
 )
 

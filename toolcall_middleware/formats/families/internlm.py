@@ -7,6 +7,7 @@ from ...parsing.calls.json.syntax import JsonCallSyntax
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
+from ..markup import Markup
 from ..syntax.json import each, parameters
 
 _OPENERS = (
@@ -28,6 +29,7 @@ INTERNLM = Family(
         "intern-s1": "[sglang] interns1",
     },
     auto_openers=_OPENERS,
+    markup=Markup(closers=("<|action_end|>",)),
     fallback=reading.BARE_JSON,
     prompt="""\
 You can call the following functions:

@@ -22,7 +22,7 @@ IQUEST_Q1 = Family(
     about="as `glm47`, within `<iquest_tool_call>`: IQuest Q1",
     models={"iquest-q1": "[sglang] iquest_q1"},
     auto_openers=_OPENERS,
-    markup=Markup(ends=("<|iquest_end|>",), tags=("iquest_tool_call",)),
+    markup=Markup(ends=("<|iquest_end|>",), closers=("</iquest_tool_call>",), tags=("iquest_tool_call",)),
     prompt="""\
 # Tools
 

@@ -56,7 +56,7 @@ K2_HORIZON = Family(
     about="as `glm47`, with `ifm|` in each tag, within `<ifm|tool_calls>`; or JSON there: K2 Horizon",
     models={"k2-horizon": "[sglang] k2_horizon"},
     auto_openers=_OPENERS,
-    markup=Markup(tags=(r"ifm\|",)),
+    markup=Markup(closers=("</ifm|tool_calls>",), tags=(r"ifm\|",)),
     prompt="""\
 # Tools
 

@@ -28,6 +28,7 @@ _MARKUP = Markup(
     reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
+    closers=("<|tool_call_end|>", "<|tool_calls_section_end|>"),
     escapes=(Escape("◁", "/?think▷"),),
 )
 

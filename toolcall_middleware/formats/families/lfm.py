@@ -28,7 +28,7 @@ LFM2 = Family(
     about="a Python list of calls between `<|tool_call_start|>` and `<|tool_call_end|>`: LFM2",
     models={"lfm2": '[card] LFM2, "Tool use"'},
     auto_openers=_OPENERS,
-    markup=Markup(stops=("<|tool_response_start|>",)),
+    markup=Markup(stops=("<|tool_response_start|>",), closers=("<|tool_call_end|>",)),
     prompt="""\
 List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>
 

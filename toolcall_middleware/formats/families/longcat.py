@@ -34,7 +34,12 @@ LONGCAT = Family(
     models={"longcat": "[vllm] longcat"},
     auto_openers=(_OPENER,),
     fallback=reading.BARE_JSON,
-    markup=Markup(reasoning=(("<longcat_think>", "</longcat_think>"),), ends=("</longcat_s>",), tags=("longcat_",)),
+    markup=Markup(
+        reasoning=(("<longcat_think>", "</longcat_think>"),),
+        ends=("</longcat_s>",),
+        closers=("</longcat_tool_call>",),
+        tags=("longcat_",),
+    ),
     prompt="""\
 ## Tools
 You have access to the following tools:\x20

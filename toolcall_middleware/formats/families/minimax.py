@@ -21,7 +21,8 @@ from ..syntax.xml_tags import invoke_calls
 _MARKUP = Markup(
     reasoning=(("<mm:think>", "</mm:think>"),),
     stops=("]~b]",),
-    ends=("[e~[",),
+    ends=("[e~[", "]<]minimax[>[</tool_call>"),  # M3 ends plain answers with it, too
+    closers=("</minimax:tool_call>",),
     tags=("minimax:", r"\]minimax\[>", r"invoke\s+name\s*=", r"parameter\s+name\s*=", "/(?:invoke|parameter)>"),
     escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"~!?b[\[\]]")),
 )

@@ -43,7 +43,7 @@ MIROTHINKER = Family(
     about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
     models={"mirothinker": "[llama.cpp] MiroThinker-v1"},
     auto_openers=(opener("<use_mcp_tool>", xml_calls(_SYNTAX)),),
-    markup=Markup(tags=("use_mcp_tool>",)),
+    markup=Markup(closers=("</use_mcp_tool>",), tags=("use_mcp_tool>",)),
     prompt=f"""\
 # Tools
 

@@ -51,7 +51,9 @@ MUSE_GLIMMER = Family(
         "muse-spark": "of which Glimmer is a distillate; its own template is not published",
     },
     auto_openers=(*_CALLS, *_MESSAGES),
-    markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
+    markup=Markup(
+        stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), closers=("</atem:function_calls>",), tags=("atem:",)
+    ),
     prompt="""\
 # Tools
 

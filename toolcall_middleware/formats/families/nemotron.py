@@ -24,6 +24,7 @@ NEMOTRON = Family(
     markup=Markup(
         stops=("<TOOL_RESPONSE>",),
         ends=("<SPECIAL_12>",),
+        closers=("</TOOLCALL>",),
         tags=("(?i:toolcall>)", r"(?:SPECIAL|extra_id)_\d{1,3}>"),
     ),
     prompt="""\

@@ -54,6 +54,7 @@ PLAMO3 = Family(
     markup=Markup(
         reasoning=((_tag("begin_think"), _tag("end_think")),),
         ends=("<|plamo:tag|>",),
+        closers=(_tag("end_tool_requests"),),
     ),
     prompt="""\
 # Tools

@@ -18,7 +18,12 @@ SEED_OSS = Family(
     about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
     models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
     auto_openers=_OPENERS,
-    markup=Markup(reasoning=(("<seed:think>", "</seed:think>"),), ends=("<seed:eos>",), tags=("seed:",)),
+    markup=Markup(
+        reasoning=(("<seed:think>", "</seed:think>"),),
+        ends=("<seed:eos>",),
+        closers=("</seed:tool_call>",),
+        tags=("seed:",),
+    ),
     prompt="""\
 Tool List:
 You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \

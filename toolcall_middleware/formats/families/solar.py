@@ -20,7 +20,7 @@ from ..syntax.openers import ignored, named_calls, opener, xml_calls
 from ..syntax.xml import token_writer
 from ..syntax.xml_tags import xml_syntax
 
-_MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),))
+_MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),), closers=("<|tool_call:end|>",))
 
 _CALL = opener(
     "<|tool_call:begin|>",

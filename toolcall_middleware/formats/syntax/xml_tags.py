@@ -159,7 +159,9 @@ def key_value_tags(prefix: str = "", *, tag: str = "tool_call", newlines: bool =
     # The key's own closing tag may be that of a value, or missing before the value.
     key_end = rf"(?:</{prefix}arg_(?:key|value)>|(?=<{prefix}arg_value>))"
     return xml_syntax(
-        call=re.compile(rf"(?P<name>{name}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|</{prefix}arg_value>|{end}|\{{)"),
+        call=re.compile(
+            rf"(?P<name>{name}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|</{prefix}arg_value>|{end}|\{{)"
+        ),
         call_heads=(),
         call_part=re.compile(rf"{name}(?:{gap}{name}|{ws}(?:<tool_sep>{ws})?)(?:<[/a-z_]{{0,20}})?"),
         parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}}){key_end}"),
