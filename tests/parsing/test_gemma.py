@@ -63,6 +63,12 @@ ARGUMENTS: list[tuple[str, Any]] = [
     ("s:'x = '''doc'''',n:1", {"s": 'x = """doc"""', "n": 1}),
     ("s:'{'a': 'b', 'c': 1}'", {"s": '{"a": "b", "c": 1}'}),
     ("s:'f('a', x='b')',t:'c'", {"s": 'f("a", x="b")', "t": "c"}),
+    # Two that end the string.
+    ('s:"a"\'', {"s": "a"}),
+    ("s:\"a\"',t:'b'", {"s": "a", "t": "b"}),
+    ('a:["b"\',"c"\'],n:1', {"a": ["b", "c"], "n": 1}),
+    ('o:{"k":"x"\'}', {"o": {"k": "x"}}),
+    ('s:"say "\' and go"', {"s": 'say "<|"|> and go'}),
     # Missing ones.
     ("s:a b',t:'c'", {"s": "a b", "t": "c"}),
     ("s:a, b'", {"s": "a, b"}),

@@ -169,13 +169,21 @@ class Strings:
                 i = end
             elif s.startswith(quote, i):
                 at_once = self.is_key or quote in ('"""', "'''")
-                ends = True if at_once else ahead.follows(s, i + len(quote), last=last)
-                if ends is None:
+                behind = i + len(quote)
+                # A model that began with JSON's quote may end the string with that and its own.
+                mixed = ahead.notation.verbatim and not (at_once or self.raw)
+                stray = ahead.opens(s, behind, last=last) if mixed else ""
+                if stray and stray in ahead.notation.verbatim:
+                    behind += len(stray)
+                ends = True if at_once or stray is None else ahead.follows(s, behind, last=last)
+                if ends is None or stray is None:
                     break
-                i += len(quote)
                 if ends:
+                    self._at.repaired |= behind > i + len(quote)
+                    i = behind
                     self.end(out)
                     break
+                i += len(quote)
                 self._at.repaired = ahead.inner = True
                 self.say(ahead.notation.inner or quote, out)
             elif not last and n - i < len(quote) and quote.startswith(s[i:]):
