@@ -28,6 +28,7 @@ _MARKUP = Markup(
         "</｜DSML｜function_calls>",
         "</｜DSML｜tool_calls>",
         "</｜DSML｜ calls>",
+        "</|DSML|tool_calls>",
     ),
     tags=("｜",),
 )
@@ -166,13 +167,17 @@ Where:
 _DSML = invoke_calls("｜DSML｜function_calls", "｜DSML｜", typed=True)
 _DSML_V4 = invoke_calls("｜DSML｜tool_calls", "｜DSML｜", typed=True)
 _DSML_V41 = invoke_calls("｜DSML｜ calls", "｜DSML｜ ", typed=True)  # with a space in every tag
+_DSML_ASCII = invoke_calls("|DSML|tool_calls", "|DSML|", typed=True)  # with plain bars, as V4 behind some gateways
 _DSML_OPENERS = (
     opener("<｜DSML｜function_calls>", xml_calls(_DSML.read), special=True),
     opener("<｜DSML｜tool_calls>", xml_calls(_DSML_V4.read), special=True),
     opener("<｜DSML｜ calls>", xml_calls(_DSML_V41.read), special=True),
+    opener("<｜DSML｜toolcalls>", xml_calls(_DSML_V4.read), special=True),  # a slip of V4 Flash
+    opener("<|DSML|tool_calls>", xml_calls(_DSML_ASCII.read)),
     # Without the wrapper around the calls.
     opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
     opener("<｜DSML｜ invoke name=", xml_calls(_DSML_V41.read), consume=False, special=True),
+    opener("<|DSML|invoke name=", xml_calls(_DSML_ASCII.read), consume=False),
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3.2 (encoding_dsv32.py; llama.cpp: models/templates/DeepSeek-V3.2.jinja)
