@@ -3,9 +3,9 @@
 `<|channel|>analysis<|message|>…` is reasoning, `final` and a `commentary` without recipient are content, and a
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
 
-Muse Glimmer has recipients for channels: a message to `self` is reasoning, to `user` content, and one to a tool holds
-the calls in tags of their own. LLM-jp's tokenizer puts a space behind every special token:
-`<|channel|> final<|message|> …`; where a header has it, the one that begins the text is none of it.
+Muse Glimmer has recipients for channels: a message to `self` or `developer` is reasoning, to `user` or `commentary`
+content, and one to a tool holds the calls in tags of their own. LLM-jp's tokenizer puts a space behind every special
+token: `<|channel|> final<|message|> …`; where a header has it, the one that begins the text is none of it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
 _SELF, _USER = "self", "user"
 _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
+# Muse's, where no tool has that name: whether what it is told is a thought.
+_ALSO_TOLD = {"commentary": False, "developer": True}
 
 
 class HarmonyMessage(CursorReader):
@@ -157,14 +159,16 @@ class _Message:
         cursor.i = m.end()
         channel = _CHANNEL.search(header)
         name = recipient.group(1) if recipient else ""
-        if name and name not in _NOBODY:
+        told = self._tags and name in _ALSO_TOLD and not cursor.sink.offered(name)
+        if name and name not in _NOBODY and not told:
             # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
             self.called = name.removeprefix(_NAMESPACE)
             return None
         cursor.sink.accept()
         self._spaced = _SPACED.search(header) is not None
-        self._addressed = name in (_SELF, _USER)
-        thought = name == _SELF or (channel is not None and channel.group(1) == "analysis")
+        self._addressed = name in (_SELF, _USER, *_ALSO_TOLD)
+        thought = name == _SELF or _ALSO_TOLD.get(name, False)
+        thought = thought or (channel is not None and channel.group(1) == "analysis")
         self.thinks = thought
         return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
 
