@@ -6,7 +6,6 @@ here would not be what the backend does.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError
-from ..wire.json_input import read_fields
+from ..wire.json_input import Members, read_fields, read_members
 
 OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
 """The fields of a request that say which tools there are, and which were called."""
@@ -32,15 +31,6 @@ _LONGEST = 20
 _ESCAPED = re.compile(rb"\\u0(?:0[4-7]|17[fF])")
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with all its members."""
-
-
-def _all_pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
-    # A function, not the class: where Python code runs for each object, other threads get their turns in between.
-    return _Pairs(pairs)
-
-
 def one_reading(body: bytes) -> bytes:
     """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
     found = list(_members(body))
@@ -48,8 +38,8 @@ def one_reading(body: bytes) -> bytes:
     if plain and (b"\\u0" not in body or not _ESCAPED.search(body)):
         return body
     try:
-        pairs = json.loads(body, object_pairs_hook=_all_pairs)
-        names = [name for name, _ in pairs if name.casefold() in OURS] if isinstance(pairs, _Pairs) else []
+        members = read_members(body)
+        names = [name for name, _ in members if name.casefold() in OURS] if isinstance(members, Members) else []
         if len(names) == len(set(names)) and OURS.issuperset(names):
             return body
         return msgspec.json.encode(without_variants(read_fields(body)))

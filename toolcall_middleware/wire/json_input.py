@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -60,6 +61,20 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
         if isinstance(error, msgspec.ValidationError):
             raise ToolCallError("invalid_json", "The request body must be a JSON object.") from None
         raise not_json(error) from None
+
+
+class Members(list[tuple[str, Any]]):
+    """A JSON object as (name, value) of each member, several of one name among them."""
+
+
+def read_members(body: bytes) -> Any:
+    """The JSON value `body`, each object in it as its `Members`. Raises ValueError or RecursionError."""
+    return json.loads(body, object_pairs_hook=_members)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> Members:
+    # A function, not the class: where Python code runs for each object, other threads get their turns in between.
+    return Members(pairs)
 
 
 def decode(raw: bytes | msgspec.Raw, param: str | None) -> Any:

@@ -4,7 +4,6 @@ would else be asked for it with the operator's key.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from ...errors import ToolCallError, shown
-from ...wire.json_input import read_fields
+from ...wire.json_input import Members, read_fields, read_members
 from ...wire.openai import read_value
 from ..http.hidden_words import hides_words, odd_charset
 from .upstream.model_alias import model_of, with_model
@@ -71,26 +70,17 @@ def _of_json(body: bytes) -> Iterator[str]:
     if b"model" not in body.lower() and not hides_words(body):
         return
     try:
-        pairs = json.loads(body, object_pairs_hook=_all_pairs) if _is_odd(body) else read_value(body)
-        failed = pairs is None
+        value = read_members(body) if _is_odd(body) else read_value(body)
+        failed = value is None
     except (ValueError, RecursionError):
-        pairs, failed = None, True
-    if isinstance(pairs, dict):
-        pairs = _Pairs(pairs.items())
-    if isinstance(pairs, _Pairs):
-        yield from _named(pairs)
-    elif failed or (isinstance(pairs, list) and b"model" in body.lower()):
+        value, failed = None, True
+    if isinstance(value, dict):
+        value = Members(value.items())
+    if isinstance(value, Members):
+        yield from _named(value)
+    elif failed or (isinstance(value, list) and b"model" in body.lower()):
         read_fields(body)  # raises, in the words of a request whose upstream is the only one
         raise _refusal("The request's body cannot be read, and so not who may answer it.")
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with all its members, also those of one name."""
-
-
-def _all_pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
-    # A function, not the class: where Python code runs for each object, other threads get their turns in between.
-    return _Pairs(pairs)
 
 
 def _is_odd(body: bytes) -> bool:
