@@ -11,15 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.response.choice import (
-    AnswerPolicy,
-    Arguments,
-    ChoiceAnswer,
-    Content,
-    Op,
-    Opened,
-    ReasoningText,
-)
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.operations import Arguments, Content, Op, Opened, ReasoningText
+from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.wire.new_call_id import new_call_id
 
 from .streams import ScriptParser, pieces

@@ -10,7 +10,9 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.response.choice import AnswerPolicy, Arguments, ChoiceAnswer
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.operations import Arguments
+from toolcall_middleware.response.policy import AnswerPolicy
 
 from ..fakes import TextBackend
 from ..stream_rules import Choice, check_error, check_stream

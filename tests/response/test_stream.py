@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.release_gate import Hold
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import Templates

@@ -12,7 +12,8 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import MAX_TEMPLATES
 from toolcall_middleware.usage.meter import UsageMeter

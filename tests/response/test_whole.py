@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.whole import WholeAnswer, as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter

@@ -9,7 +9,8 @@ import pytest
 
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-from toolcall_middleware.response.choice import AnswerPolicy, ChoiceAnswer, Verbatim
+from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
+from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.whole import as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai

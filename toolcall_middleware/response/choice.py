@@ -16,12 +16,10 @@ from ..wire import openai
 from ..wire.openai import Fields
 from .message import Message, Source
 from .native_calls import NativeCalls
-from .operations import Arguments, Content, Op, Opened, ReasoningText
+from .operations import Content, Op, ReasoningText
 from .outcome import FinishedCall
 from .policy import AnswerPolicy
 from .reasoning import OpenThought, ReasoningReader, split_reasoning
-
-__all__ = ["AnswerPolicy", "Arguments", "ChoiceAnswer", "Content", "Op", "Opened", "ReasoningText", "Verbatim"]
 
 _CUT = frozenset({"length", "content_filter"})
 _CALLED = frozenset({"tool_calls", "function_call"})

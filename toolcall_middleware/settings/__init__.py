@@ -1,12 +1,9 @@
 """The settings of one app: the table of options, where values come from, and what a request or a tenant may change."""
 
+from .options import MAXIMA, OPTIONS, PROFILES
 from .settings import (
     COMMAND_LINE,
     ENV_PREFIX,
-    MAXIMA,
-    OPTIONS,
-    PROFILES,
-    Option,
     Settings,
     hide_login,
     library_folder,
@@ -21,7 +18,6 @@ __all__ = [
     "MAXIMA",
     "OPTIONS",
     "PROFILES",
-    "Option",
     "Settings",
     "hide_login",
     "library_folder",

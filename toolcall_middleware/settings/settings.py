@@ -15,22 +15,7 @@ from typing import Any, Unpack
 
 from ..errors import SettingsError
 from .keywords import Keywords, Values
-from .options import MAXIMA, OPTIONS, PROFILES, Option
-
-__all__ = [
-    "COMMAND_LINE",
-    "ENV_PREFIX",
-    "MAXIMA",
-    "OPTIONS",
-    "PROFILES",
-    "Option",
-    "Settings",
-    "hide_login",
-    "library_folder",
-    "read_variable",
-    "show",
-    "whole_path",
-]
+from .options import OPTIONS, PROFILES, Option
 
 ENV_PREFIX = "TOOLCALL_"
 COMMAND_LINE = "_TOOLCALL_COMMAND_LINE"

@@ -8,8 +8,6 @@ from starlette.types import Message, Receive
 
 from ...errors import ToolCallError
 
-__all__ = ["Inflate", "Message", "Receive", "Replay", "decompressed", "giving", "replay", "request_message"]
-
 _FRAME = 2
 # Bytes that a decompressor gets at once: it copies what comes behind the end of its stream.
 _FIRST, _MOST = 512, 64 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .messages import Scope
+from starlette.types import Scope
 
 # By an escape of JSON, by an encoding of two bytes a letter, or percent-encoded.
 _SIGNS = (b"\\u", b"\x00", b"%4", b"%6")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp, Message, Scope, Send
+from starlette.types import Message, Scope
 
-from .headers import ENTITY_HEADERS, Headers, scope_for_body, with_length, without
+from .headers import ENTITY_HEADERS, Headers, scope_for_body, without
 from .paths import ends_with, normal_path
-
-__all__ = ["App", "Scope", "Send", "is_chat", "request_scope", "response_head", "with_length"]
-
-App = ASGIApp
 
 
 def is_chat(scope: Scope, paths: tuple[str, ...]) -> bool:

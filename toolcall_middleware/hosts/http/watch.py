@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...observe.observers import Observers
 from ...observe.report import Report
 from .answer_tail import AnswerTail
 from .request_record import RECORD, Record, record_of
-
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _APIS = (
     ("/chat/completions", "chat"),
@@ -29,7 +26,7 @@ def api_of(path: str) -> str:
     return next((api for suffix, api in _APIS if path.endswith(suffix)), "other")
 
 
-async def watched(app: App, observers: Observers, scope: Scope, receive: Receive, send: Send) -> None:
+async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Receive, send: Send) -> None:
     """Run `app` for one request that nobody watches yet."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     record = record_of(scope)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from ...apis.extension import Extension
 from ...apis.face import ChatRequest, Face
 from ...apis.messages.client.face import MessagesFace
@@ -26,10 +28,10 @@ from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...usage.tokenizers.load import load
 from ...version import __version__
-from ..http.bodies import Message, Receive, replay
+from ..http.bodies import replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
-from ..http.messages import App, Scope, Send, with_length
+from ..http.headers import with_length
 from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
 from ..http.upload import cleared, collect
@@ -71,11 +73,13 @@ class ToolCallMiddleware:
 
     if TYPE_CHECKING:
         # For Starlette's add_middleware, whose type wants `app` by position. It passes it by name in older versions.
-        def __init__(self, app: App, /, *, settings: Settings | None = None, **options: Unpack[Keywords]) -> None: ...
+        def __init__(
+            self, app: ASGIApp, /, *, settings: Settings | None = None, **options: Unpack[Keywords]
+        ) -> None: ...
 
     else:
 
-        def __init__(self, app: App, *, settings: Settings | None = None, **options: Any) -> None:
+        def __init__(self, app: ASGIApp, *, settings: Settings | None = None, **options: Any) -> None:
             self.app = app
             self._fault = None
             try:
@@ -123,7 +127,7 @@ class ToolCallMiddleware:
                 if self._tenancy.limits_rates:
                     self._limiter()
 
-    app: App
+    app: ASGIApp
     _fault: SettingsError | FormatError | None
     settings: Settings
     _memory: BackendMemory
@@ -347,7 +351,7 @@ def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
 class _Asking:
     """Who asks, by which settings, and where the answer goes. scope: as the host gave it."""
 
-    app: App
+    app: ASGIApp
     scope: Scope
     receive: Receive
     send: Send

@@ -6,14 +6,13 @@ import asyncio
 import logging
 import re
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...apis.completions.answer import CompletionAnswer
 from ...apis.completions.request import wanted_logprobs
 from ...upstream.completions.pending import PendingPrompt
 from ..http.bodies import Inflate
 from ..http.headers import ENTITY_HEADERS, without
-from ..http.messages import App
 from ..http.paths import normal_path
 
 _log = logging.getLogger("toolcall_middleware")
@@ -22,7 +21,7 @@ _COMPLETIONS = "/completions"
 _NOT_THERE = frozenset({404, 405, 501})
 
 
-async def written(app: App, body: bytes, prompt: PendingPrompt) -> tuple[App, bytes]:
+async def written(app: ASGIApp, body: bytes, prompt: PendingPrompt) -> tuple[ASGIApp, bytes]:
     """The app to ask, and the body to ask it with, once the prompt is written. Raises ToolCallError.
 
     body: a chat completion's.
@@ -37,7 +36,7 @@ class Completions:
     top: how many of the likeliest tokens the client wants beside each. limit: bytes of a whole answer that are kept.
     """
 
-    def __init__(self, app: App, *, top: int | None, limit: int | None) -> None:
+    def __init__(self, app: ASGIApp, *, top: int | None, limit: int | None) -> None:
         self._app = app
         self._top = top
         self._limit = limit

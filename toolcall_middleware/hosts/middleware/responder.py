@@ -12,6 +12,9 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
+from starlette.types import ASGIApp, Message, Receive, Scope
+from starlette.types import Send as SendMessage
+
 from ...errors import ToolCallError
 from ...exchange import (
     Action,
@@ -32,11 +35,10 @@ from ...exchange import (
     StopUpstream,
     Undecodable,
 )
-from ..http.bodies import Inflate, Message, Receive
+from ..http.bodies import Inflate
 from ..http.errors import send_error
 from ..http.leaving import done_one
-from ..http.messages import App, Scope, request_scope, response_head
-from ..http.messages import Send as SendMessage
+from ..http.messages import request_scope, response_head
 from ..http.offload import CODED, LARGE, Held, offloaded
 from .token_counting import wait_for
 
@@ -55,7 +57,7 @@ class Responder:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         scope: Scope,
         receive: Receive,
         send: SendMessage,
