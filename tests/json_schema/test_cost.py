@@ -148,7 +148,7 @@ def test_what_was_compiled_is_not_kept_for_ever() -> None:
             raw = request(one)
             offered = read_request(raw, Settings())
             checker_for(raw, offered.tools).faults("f0", '{"a": "x", "b": "y"}')
-        print(pattern._COMPILED.used, pattern._COMPILED._most, megabytes() - first)
+        print(pattern._COMPILED._used, pattern._COMPILED._most, megabytes() - first)
     """)
     assert held <= bound
     assert grown < 80
@@ -312,7 +312,7 @@ def test_a_cache_keeps_what_it_can_afford() -> None:
     assert cache.get("k7") is None
     assert cache.get("k6") == 6
     cache.put("new", 2, 10)
-    assert (cache.get("new"), cache.used) == (2, 85)
+    assert (cache.get("new"), cache._used) == (2, 85)
     cache.put("dear", 3, 26)
     assert cache.get("dear") is None
 

@@ -206,7 +206,6 @@ ROOT: dict[str, Any] = {
 )
 def test_where_references_lead(reference: str, target: Any) -> None:
     assert Scope.of(ROOT).resolve(reference).schema == target
-    assert pointer.resolve(ROOT, reference) == target
 
 
 def test_a_target_with_an_address_is_a_document_of_its_own() -> None:
@@ -300,7 +299,7 @@ def test_an_index_is_made_once_for_a_document_and_not_kept_for_ever(monkeypatch:
     assert len(made) == 6
     large = {"$defs": {str(n): {"$anchor": f"a{n}"} for n in range(200)}}
     assert Scope.of(large).find("#a7") is not None
-    assert pointer._INDEXES.used <= 130
+    assert pointer._INDEXES._used <= 130
 
 
 def test_an_own_pointer_needs_no_index(monkeypatch: pytest.MonkeyPatch) -> None:

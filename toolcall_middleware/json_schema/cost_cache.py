@@ -40,8 +40,3 @@ class CostCache(Generic[K, V]):
             self._used += cost
             while self._used > self._most:
                 self._used -= self._kept.popitem(last=False)[1][1]
-
-    @property
-    def used(self) -> int:
-        """What all that is kept costs."""
-        return self._used

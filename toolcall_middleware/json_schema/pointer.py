@@ -242,9 +242,3 @@ def targets_of(root: Any) -> dict[tuple[int, str], Any]:
                 stack.append((target.schema, target.scope))
         stack.extend((child.schema, scope.enter(child.schema)) for child in children(schema))
     return found
-
-
-def resolve(root: Any, reference: Any) -> Any:
-    """What a reference that stands in no resource of its own leads to in the document `root`; None for nothing."""
-    target = Scope.of(root).find(reference)
-    return None if target is None else target.schema

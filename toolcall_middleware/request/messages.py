@@ -27,11 +27,6 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def read_messages(raw: bytes, max_rounds: int | None = None) -> list[dict[str, Any]]:
-    """The messages that `read_history` reads."""
-    return read_history(raw, max_rounds=max_rounds).messages
-
-
 def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int | None = None) -> History:
     """The value of `messages`, decoded and checked. Raises ToolCallError with a `param` such as `messages[2].content`.
 

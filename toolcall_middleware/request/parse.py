@@ -62,9 +62,6 @@ class ChatRequest:
 class UsageOnly:
     """A streamed request without tools that asks for usage: its bytes go on unchanged, and are not checked."""
 
-    stream: bool = True
-    include_usage: bool = True
-
 
 class _Fields(msgspec.Struct):
     tools: msgspec.Raw = _NULL
@@ -91,11 +88,6 @@ class _StreamOptions(msgspec.Struct):
 _PROBE = msgspec.json.Decoder(_Probe)
 _LOOSE_PROBE = msgspec.json.Decoder(_Fields)
 _STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions)
-
-
-def wants(body: bytes, settings: Settings) -> bool:
-    """Whether `read_request` has something to say about `body`. Never raises; costs a few microseconds."""
-    return _concern(body, settings) is not False
 
 
 def read_request(body: bytes, settings: Settings, *, always: bool = False) -> ChatRequest | UsageOnly | None:

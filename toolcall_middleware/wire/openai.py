@@ -242,7 +242,6 @@ class Shape:
             except FAILURES:
                 return None
         return None
-        return None
 
 
 # -- errors --------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def write(
     engine_begins: bool = False,
     **more: Any,
 ) -> Written:
-    checkpoint = Checkpoint("here", ChatTemplate(template, special or {}), engine_begins=engine_begins)
+    checkpoint = Checkpoint(ChatTemplate(template, special or {}), engine_begins=engine_begins)
     return TemplatePrompts(checkpoint).write(messages, tools, [{"role": "user", "content": "as text"}], more)
 
 

@@ -101,7 +101,6 @@ class _Request:
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
         self._read = Reader(fields)
-        self._chat: dict[str, Any] = {}
 
     def read(self) -> tuple[ChatRequest, Asked]:
         read = self._read

@@ -130,8 +130,6 @@ class _Parts:
     """Behind the name."""
     parameter: str
     """Before a key."""
-    key_end: str
-    """Between a key and its value."""
     value_end: str
     gap: str
     """Behind a value's closing tag."""
@@ -156,7 +154,6 @@ def _tags(layout: Layout, is_: str, next_: str, rendered: Rendered) -> Syntax | 
         head=before[cut:].strip(),
         rest=layout.behind(NAME).removesuffix(parameter),
         parameter=parameter,
-        key_end=is_,
         value_end=closing_tags[0],
         gap=value_end[value_end.index(closing_tags[0]) + len(closing_tags[0]) :],
         end=end,

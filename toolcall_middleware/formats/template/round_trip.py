@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -37,11 +37,6 @@ def reads(openers: tuple[Opener, ...], turn: Rendered) -> bool:
         if calls != wanted or text.strip() != turn.content.strip():
             return False
     return True
-
-
-def share(turns: Sequence[Rendered], good: Callable[[Rendered], bool]) -> float:
-    """The share of turns for which `good` holds."""
-    return sum(map(good, turns)) / len(turns) if turns else 0.0
 
 
 def _tool(name: str, calls: Sequence[ToolCall]) -> Tool:

@@ -29,7 +29,6 @@ _told: dict[str, Checkpoint] = {}
 class Checkpoint:
     """What a checkpoint says of its conversations."""
 
-    where: str
     template: ChatTemplate
     engine_begins: bool = False
     """Its engine puts the token of the beginning before every prompt, so that none may hold it."""
@@ -74,7 +73,7 @@ def of_props(url: str, props: Any) -> Checkpoint:
     if not isinstance(text, str) or not text:
         raise SettingsError(f"{SETTING}: {url} tells no chat_template.")
     special = {name: told[name] for name in ("bos_token", "eos_token") if isinstance(told.get(name), str)}
-    return Checkpoint(url, ChatTemplate(text, special), engine_begins=True)
+    return Checkpoint(ChatTemplate(text, special), engine_begins=True)
 
 
 def remember(source: str, checkpoint: Checkpoint) -> None:
@@ -87,22 +86,22 @@ def _of_folder(folder: Path) -> Checkpoint:
     text = template_source(folder, SETTING)
     if text is None:
         raise SettingsError(f"{SETTING}: {folder} holds no chat template ({', '.join(_FILES)}).")
-    return _checkpoint(str(folder), text, config)
+    return _checkpoint(text, config)
 
 
 def _of_file(file: Path) -> Checkpoint:
     if file.suffix != ".json":
         config = read_json(file.parent / "tokenizer_config.json", SETTING)
-        return _checkpoint(str(file), read_text(file, SETTING), config)
+        return _checkpoint(read_text(file, SETTING), config)
     value = read_json(file, SETTING)
     text = for_tools(value.get("chat_template"))
     if text is None:
         raise SettingsError(f"{SETTING}: {file} holds no chat_template.")
     config = value if file.name == "tokenizer_config.json" else read_json(file.parent / _FILES[2], SETTING)
-    return _checkpoint(str(file), text, config)
+    return _checkpoint(text, config)
 
 
-def _checkpoint(where: str, text: str, config: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint(text: str, config: Mapping[str, Any]) -> Checkpoint:
     declared = config.get("response_template")
     if isinstance(declared, str):
         try:
@@ -110,7 +109,6 @@ def _checkpoint(where: str, text: str, config: Mapping[str, Any]) -> Checkpoint:
         except (ValueError, RecursionError):
             declared = None
     return Checkpoint(
-        where,
         ChatTemplate(text, special_tokens(config)),
         response_template=declared if isinstance(declared, Mapping) else None,
     )

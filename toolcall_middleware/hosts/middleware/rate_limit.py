@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from limits.aio.strategies import FixedWindowRateLimiter
 
 _PATIENCE = 2.0  # seconds for one question to the storage
-_REDIS = ("redis", "valkey")
 
 _log = logging.getLogger("toolcall_middleware")
 _T = TypeVar("_T")

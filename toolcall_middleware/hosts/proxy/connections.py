@@ -18,8 +18,6 @@ try:
 except ImportError:  # there is none on Windows
     resource = None  # type: ignore[assignment]
 
-logger = logging.getLogger("toolcall_middleware.proxy")
-
 HEAD_SECONDS = 20.0
 """From a connection's beginning, or a request's first byte, to the end of its head."""
 _MOST = 65_536

@@ -30,7 +30,6 @@ class Context:
 
     opening: str
     at_start: bool
-    fenced: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

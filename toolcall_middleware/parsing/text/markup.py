@@ -63,7 +63,7 @@ class Markup:
         before: a fence's first line that belongs to the markup. fence: that fence, or the one around a call before.
         """
         out, sink = self._out, self._sink
-        context = Context(opening, out.at_start, bool(before))
+        context = Context(opening, out.at_start)
         sink.mode = Mode.HOLD
         sink.committed = False
         if sink.arguments is not None:

@@ -84,17 +84,6 @@ class Scanner:
         self._passed: list[str] = []
         self.stopped = False
 
-    @property
-    def pending(self) -> bool:
-        """Whether text is held back."""
-        sink, out = self._sink, self._out
-        return bool(out.carry or out.gap or sink.held or (sink.flow is not None and sink.flow.tail))
-
-    @property
-    def plain(self) -> bool:
-        """Whether prose passes as it is: nothing is held and nothing is open."""
-        return self._markup.body is None and not self._out.carry and not self._out.in_gap
-
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
         special, size = self._special, len(text)

@@ -56,11 +56,6 @@ class StringArguments:
         return self._plain is not None
 
     @property
-    def amid(self) -> bool:
-        """Whether the object inside stops where a value is to come."""
-        return self._inner.amid
-
-    @property
     def cut(self) -> bool:
         """Whether more than quotes and closing brackets is missing: see `JsonReader.cut`."""
         if self._short or self.done:
@@ -165,7 +160,7 @@ class StringArguments:
         if c == "u":
             digits = text[2:6]
             if not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                return self._plain_escape("\\u", 2, i, taken, out)
+                return self._plain_escape("\\u", i, taken, out)
             if len(digits) < 4:
                 self._held = text
                 return i + len(text) - taken
@@ -173,14 +168,14 @@ class StringArguments:
             self._unit(int(digits, 16), text, out)
             return i + 6 - taken
         plain = _ESCAPED.get(c)
-        return self._plain_escape("\\" + c if plain is None else plain, 2, i, taken, out)
+        return self._plain_escape("\\" + c if plain is None else plain, i, taken, out)
 
-    def _plain_escape(self, text: str, length: int, i: int, taken: int, out: list[str]) -> int:
-        """Give `text` for an escape of `length` characters; digits held behind its `u` are given as they are."""
-        surplus = self._held[length:]
+    def _plain_escape(self, text: str, i: int, taken: int, out: list[str]) -> int:
+        """Give `text` for an escape of two characters; digits held behind its `u` are given as they are."""
+        surplus = self._held[2:]
         self._held = ""
         self._give(text + surplus, out)
-        return i + max(0, length - taken)
+        return i + max(0, 2 - taken)
 
     def _unit(self, code: int, text: str, out: list[str]) -> None:
         """A UTF-16 unit. Two surrogates make a character; a lone one stays an escape, which JSON allows."""

@@ -103,15 +103,6 @@ class JsonReader:
         return len(self._at.stack)
 
     @property
-    def amid(self) -> bool:
-        """Whether a value is to come: behind a key, a colon or a comma, or in a key."""
-        at = self._at
-        state = self._comments.back if at.state >= SLASH else at.state
-        if not at.stack or state in (FIRST_KEY, FIRST_ITEM):
-            return False
-        return state in (KEY, COLON, VALUE, COMMA) or (at.is_key and state in (STRING, ESCAPE))
-
-    @property
     def cut(self) -> bool:
         """Whether more than closing brackets is missing: the text stops in a string, a number or a word, or before a
         value. A literal that is complete is a value.

@@ -70,11 +70,3 @@ def _without_known_lines(texts: list[str]) -> list[str]:
         if line.keep:
             moved.append(found[0].strip())
     return [*texts, *moved]
-
-
-def plain_text(raw_texts: list[str]) -> str:
-    """Neighbouring text blocks as one text."""
-    return "\n\n".join(text for text in raw_texts if text)
-
-
-__all__ = ["plain_text", "system_text"]

@@ -38,7 +38,6 @@ class AnthropicStream:
         self._blocks: dict[Any, _Block] = {}
         self._stop_reason: Any = None
         self._refusal: str | None = None
-        self._written = False  # some text has left
         self.done = False
 
     def feed(self, data: bytes) -> bytes:

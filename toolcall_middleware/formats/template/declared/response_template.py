@@ -189,7 +189,7 @@ def _gemma(field: Mapping[str, Any], places: _Places, mark: str) -> Syntax:
     """`call:f{x:<mark>v<mark>}`, the one dialect of JSON that there is a reader for."""
     if places.group is None or places.only is not None:
         raise NotCompiled("JSON of a dialect that holds the name")
-    before, after = _around(field, "open_pattern", places.group)
+    before, after = _around(field, places.group)
     if not before.endswith("call:") or after.strip():
         raise NotCompiled("JSON of a dialect without `call:` before the name")
     layout = Layout(
@@ -216,7 +216,7 @@ def _lines(field: Mapping[str, Any], places: _Places, content: str) -> Syntax:
     if (places.only is None) != (content == "kv-lines"):
         raise NotCompiled(f"content of the kind {content}, which makes no arguments")
     _check_values(arguments)
-    before, after = _around(field, "open_pattern", places.group)
+    before, after = _around(field, places.group)
     end = after.strip() or ("\n" if "\n" in after else "")
     close = _anchor(field, "close").strip()
     key_end, line_end = arguments.get("kv_sep", ":"), arguments.get("line_sep", "\n")
@@ -249,7 +249,7 @@ def _json_layout(field: Mapping[str, Any], places: _Places) -> Layout:
         raise NotCompiled("a transform of another shape: JSON that is one argument")
     close = _anchor(field, "close") if "close" in field or "close_pattern" in field else ""
     if places.group is not None:
-        before, after = _around(field, "open_pattern", places.group)
+        before, after = _around(field, places.group)
         call = f"{before}{NAME}{after}{ARGUMENTS}{close}"
         return Layout(opening="", call=call, between="", closing="", json=True, region="{}")
     opening = _anchor(field, "open")
@@ -314,10 +314,11 @@ def _short(text: str) -> str:
     return text
 
 
-def _around(field: Mapping[str, Any], key: str, group: str) -> tuple[str, str]:
-    pattern = field.get(key)
+def _around(field: Mapping[str, Any], group: str) -> tuple[str, str]:
+    """The texts before and behind a named group in `open_pattern`. Raises NotCompiled."""
+    pattern = field.get("open_pattern")
     if not isinstance(pattern, str):
-        raise NotCompiled(f"no {key}")
+        raise NotCompiled("no open_pattern")
     before, after = _split(pattern, group)
     return _short(_plain(before)), _short(_plain(after))
 

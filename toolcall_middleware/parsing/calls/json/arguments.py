@@ -50,11 +50,6 @@ class CallArguments:
         return self._reader if self._whole is None else None
 
     @property
-    def amid(self) -> bool:
-        """Whether they stop behind a key, a colon or a comma, or in a key: where a value is to come."""
-        return self._reader.amid
-
-    @property
     def is_cut(self) -> bool:
         """Whether `close` would find them cut. Before a marker, an object without anything is an empty one."""
         empty = self.stuck and isinstance(self._reader, JsonReader) and self._reader.is_empty
