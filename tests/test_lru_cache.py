@@ -22,3 +22,13 @@ def test_the_cache_is_bounded_in_number_and_size() -> None:
     for number in range(20):
         small.put(number, "x", size=25)
     assert len(small) == 4
+
+
+def test_a_cache_may_be_bounded_by_size_alone() -> None:
+    cache: LRUCache[int, int] = LRUCache(max_size=100)
+    for number in range(10):
+        cache.put(number, number, size=25)
+    assert [cache.get(number) for number in range(10)] == [None] * 6 + [6, 7, 8, 9]
+    cache.get(6)
+    cache.put(10, 10, size=20)
+    assert (cache.get(7), cache.get(6)) == (None, 6)

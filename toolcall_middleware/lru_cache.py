@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -15,10 +16,12 @@ _MOST_OF_ALL = 4
 
 
 class LRUCache(Generic[_Key, _Value]):
-    """At most `max_entries`, of at most `max_size` together, in a unit that is the caller's. May be used by threads."""
+    """Entries of at most `max_size` together, in a unit that is the caller's, and at most `max_entries` where that is
+    given. May be used by threads.
+    """
 
-    def __init__(self, *, max_entries: int, max_size: int) -> None:
-        self._max_entries = max_entries
+    def __init__(self, *, max_size: int, max_entries: int | None = None) -> None:
+        self._max_entries = math.inf if max_entries is None else max_entries
         self._max_size = max_size
         self._size = 0
         self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()

@@ -14,7 +14,6 @@ import pytest
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.json_schema import unevaluated
-from toolcall_middleware.json_schema.cost_cache import CostCache
 from toolcall_middleware.json_schema.ecma import translated
 from toolcall_middleware.json_schema.validate_arguments import ArgumentChecker
 from toolcall_middleware.model import Tool, ToolSet
@@ -148,7 +147,7 @@ def test_what_was_compiled_is_not_kept_for_ever() -> None:
             raw = request(one)
             offered = read_request(raw, Settings())
             checker_for(raw, offered.tools).faults("f0", '{"a": "x", "b": "y"}')
-        print(pattern._COMPILED._used, pattern._COMPILED._most, megabytes() - first)
+        print(pattern._COMPILED._size, pattern._COMPILED._max_size, megabytes() - first)
     """)
     assert held <= bound
     assert grown < 80
@@ -300,21 +299,6 @@ def test_an_anchor_is_none_before_2019(draft: str) -> None:
 def test_a_schema_that_nobody_admitted_is_a_fault_and_no_crash() -> None:
     checker = ArgumentChecker(ToolSet.of([Tool("f", parameters={"properties": {"a": {"$ref": "#/$defs/none"}}})]))
     assert checker.faults("f", '{"a": 1}') == ["(root): cannot be checked: a reference of the schema leads nowhere"]
-
-
-def test_a_cache_keeps_what_it_can_afford() -> None:
-    cache: CostCache[str, int] = CostCache(100)
-    for number in range(10):
-        cache.put(f"k{number}", number, 25)
-    assert [cache.get(f"k{number}") for number in range(10)] == [None] * 6 + [6, 7, 8, 9]
-    cache.get("k6")
-    cache.put("new", 1, 20)
-    assert cache.get("k7") is None
-    assert cache.get("k6") == 6
-    cache.put("new", 2, 10)
-    assert (cache.get("new"), cache._used) == (2, 85)
-    cache.put("dear", 3, 26)
-    assert cache.get("dear") is None
 
 
 def test_what_is_not_known_is_not_run() -> None:

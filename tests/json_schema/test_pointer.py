@@ -15,10 +15,10 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from toolcall_middleware.json_schema import pointer
-from toolcall_middleware.json_schema.cost_cache import CostCache
 from toolcall_middleware.json_schema.drafts import ANY_DRAFT
 from toolcall_middleware.json_schema.pointer import OutOfDocument, Scope, Target, Unresolved, enter
 from toolcall_middleware.json_schema.walk import walk
+from toolcall_middleware.lru_cache import LRUCache
 
 DIALECTS: list[str | None] = [
     None,
@@ -290,7 +290,7 @@ def test_an_index_is_made_once_for_a_document_and_not_kept_for_ever(monkeypatch:
         return index(document)
 
     monkeypatch.setattr(pointer, "_index", counted)
-    monkeypatch.setattr(pointer, "_INDEXES", CostCache(130))
+    monkeypatch.setattr(pointer, "_INDEXES", LRUCache(max_size=130))
     roots = [{"$defs": {str(n): {"$anchor": f"a{n}"} for n in range(30)}} for _ in range(5)]
     for root in roots:
         assert [Scope.of(root).find("#a7") is not None for _ in range(3)] == [True] * 3
@@ -299,7 +299,7 @@ def test_an_index_is_made_once_for_a_document_and_not_kept_for_ever(monkeypatch:
     assert len(made) == 6
     large = {"$defs": {str(n): {"$anchor": f"a{n}"} for n in range(200)}}
     assert Scope.of(large).find("#a7") is not None
-    assert pointer._INDEXES._used <= 130
+    assert pointer._INDEXES._size <= 130
 
 
 def test_an_own_pointer_needs_no_index(monkeypatch: pytest.MonkeyPatch) -> None:

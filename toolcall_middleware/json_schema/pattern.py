@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Final
 
 from ..errors import shown
-from .cost_cache import CostCache
+from ..lru_cache import LRUCache
 from .ecma import Translated, translated
 
 MAX_UNROLLED = 5000
@@ -44,7 +44,7 @@ def _plain(match: re.Match[str]) -> str:
     return "(?" if match["behind"] else match[0]  # Python wants look-behind of a fixed width
 
 
-_VERDICTS: CostCache[str, tuple[str | None, int]] = CostCache(1 << 19)  # by characters
+_VERDICTS: LRUCache[str, tuple[str | None, int]] = LRUCache(max_size=1 << 19)  # by characters
 
 
 def pattern_fault(pattern: str) -> tuple[str | None, int]:
@@ -55,7 +55,7 @@ def pattern_fault(pattern: str) -> tuple[str | None, int]:
     found = _VERDICTS.get(pattern)
     if found is None:
         found = _verdict(pattern)
-        _VERDICTS.put(pattern, found, 256 + len(pattern))
+        _VERDICTS.put(pattern, found, size=256 + len(pattern))
     return found
 
 
@@ -78,7 +78,7 @@ def _verdict(pattern: str) -> tuple[str | None, int]:
 
 
 _NOT_RUN: Final = object()
-_COMPILED: CostCache[str, Any] = CostCache(100_000)
+_COMPILED: LRUCache[str, Any] = LRUCache(max_size=100_000)
 """By pieces, of which each character is at least one: about 26 MB."""
 
 
@@ -88,7 +88,7 @@ def matcher(pattern: str) -> Any:
     if found is None:
         ours = translated(pattern)
         found = _NOT_RUN if ours is None or ours.size > MAX_UNROLLED else _compiled(ours)
-        _COMPILED.put(pattern, found, 16 + len(pattern) + (0 if ours is None else ours.size))
+        _COMPILED.put(pattern, found, size=16 + len(pattern) + (0 if ours is None else ours.size))
     return None if found is _NOT_RUN else found
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from ..errors import shown
-from .cost_cache import CostCache
+from ..lru_cache import LRUCache
 from .drafts import Draft, Holds, draft_of
 from .walk import Child, children, walk
 
@@ -168,11 +168,11 @@ class _Document:
         found = _INDEXES.get(id(self.root))
         if found is None:
             found = self, _index(self)
-            _INDEXES.put(id(self.root), found, found[1].size)
+            _INDEXES.put(id(self.root), found, size=found[1].size)
         return found[1]
 
 
-_INDEXES: CostCache[int, tuple[_Document, _Index]] = CostCache(_MAX_INDEXED)
+_INDEXES: LRUCache[int, tuple[_Document, _Index]] = LRUCache(max_size=_MAX_INDEXED)
 """By the identity of the root, which the document keeps: a tool list is read once and used by many requests."""
 
 

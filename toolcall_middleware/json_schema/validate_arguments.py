@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 import msgspec
 
+from ..lru_cache import LRUCache
 from ..model import ToolSet
-from .cost_cache import CostCache
 from .grammars.text import with_grammar
 from .metaschema import dialect_of
 from .rules import MAX_FAULTS, Deadline, NotChecked, Rules, TookTooLong, short
@@ -123,7 +123,7 @@ def _is_type_of(base: Any) -> Callable[[Any, Any, str], bool]:
     return is_type
 
 
-_CHECKERS: CostCache[tuple[bytes, tuple[str, ...]], ArgumentChecker] = CostCache(1 << 21)
+_CHECKERS: LRUCache[tuple[bytes, tuple[str, ...]], ArgumentChecker] = LRUCache(max_size=1 << 21)
 """By bytes of the tool lists, which a checker holds several times over."""
 
 
@@ -133,7 +133,7 @@ def checker_for(tools_raw: bytes, tools: ToolSet) -> ArgumentChecker:
     found = _CHECKERS.get(key)
     if found is None:
         found = ArgumentChecker(tools)
-        _CHECKERS.put(key, found, len(tools_raw))
+        _CHECKERS.put(key, found, size=len(tools_raw))
     return found
 
 
