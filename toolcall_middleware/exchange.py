@@ -78,11 +78,11 @@ class Exchange:
         self._defer = defer
         self._always = always
         self._talk: Conversation | None = None
-        self._stream: StreamRewriter | None = None  # that STREAMING feeds
+        self._stream: StreamRewriter | None = None  # what STREAMING feeds
         self._begun = False  # the client's answer has begun
         self._kept: list[bytes] = []  # what was collected of the response at hand, or is held for a count
         self._size = 0
-        self._reply: Reply | None = None  # ... and the whole answer that is
+        self._reply: Reply | None = None  # the whole answer that is held for a count
         self._last = self._early = False  # what waits for a count is at the answer's end, or ends it before that
         self.state = State.NEW
 

@@ -39,10 +39,10 @@ class ParserOptions:
     """Whether all of the text is a thought: what only opens an answer may be the thought's last lines, too."""
     keep_raw: bool = False
     """Whether `CallEnd.raw` is filled."""
+    keep_complete: bool = True
+    """Whether it is filled for calls that are complete, too."""
     repair_names: bool = False
     """Whether a name that means exactly one offered tool is that tool's (tool_names.py)."""
-    keep_complete: bool = True
-    """... also of a call that is complete."""
     keep_arguments: bool = False
     """Whether `CallEnd.written` is filled."""
     tell_unknown: bool = False

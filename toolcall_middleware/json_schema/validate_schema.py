@@ -153,7 +153,7 @@ class _Walk:
                 target = self._target(reference, scope, path)
                 self._edges.setdefault(id(node), []).append(id(target.schema))
                 self._work.append((target.schema, target.scope, path, level))
-        self._refuse_circles()
+        self._refuse_reference_cycles()
         return levels
 
     def _visit(self, node: Any, scope: Scope, path: Path, level: int) -> None:
@@ -216,7 +216,7 @@ class _Walk:
             raise SchemaFault(f"{shown(reference)} refers to nothing in the schema", _steps(path))
         return target
 
-    def _refuse_circles(self) -> None:
+    def _refuse_reference_cycles(self) -> None:
         """A schema that, for one and the same value, refers back to itself can never be checked."""
         done: set[int] = set()
         for start in self._edges:

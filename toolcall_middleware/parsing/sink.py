@@ -144,7 +144,7 @@ class Sink:
         self._unknown_name = ""  # of the call at hand
         self._refused = False  # the last call of this body went out as text
         self.keep_raw = keep_raw
-        self.keep_complete = keep_complete  # ... also of a call that is complete
+        self.keep_complete = keep_complete  # the raw text of complete calls is kept, too
         self._kept = Gathered()
         # Where raw text is kept, a call's end waits until it is known what else belongs to the call: its closing
         # marker stands behind its arguments.

@@ -1,6 +1,7 @@
 """What an operator allows beyond what is well formed: the allowlist, and the parts of the strict dialect.
 
-Limits of size and number are checked where the request is read (validate) and where the answer is made (answer).
+Limits of size and number are checked where the request is read (parse.py, tools.py, messages.py) and where the answer
+is made (response/message.py).
 """
 
 from __future__ import annotations

@@ -33,11 +33,12 @@ class Choice:
 
     answer: ChoiceAnswer
     has_role: bool = False
-    """The client knows its role."""
+    """The client was told its role."""
     finished: bool = False
-    """... and its finish_reason."""
+    """The client was told its finish_reason."""
     owes_content: bool = False
-    """Its empty content was made null, for calls could come; where none came it is due with the finish_reason."""
+    """Its empty content was made null, because calls could come. Where none came, the empty content is due with the
+    finish_reason."""
 
 
 class Part(msgspec.Struct):

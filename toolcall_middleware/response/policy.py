@@ -37,52 +37,60 @@ class Extension:
 
 
 class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings and the request's wishes, as far as they rule one choice.
-
-    max_calls: after so many calls the model is stopped. hold_prose: text waits for the first call (it is lost to a
-    retry otherwise). max_held: how many characters may wait. custom: names of tools that take free text. legacy: the
-    finish_reason of calls is the deprecated one. keep_ids: a call keeps the id it came with; write_ids: it gets one
-    that holds it (ids). check: what is wrong with a finished call (name, arguments); warn_only: that is kept in
-    `warnings`, else the call is refused. admits: whether a tool may be called at all; admit_only_warns likewise.
-    objects: arguments that are no object are malformed.
-    full: whether the model has written about as much as the request allows.
-    limited: `max_calls` is the operator's `max_tool_calls`, and who is stopped by it is told. hold_later: calls behind
-    the first leave when they are complete; one that is cut off does not.
-    """
+    """The settings and the request's wishes, as far as they rule one choice."""
 
     max_calls: int | None = None
+    """After so many calls the model is stopped."""
     limited: bool = False
+    """`max_calls` is the operator's `max_tool_calls`: the client is told when it stops the model."""
     may_call: bool = False
     """Calls may come: content is null until there is text."""
     hold_prose: bool = False
+    """Text waits for the first call: a retry would lose it otherwise."""
     drop_prose: bool = False
+    """Text beside calls is left out."""
     stream_arguments: bool = True
     hold_later: bool = False
+    """Calls behind the first leave when they are complete. One that is cut off does not leave."""
     malformed: str = "repair"
+    """The setting `malformed_arguments`."""
     reasoning_field: str | None = None
     max_arguments_bytes: int | None = None
     max_held: int | None = None
+    """How many characters of text may wait."""
     stop: tuple[str, ...] = ()
+    """The client's stop strings."""
     custom: frozenset[str] = frozenset()
+    """Names of the tools that take free text."""
     legacy: bool = False
+    """The finish_reason of calls is the deprecated one, `function_call`."""
     keep_ids: bool = False
+    """A call keeps the id that it came with."""
     write_ids: bool = False
+    """A call gets an id from which its own can be read back (call_id_codec.py)."""
     check: Callable[[str, str], list[str]] | None = None
+    """What is wrong with a finished call, given its name and arguments."""
     warn_only: bool = False
+    """What `check` finds is kept in the warnings; else the call is refused."""
     checked: frozenset[str] = frozenset()
     """Tools with `strict: true`, whose calls are checked though arguments are not validated."""
     held: frozenset[str] = frozenset()
-    """Those whose calls wait for that."""
+    """Tools whose calls wait for that check before they leave."""
     admits: Callable[[str], bool] | None = None
+    """Whether the operator's allowlist lets a tool be called; None where there is no list."""
     admit_only_warns: bool = False
+    """A call that the list does not admit is kept in the warnings; else it is refused."""
     extension: Extension | None = None
     objects: bool = False
+    """Arguments that are no object are malformed."""
     full: Callable[[], bool] | None = None
+    """Whether the model has written about as many tokens as the request allows."""
     coerce: Callable[[str], Coercion | None] | None = None
     """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
     opened: Opened | None = None
     """The thought that the prompt has opened, as far as is known."""
     report: CallReport | None = None
+    """Who is told of finished calls."""
     offered: Collection[str] | None = None
     """The names that may be called; None for all."""
     near_misses: FindNearMisses | None = None

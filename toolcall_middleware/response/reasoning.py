@@ -18,7 +18,7 @@ from ..wire.openai import Fields
 FIELDS = ("reasoning", "reasoning_content")
 MAX_KEPT = 1 << 20
 """Characters of the calls of one thought that are kept. A thought with more is only a thought."""
-_PER_CALL = 256  # ... that a call counts for beside its own
+_PER_CALL = 256  # characters that a call counts for beside its own, of those that are kept
 _MANY = 64  # pieces of a thought that are read at once
 _LONG = 4096  # characters of one that is read at once
 

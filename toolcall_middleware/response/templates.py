@@ -102,7 +102,7 @@ class Templates:
         self._by_choice: dict[int, Template] = {}
         self.last: Template | None = None
         self._unlike = 0  # chunks in a row that no template fitted, although their choice had one
-        self._untyped = 0  # ... that could not be told by their type either
+        self._untyped = 0  # those of them that could not be read by their type either
 
     def find(self, raw: bytes) -> tuple[Template, str] | None:
         """The template that the event `raw` fits, and its text."""

@@ -101,7 +101,7 @@ class ToolRequest:
         self._raw: RawPrompt | None = None
         self.prompt: PendingPrompt | None = None
         """What is to be written for the attempt at hand."""
-        self._tries = 1
+        self._attempts = 1
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
         self.why = "first"
         self.decisions = Decisions(chat.model)
@@ -263,7 +263,7 @@ class ToolRequest:
         if todo is Next.PROMPT:
             self.next_body = self._by_prompt()
             return True
-        if not self.native and self._tries == 1 and self._bare is not self._negotiation.is_bare:
+        if not self.native and self._attempts == 1 and self._bare is not self._negotiation.is_bare:
             self._write_prompt()
         self.next_body = self._body()
         return True
@@ -354,7 +354,7 @@ class ToolRequest:
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
-        tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
+        tries = "1 try" if self._attempts == 1 else f"{self._attempts} tries"
         cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
         wrote = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
         raise ToolCallError(
@@ -370,7 +370,7 @@ class ToolRequest:
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
-        self._tries += 1
+        self._attempts += 1
         self.usage.next_attempt()
         self._retried = True
         before = self._messages or self.chat.messages

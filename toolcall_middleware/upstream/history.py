@@ -1,7 +1,7 @@
 """A conversation as a text backend takes it: calls and results become text, and the rest what chat templates accept.
 
 One turn is a run of assistant messages and all that follows before the next one. Its results go into one message right
-after it, in the order of its calls, whatever the order they came in. Takes messages as `conversation` has checked them
+after it, in the order of its calls, whatever the order they came in. Takes messages as `read_history` has checked them
 and changes none of them: what differs is a new message.
 """
 

@@ -34,11 +34,11 @@ _SPECIAL_TOKENS = "skip_special_tokens"
 _CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structur", b"guided")
 _OTHER_WORDS = (b"context", b"token")  # the prompt is too long: no constraint's fault
 _TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown field", b"unrecognized", b"jinja")
-_REFUSED = frozenset({400, 422})  # for a field
-_FAILED = frozenset({500, 501})  # perhaps for one
+_REFUSED = frozenset({400, 422})  # statuses by which a field is refused
+_FAILED = frozenset({500, 501})  # statuses that may be for a field
 _MAX_ESTIMATED = 1 << 17  # characters
-_IN_EACH = 2  # with the role, and with the first piece
-_SAMPLES, _SAMPLE = 8, 1 << 11  # of so many characters
+_IN_EACH = 2  # so often at least an answer tells its usage where each chunk does: with the role, with the first piece
+_SAMPLES, _SAMPLE = 8, 1 << 11  # how many samples of a long text, and characters of each
 
 
 class Next(enum.Enum):
@@ -59,8 +59,8 @@ class Negotiation:
         self._auto = settings.mode == "auto"
         self._ladder: ConstraintLadder | None = None
         self._refused: list[str] = []  # what is remembered once the request is taken without it
-        self._refused_tools = False  # ... and whether that is these tools
-        self._left_out: set[str] = set()  # that is not to be asked for again in this request
+        self._refused_tools = False  # the refusal was of the tools: remembered likewise, for this client
+        self._left_out: set[str] = set()  # fields that are not asked for again in this request
         self._watches_format = False  # whether an empty answer would teach something about the prompt's format
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
@@ -219,12 +219,12 @@ class Negotiation:
             self._ladder.accepted()
 
     def after_numbers(self, times: int) -> None:
-        """An answer came, and usage so many times in it. Who knows to give it in each chunk gives it twice at least."""
+        """An answer came, with usage `times` times in it. Who gives it in each chunk gives it at least twice."""
         if self._asks_continuously and times < _IN_EACH:
             self._memory.refuse(self._chat.model, _CONTINUOUS)
 
     def _drops_question(self, status: int, refusal: bytes) -> bool:
-        """Ask no longer for a count that only we wanted: it may be what was refused, where the server does not say."""
+        """Ask no longer for a count that only we wanted: it may be what a server refuses that does not say."""
         asked = self._watches_format and isinstance(self.extra.get(_STREAM_OPTIONS), dict)
         if not asked or self._chat.include_usage or status not in _REFUSED | _FAILED:
             return False

@@ -63,10 +63,10 @@ class ToolAnswer:
         self.stream: StreamRewriter | None = None
         self._status = 200
         self._is_stream = False  # by its content type
-        self._calls = 0  # in the whole answer
+        self._calls = 0  # how many the whole answer has
         self._warnings: tuple[str, ...] = ()  # of the whole answer
-        self._finished: tuple[FinishedCall, ...] = ()  # ... and its calls
-        self._is_due = False  # its end waits for a count
+        self._finished: tuple[FinishedCall, ...] = ()  # the finished calls of the whole answer
+        self._is_due = False  # the answer's end waits for a count
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. It is over."""

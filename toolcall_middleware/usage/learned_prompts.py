@@ -32,9 +32,9 @@ _NO_PROMPT = frozenset({
 
 class _Keys(NamedTuple):
     prompt: str
-    """Of all that makes the prompt."""
+    """Names all that makes the prompt."""
     beginning: str
-    """... and of what is the same in the next turns of a conversation."""
+    """Names the part of it that is the same in the next turns of a conversation."""
 
 
 class LearnedPrompts:

@@ -48,13 +48,13 @@ class Attempt:
         self.body = b""
         self.injected = ""
         self.backend: dict[str, Any] | None = None
-        self.times = 0  # that it gave numbers
+        self.times = 0  # how often the backend gave numbers
         self.texts: dict[int, Transcript] = {}
-        self.thoughts: list[Transcript] = []  # of one item at most
+        self.thoughts: list[Transcript] = []  # reasoning that is no part of the text: one transcript, or none
         self.ended = 0  # choices that the model ended itself
-        self.loose = False  # it wrote more than we have seen: markup that the backend took away
+        self.loose = False  # the model wrote more than we have seen: markup that the backend took away
         self.prompt: Count | None = None
-        self.recalled = False  # it was looked for among those that came before
+        self.recalled = False  # the prompt was looked for among those of earlier requests
         self.completion: Count | None = None
         self.reasoning = 0
         self.injected_tokens: int | None = None
@@ -76,13 +76,13 @@ class Attempt:
 
     @property
     def wants_completion(self) -> bool:
-        """Whether the completion is."""
+        """Whether the completion is to be counted."""
         least = 1 if self.written else 0
         return self.completion is None and not _is_count((self.backend or {}).get("completion_tokens"), least=least)
 
 
 class UsageMeter:
-    """Counts one exchange, over all its tries.
+    """Counts the tokens of one exchange, over all its attempts.
 
     known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
     backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.

@@ -42,8 +42,8 @@ class UsageTap:
         self._defer = defer
         self._looking = True  # whether a usage chunk may still be due
         self._head: Fields = {}  # a chunk of the answer
-        self._shape: Shape | None = None  # of events that say nothing but content
-        self._choice = 0  # ... and of which choice
+        self._shape: Shape | None = None  # that of events that say nothing but content
+        self._choice = 0  # the choice of those events
         self._unlike = 0
         self._held: list[bytes] | None = None  # from `[DONE]` on, while the count is waited for
 

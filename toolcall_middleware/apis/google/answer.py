@@ -1,4 +1,4 @@
-"""Google's answers as OpenAI's: candidates, calls, reasons, usage, errors. Streams share it (google_stream).
+"""Google's answers as OpenAI's: candidates, calls, reasons, usage, errors. Streams share it (stream.py).
 
 A stream's pieces are whole GenerateContentResponses: text and thoughts come in pieces, a call in one (Vertex can send
 a call's arguments in pieces, when asked to, which we never do; they are put together all the same).

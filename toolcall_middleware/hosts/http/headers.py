@@ -40,7 +40,7 @@ _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
 OF_ITS_BYTES = frozenset({b"content-length", b"etag", b"content-md5", b"digest", b"content-digest"})
 """What headers say of the very bytes of a body, which is wrong of any other body."""
 ENTITY_HEADERS = OF_ITS_BYTES | {b"content-encoding", b"transfer-encoding"}
-"""... and of how they are sent."""
+"""What headers say of a body's bytes, and of how these are sent."""
 
 _LINE_END = re.compile(rb"[\r\n\0]")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})

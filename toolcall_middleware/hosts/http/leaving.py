@@ -49,7 +49,7 @@ class Leaving:
     ) -> bool:
         self._over = True
         ours = self._left and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
-        # A cancelled task keeps where it was, and so us: no circle, whatever ends last.
+        # A cancelled task keeps its frames, and so this object: without this it would be a reference cycle.
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()

@@ -14,28 +14,30 @@ RECORD = "toolcall.request"
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """One request. `others`: another upstream can be asked. `unreached`: the upstream at hand was given nothing.
-
-    mode, format, calls, outcomes: how its answer was made, known at its end. error: the code that the client was told.
-    trace: the trace id of its `traceparent`. report: what observers are told; None where there are none.
-    `silent`: it was, and said nothing in time. `streams`: the client wants the answer as it is made.
-    """
+    """One request. What says nothing of itself is known at its end."""
 
     id: str = ""
     tenant: str | None = None
     model: str | None = None
     upstream: str | None = None
+    streams: bool = False
+    """The client wants the answer as it is made."""
     others: bool = False
+    """Another upstream can be asked instead of the one at hand."""
     unreached: bool = False
+    """The upstream at hand could not be reached: nothing of the request has left for it."""
+    silent: bool = False
+    """The upstream at hand has the request, and did not answer in time."""
     mode: str | None = None
     format: str | None = None
     calls: int | None = None
     outcomes: tuple[str, ...] = ()
     error: str | None = None
+    """The code of the error that the client was told."""
     trace: str | None = None
+    """The trace id of the client's `traceparent`."""
     report: Report | None = None
-    silent: bool = False
-    streams: bool = False
+    """What observers are told; None where there are none."""
 
 
 def record_of(scope: Scope) -> Record:

@@ -96,7 +96,7 @@ class Responder:
         self._inflate: Inflate | None = None
         self._held = Held()
         self._over = False  # nothing more of the app's answer is read
-        self._cut = False  # ... and the app may not know
+        self._cut = False  # nothing more is read, and the app may not know it
         self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
         try:
             app = self._app

@@ -148,7 +148,7 @@ _Auto: Any = AutoHTTPProtocol
 
 
 class BoundedProtocol(Bounded, _Auto):  # type: ignore[misc]
-    """... on httptools' parser where that is installed, else on h11's."""
+    """`Bounded` on httptools' parser where that is installed, else on h11's."""
 
 
 class OnceASecond(logging.Filter):

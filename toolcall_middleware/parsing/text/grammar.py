@@ -34,48 +34,49 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opener:
-    """One way in which calls begin. Compared by identity: a grammar of sixty is looked up for each answer.
-
-    marker: literal text. `pattern` and `partial` are given instead where a literal does not do: `partial` matches
-    what could still become a match, up to the end of the text, and `first` holds the characters it may begin with
-    (empty: the pattern begins with a literal). `consume` is false where the opening is itself part
-    of the call (`{`). `fences`: info strings of code fences that this syntax may stand in anywhere.
-    special: a token of its own, which no thought holds: one that is never ended ends there.
-    not_behind: what it cannot stand directly behind (white space aside), because there it is part of other data.
-    named: the group `tool` of `pattern`, and of `partial` as far as it is there, must be the name of an offered tool.
-    as_last: how the same calls open as the last lines of a thought, where this opener counts only at the start.
-    in_thought: it counts in thoughts only.
-    """
+    """One way in which calls begin. Compared by identity: a grammar of sixty is looked up for each answer."""
 
     body: Callable[[Sink, Context], Body]
+    """Makes the reader of what follows."""
     marker: str = ""
+    """Literal text that opens the calls. Where a literal does not do, `pattern` and `partial` are given instead."""
     pattern: str = ""
     partial: str = ""
+    """Matches what could still become a match of `pattern`, up to the end of the text."""
     first: str = ""
+    """The characters that `pattern` may begin with; empty where it begins with a literal."""
     where: Where = Where.ANYWHERE
     consume: bool = True
+    """False where the opening is itself part of the call (`{`)."""
     fences: frozenset[str] = frozenset()
+    """Info strings of code fences in which this syntax may stand anywhere in a text."""
     not_behind: tuple[str, ...] = ()
+    """What it cannot stand directly behind (white space aside), because there it is part of other data."""
     special: bool = False
+    """The marker is a token of its own, which no thought holds: a thought that is never closed ends there."""
     named: bool = False
+    """The group `tool` of `pattern`, and of `partial` as far as it is there, must be the name of an offered tool."""
     as_last: tuple[Opener, ...] = ()
+    """How the same calls open as the last lines of a thought, where this opener counts only at the start."""
     in_thought: bool = False
+    """It counts in thoughts only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """All that one parser recognises.
-
-    stops are live only after a call. noise is never content; ends are not content at the end of the answer, closers not
-    directly behind a call.
-    """
+    """All that one parser recognises."""
 
     openers: tuple[Opener, ...]
     reasoning: tuple[tuple[str, str], ...] = ()
+    """Opening and closing tags."""
     stops: tuple[str, ...] = ()
+    """Beginnings of somebody else's turn, which count only behind a call."""
     noise: tuple[str, ...] = ()
+    """Markers that are never content."""
     ends: tuple[str, ...] = ()
+    """Tokens that are no content at the end of the answer."""
     closers: tuple[str, ...] = ()
+    """Markers that are no content directly behind a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +104,30 @@ class Seldom:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A grammar's regular expressions. `first` finds places worth a look; the others are matched there.
-
-    whole and partial (what could still become a marker, up to the end of the text): by a marker's first character. What
-    is a literal has no group in them: `groups` has it. on_line, fenced: openers that count only there.
-    """
+    """A grammar's regular expressions."""
 
     first: re.Pattern[str]
+    """Finds places worth a look, behind other text; the others are matched there."""
     first_at_start: re.Pattern[str]
+    """The same at an answer's start, where more may open a call."""
     whole: dict[str, re.Pattern[str]]
+    """Markers, by their first character. A literal has no group in them: `groups` has it."""
     groups: dict[str, str]
+    """The group of each literal marker."""
     partial: dict[str, re.Pattern[str]]
+    """What could still become a marker, up to the end of the text, by its first character."""
     on_line: Seldom
+    """Openers that count only at the beginning of a line."""
     fenced: Seldom
+    """Openers that count only first in a code fence."""
     openers: dict[str, Opener]
+    """By their groups."""
     reasoning: dict[str, str]
+    """Closing tags, by the groups of the opening ones."""
     special: tuple[str, ...]
+    """Markers of openers that are `special`."""
     ends: re.Pattern[str]
+    """Tokens that end a turn, and white space, in any number."""
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
         """The marker that stands at `s[at]`; `group` tells which one."""

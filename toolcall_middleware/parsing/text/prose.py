@@ -21,8 +21,8 @@ class Prose:
         self.out = out
         self.line_blank = True
         """Whether what has left of the line is white space, or a quote's mark."""
-        self._line_empty = True  # ... nothing at all
-        self._line_lead = False  # ... or a list's marker
+        self._line_empty = True  # nothing has left of the line
+        self._line_lead = False  # a list's marker has left of it, and white space
         self.fence: Fence | None = None
         """The code fence that the text stands in."""
         self.fence_tail: Fence | None = None

@@ -30,8 +30,8 @@ _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
 _SPACE = re.compile(r"\s*")
-_SHORT = 256  # characters of a text that may pass
-_MANY = 64  # ... and how many of them are remembered before they are looked at
+_SHORT = 256  # characters of a text that may pass without another question
+_MANY = 64  # texts that have passed and are remembered before they are looked at
 
 
 class Scanner:

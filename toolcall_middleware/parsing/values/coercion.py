@@ -32,8 +32,8 @@ _MAX_ENCODED = 4  # strings in strings
 _MAX_KEY = 1024  # characters
 _MAX_OPTIONS = 64
 _MAX_REFERENCES = 8
-_MAX_PLACES = 4096  # looked up for one call
-_MAX_KNOWN = 256  # ... and remembered
+_MAX_PLACES = 4096  # look-ups for one call
+_MAX_KNOWN = 256  # look-ups of one call that are remembered
 
 Place = tuple[tuple[Any, Scope], ...] | None
 """The schemas one of which a value must fit; None where nothing is known of it."""
@@ -69,7 +69,7 @@ class Coercion:
         self.path = ""
         self._stack: list[_Frame] = []
         self._held: list[str] | None = None  # a string that may be another value's
-        self._place: Place = None  # ... and what may stand there
+        self._place: Place = None  # what may stand in the place of that string
         self._key: list[str] | None = None  # an object's key that is being read
         self._key_size = 0
         self._in_string = False

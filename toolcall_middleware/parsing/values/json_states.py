@@ -22,7 +22,7 @@ DONE = 12
 # Triple quotes: states of `json_extensions.TripleQuotes`.
 OPENED = 13  # a value's opening quote: two more may make it a triple one
 SECOND = 14  # two quotes have come, and nothing in between
-THIRD = 15  # three
+THIRD = 15  # three quotes have come
 TRIPLE = 16  # in a string in triple quotes
 CLOSING = 17  # quotes in it are held: three of them end it
 BACKSLASH = 18  # an escape in it is held
@@ -30,7 +30,7 @@ BACKSLASH = 18  # an escape in it is held
 SLASH = 20  # a slash is held that may begin a comment
 LINE = 21  # in a comment that ends with its line
 BLOCK = 22  # in one that ends with `*/`
-STAR = 23  # ... a star of it came last
+STAR = 23  # in such a comment, behind a star
 
 
 class Position:

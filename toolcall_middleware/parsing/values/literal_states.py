@@ -71,8 +71,9 @@ class Rows:
             "{": _row(Place(state=KEY, empty=True), None, _SPACE),
             "[": _row(Place(state=VALUE, empty=True), None, _SPACE),
         }
-        self._keys: dict[str, Row] = {}  # the inside of one, by its quote
-        self._strings: dict[tuple[str, str], Row] = {}  # ... of a value, and by its container; "" is any
+        self._keys: dict[str, Row] = {}  # the inside of a quoted key, by its quote
+        # The inside of a string that is a value, by its quote and its container ("": any container).
+        self._strings: dict[tuple[str, str], Row] = {}
         for kind in _KINDS:
             shut = (CLOSE, self._after, "", ""), None
             self._after[kind].update({",": (self._next[kind], ""), _SHUT[kind]: shut})

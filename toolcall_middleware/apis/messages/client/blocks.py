@@ -108,7 +108,7 @@ class Blocks:
         self._taken = set(taken)
         self._kind = ""  # of the open block: text, thinking, call, or none
         self._held = b""  # white space that may begin a block
-        self._held_kind = ""  # ... of this kind
+        self._held_kind = ""  # the kind of that block
         self._calls: dict[int, _Call] = {}
         self._open: _Call | None = None
         # What comes behind a call that may still go on: some backends write two calls in turns.

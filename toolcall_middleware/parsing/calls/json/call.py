@@ -54,7 +54,7 @@ class CallReader:
         self._started = False
         self._hopeless = False  # a value begins as none does
         self._args_ended = False
-        self._cut = False  # ... in a value
+        self._cut = False  # the arguments have ended in a value
         self._args: CallArguments | None = None
         self._early: list[str] | None = None  # arguments that came before the name
         self._early_size = 0

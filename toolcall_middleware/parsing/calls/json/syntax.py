@@ -20,7 +20,7 @@ class JsonCallSyntax:
     """No marker stands before it, so only known keys keep it a candidate, and the call starts when its arguments are
     plainly JSON."""
     no_other_keys: bool = False
-    """... behind the arguments too: for a reader that tells of nothing before the call ends."""
+    """Only known keys may stand behind the arguments, too: for a reader that tells of nothing before the call ends."""
     wrappers: frozenset[str] = frozenset({"tool_calls"})
     """Keys under which a list of calls, or one call, may stand (`tool_calls`)."""
     message: bool = False

@@ -49,7 +49,7 @@ class TaggedSyntax:
     xml: bool = False
     """CDATA sections and entities mean what they mean in XML."""
     entities: bool = False
-    """... entities in names and keys do."""
+    """Entities in names and keys mean what they mean in XML."""
 
     @property
     def behind_call(self) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class TagValue:
         return "".join(self._parts)
 
     def json(self) -> str:
-        """... as JSON of a declared type."""
+        """All of a value that does not stream, as JSON of a declared type."""
         text = self.text()
         return text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types)
 
