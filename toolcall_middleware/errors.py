@@ -121,7 +121,7 @@ def error_body(
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        # Half an emoji, as a model or a backend may write it, has no bytes: it stays an escape.
+        # A lone surrogate, as a model or a backend may write it, has no bytes: it stays an escape.
         return json.dumps(body).encode()
 
 

@@ -61,7 +61,7 @@ class Answer:
         if isinstance(content, list):
             content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
         if isinstance(content, str) and content:
-            content = content.encode("utf-8", "replace").decode()  # half an emoji cannot be shown
+            content = content.encode("utf-8", "replace").decode()  # a lone surrogate cannot be shown
             last = self.pieces[-1] if self.pieces else None
             start = 0 if last is None else last.start + len(last.text)
             self.pieces.append(Piece(start, content, row))

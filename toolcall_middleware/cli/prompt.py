@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolCallError
 from ..settings import Settings
-from ..wire.json_input import decode, read_fields, without_halves
+from ..wire.json_input import decode, read_fields, without_lone_surrogates
 from .command import Command, UsageError, add_settings, add_style, given_settings, read_file
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _raw(asked: bytes, prompt: PendingPrompt, *, as_json: bool) -> int:
 
 def _read(name: str) -> tuple[bytes, dict[str, Any]]:
     """The request in the file `name`, and its fields."""
-    # Half of an emoji, as some clients send it, could not be printed.
-    body = without_halves(read_file(name))
+    # A lone surrogate, as some clients send it, could not be printed.
+    body = without_lone_surrogates(read_file(name))
     try:
         read_fields(body)
         fields: dict[str, Any] = decode(body, None)

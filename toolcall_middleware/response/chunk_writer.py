@@ -58,7 +58,7 @@ class DeltaWriter:
             case Arguments(_, text):
                 before, after = self._around_arguments(op)
                 if self._as_object and not op.custom:
-                    # They are complete: a call leaves at its end then. Half an emoji stays an escape.
+                    # They are complete: a call leaves at its end then. A lone surrogate stays an escape.
                     return before, openai.one_line(text.encode("utf-8", "backslashreplace")), after
                 return before, openai.encode(text), after
             case Content(text):

@@ -171,7 +171,7 @@ def _open_arguments(message: dict[str, Any]) -> None:
 def _as_json(text: str) -> msgspec.Raw:
     if openai.read_value(text.encode("utf-8", "replace")) is None:
         return openai.raw(text)  # a backend's own, of which nobody has made a call
-    # Half an emoji, which has no bytes, stays an escape.
+    # A lone surrogate, which has no bytes, stays an escape.
     return msgspec.Raw(openai.without_constants(text.encode("utf-8", "backslashreplace")))
 
 

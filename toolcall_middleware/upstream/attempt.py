@@ -374,7 +374,7 @@ class ToolRequest:
         self.usage.next_attempt()
         self._retried = True
         before = self._messages or self.chat.messages
-        # Half an emoji cannot be sent back.
+        # A lone surrogate cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))
         more = [{"role": "assistant", "content": text or "(empty)"}, {"role": "user", "content": note}]
         self._messages = [*before, *more]

@@ -18,14 +18,14 @@ _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 LARGE = 128 * 1024
 """Bytes that are decoded at once: a millisecond or two."""
 _AT_ONCE = 4096
-# A pair of surrogates, half a pair, any other escape. JavaScript clients that cut a text inside an emoji send halves.
+# A pair of surrogates, a lone one, any other escape. JavaScript clients that cut a text inside an emoji send lone ones.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 
 
-def without_halves(data: bytes) -> bytes:
-    """The JSON `data` with U+FFFD for each escape that is half a surrogate pair; `data` itself where there is none."""
+def without_lone_surrogates(data: bytes) -> bytes:
+    """The JSON `data` with U+FFFD for each escape of a lone surrogate; `data` itself where there is none."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return data
     # Not by one substitution: it would put millions of pieces together in one step, which no thread can interrupt.
@@ -47,7 +47,7 @@ def without_halves(data: bytes) -> bytes:
 
 
 def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """The fields of the JSON object `body`, their values as they are spelled; half a surrogate pair becomes U+FFFD.
+    """The fields of the JSON object `body`, their values as they are spelled; a lone surrogate becomes U+FFFD.
 
     Raises ToolCallError `invalid_json` for anything else.
     """
@@ -55,7 +55,7 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
         str(body, "utf-8")  # msgspec does not look inside the strings of raw values
         return _FIELDS.decode(body)
     except DECODE_ERRORS as error:
-        whole = without_halves(body)
+        whole = without_lone_surrogates(body)
         if whole != body:
             return read_fields(whole)
         if isinstance(error, msgspec.ValidationError):

@@ -100,7 +100,7 @@ _read_leniently = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _w
 
 
 def _lenient(data: bytes | msgspec.Raw) -> Any:
-    """What engines write and msgspec does not read: NaN and -Infinity as logprobs, half an emoji, broken UTF-8.
+    """What engines write and msgspec does not read: NaN and -Infinity as logprobs, a lone surrogate, broken UTF-8.
 
     JSON has no word for the first two, and what is read here may be written again: they are null.
     """
@@ -111,7 +111,7 @@ def _lenient(data: bytes | msgspec.Raw) -> Any:
 
 
 def _raw_fields(value: dict[str, Any]) -> Fields:
-    # A name that holds half an emoji could not be written again.
+    # A name that holds a lone surrogate could not be written again.
     return {
         name.encode("utf-8", "replace").decode(): msgspec.Raw(json.dumps(item).encode()) for name, item in value.items()
     }
@@ -126,7 +126,7 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 def encode(value: Any) -> bytes:
-    """A value as JSON. Half an emoji, which has no bytes, stays an escape."""
+    """A value as JSON. A lone surrogate, which has no bytes, stays an escape."""
     try:
         return _encode(value)
     except UnicodeEncodeError:

@@ -22,7 +22,7 @@ from toolcall_middleware.apis.responses import ResponsesFace
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-from toolcall_middleware.wire.json_input import without_halves
+from toolcall_middleware.wire.json_input import without_lone_surrogates
 
 from .dice import Dice, pick, pieces
 from .frames import cuts
@@ -168,7 +168,7 @@ def _as_object(arguments: str) -> Any:
 
 def _sayable(value: Any) -> str:
     """The value as JSON, with U+FFFD for half a surrogate pair: a stream of Messages cannot say it in arguments."""
-    return without_halves(json.dumps(value).encode()).decode()
+    return without_lone_surrogates(json.dumps(value).encode()).decode()
 
 
 def _words(text: str) -> str:

@@ -106,7 +106,7 @@ def read_completion(data: bytes) -> Completion:
     try:
         return _COMPLETION.decode(data)
     except openai.FAILURES:
-        # NaN among logprobs, half an emoji: what engines write and JSON does not know.
+        # NaN among logprobs, a lone surrogate: what engines write and JSON does not know.
         value = _without_surrogates(openai.read_value(data))
     try:
         return msgspec.convert(value, Completion)

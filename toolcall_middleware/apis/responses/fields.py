@@ -34,7 +34,7 @@ def refusal(param: str, message: str) -> ToolCallError:
 
 
 def whole_text(text: str) -> str:
-    """The text without halves of surrogate pairs, which have no bytes: two that fit are joined, others are U+FFFD."""
+    """The text without lone surrogates, which have no bytes: two that fit are joined, others are U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError, shown
 from ...settings import Settings
-from ...wire.json_input import DECODE_ERRORS, read_fields, without_halves
+from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogates
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.bodies import replay
 from ..http.errors import log_refusal
@@ -176,7 +176,7 @@ def _check_member(name: str, raw: bytes, param: str) -> None:
         return
     check = _check_carriers if name in _SCHEMAS else _check_holders
     try:
-        json.loads(without_halves(member), object_pairs_hook=check)
+        json.loads(without_lone_surrogates(member), object_pairs_hook=check)
     except _FoundError as error:
         found = shown(error.args[0])
     except (ValueError, RecursionError):

@@ -44,7 +44,7 @@ class HfTokenizer:
         # The one for batches lets other threads run.
         try:
             encoded = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        except TypeError:  # half an emoji is no UTF-8
+        except TypeError:  # a lone surrogate is no UTF-8
             text = text.encode("utf-8", "replace").decode()
             encoded = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return len(encoded[0])

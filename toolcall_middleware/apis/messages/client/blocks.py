@@ -51,7 +51,7 @@ def as_input(text: str) -> bytes:
     """
     if not text.strip():
         return b"{}"
-    data = text.encode("utf-8", "backslashreplace")  # half an emoji stays an escape
+    data = text.encode("utf-8", "backslashreplace")  # a lone surrogate stays an escape
     value = openai.read_value(data)
     if isinstance(value, dict):
         return openai.without_constants(data)

@@ -68,7 +68,7 @@ def read_chunk(data: bytes) -> Chunk | None:
 
 
 def _chunk_of(top: Fields) -> Chunk:
-    """The same of what msgspec does not read: NaN among logprobs, half an emoji, a field of an odd type."""
+    """The same of what msgspec does not read: NaN among logprobs, a lone surrogate, a field of an odd type."""
     choices: list[Choice] = []
     for choice in openai.read_objects(top.get("choices")) or ():
         index = openai.read_value(choice.get("index"))

@@ -14,11 +14,11 @@ from typing import Any
 
 from ....errors import ToolCallError
 from ....wire import openai
-from ....wire.json_input import without_halves
+from ....wire.json_input import without_lone_surrogates
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from ...extension import Extension
 from ...repeated_chunk import RepeatedChunk, Said
-from ..halves import WholePairs
+from ..lone_surrogates import WholePairs
 from .blocks import Blocks, text_of
 from .chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
 from .errors import Errors
@@ -87,7 +87,7 @@ class _Events:
                 self._carried.append(inner)
         elif self._arguments is None:
             self.out.append(self._before + inner + _END)
-        elif piece := self._arguments.feed(without_halves(inner)):
+        elif piece := self._arguments.feed(without_lone_surrogates(inner)):
             self.out.append(self._before + piece + _END)
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ def _read(body: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Half an emoji, as clients cut texts: it has no bytes, and the API would refuse it.
+        # A lone surrogate, as clients cut texts: it has no bytes, and the API would refuse it.
         lenient = read_value(body)
         try:
             value = json.loads(json.dumps(lenient, ensure_ascii=False).encode("utf-8", "replace"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.apis.messages.client.blocks import inner_of, text_of
-from toolcall_middleware.apis.messages.halves import WholePairs
+from toolcall_middleware.apis.messages.lone_surrogates import WholePairs
 
 
 def read(*pieces: str) -> str:

@@ -1,7 +1,7 @@
-r"""Arguments of a streamed call without escapes that are half a surrogate pair.
+r"""Arguments of a streamed call without escapes of lone surrogates.
 
 Models write `"\ud83d"` alone where a character is cut. JSON allows it, but the reader of Anthropic's SDK for Python
-does not, and the whole stream fails there. U+FFFD takes its place, as for half a pair that is no escape.
+does not, and the whole stream fails there. U+FFFD takes its place, as it does for one that is no escape.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ESCAPE = re.compile(
     | {_HIGH}\\u[dD][c-fC-F][0-9a-fA-F]{{2}} | (?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{{2}}) | \\.""",
     re.DOTALL | re.VERBOSE,
 )
-"""An escape that more text can complete, a pair, half of one, any other escape. Each has a bounded length."""
+"""An escape that more text can complete, a pair, a lone surrogate, any other escape. Each has a bounded length."""
 
 
 class WholePairs:
@@ -31,7 +31,7 @@ class WholePairs:
         self.holds = ""
 
     def feed(self, inner: bytes) -> bytes:
-        """The next piece, and what can be emitted of it; itself where no escape in it can be half a pair."""
+        """The next piece, and what can be emitted of it; itself where no escape in it can be a lone surrogate."""
         if not self.holds and b"\\\\u" not in inner and not inner.endswith(b"\\\\"):
             return inner
         text = self.holds + (openai.read_text(b'"%b"' % inner) or "")

@@ -24,7 +24,7 @@ def test_halves_are_replaced_and_nothing_else(escapes: list[bytes], at_once: int
     whole = json.loads(data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_input, "_AT_ONCE", at_once)
-        made = json_input.without_halves(data)
+        made = json_input.without_lone_surrogates(data)
     assert json.loads(made) == whole
     assert (made == data) == ("\ufffd" not in whole)
 
@@ -33,5 +33,5 @@ def test_halves_are_replaced_and_nothing_else(escapes: list[bytes], at_once: int
 def test_halves_by_the_million_do_not_hold_the_interpreter() -> None:
     """Against the time of the whole in the same run."""
     data = rb"\ud83d" * (4 << 20)
-    longest, seconds = asyncio.run(standstill(asyncio.to_thread(json_input.without_halves, data)))
+    longest, seconds = asyncio.run(standstill(asyncio.to_thread(json_input.without_lone_surrogates, data)))
     assert longest < seconds / 15 + 0.05
