@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware.cli.demo import cases, checks, local, play, scripted, show
 from toolcall_middleware.cli.demo.received import Received, ReceivedCall, read
@@ -371,13 +372,28 @@ def block(name: str, arguments: dict[str, Any]) -> str:
     return json.dumps({"tool_calls": [{"name": name, "arguments": arguments}]})
 
 
+class Served(scripted.ScriptedModel):
+    """The scripted model under a server, which starts it and ends it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await super().__call__(scope, receive, send)
+            return
+        for phase in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{phase}.complete"})
+
+
 def conversation(*texts: str) -> list[local.Turn]:
     """The real part's conversation with a scripted model in place of the real one, over HTTP all the same."""
     from toolcall_middleware import Settings, ToolCallMiddleware
 
-    tap = local.Tap(scripted.ScriptedModel(texts))
+    tap = local.Tap(Served(texts))
     app = ToolCallMiddleware(tap, settings=Settings(retries=0))
-    with local.serve(app) as base, httpx.Client(base_url=base, timeout=10, trust_env=False) as client:
+    with (
+        local.serving(app, log_level="critical") as address,
+        httpx.Client(base_url=f"{address}/v1", timeout=10, trust_env=False) as client,
+    ):
         return list(local.play(local.Session(client, tap)))
 
 

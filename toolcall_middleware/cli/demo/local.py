@@ -12,22 +12,20 @@ import importlib.util
 import json
 import os
 import shlex
-import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...hosts.http.client_library import httpx
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...hosts.proxy.upstream.forwarder import Forwarder
 from ...settings import Settings
+from .._serving import serving
 from .cases import CLOCK, WEATHER
 from .checks import Check, agreement_check, finish_check, form_checks, mode_of, quote, schema_check
 from .received import Received, read
@@ -90,27 +88,6 @@ def llama_server(path: Path, *, threads: int | None = None, cache_prompt: bool =
         yield f"{server.listening_address}/v1"
     finally:
         del server  # stops listening and joins the server's threads
-
-
-@contextlib.contextmanager
-def serve(app: ASGIApp) -> Iterator[str]:
-    """`app` under uvicorn in a thread, on a free port of loopback; gives its base URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=5)
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="demo-proxy")
-        thread.start()
-        try:
-            deadline = time.monotonic() + 10
-            while not server.started:
-                if not thread.is_alive() or time.monotonic() > deadline:
-                    raise RuntimeError("the proxy did not start")
-                time.sleep(0.01)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 class Tap:
@@ -246,5 +223,8 @@ def converse() -> Iterator[Turn]:
         tap = Tap(Forwarder(upstream, timeout=_SECONDS))
         app = ToolCallMiddleware(tap, settings=Settings())
         # trust_env is off: a proxy from the environment must not come between two ends of loopback.
-        with serve(app) as base, httpx.Client(base_url=base, timeout=_SECONDS, trust_env=False) as client:
+        with (
+            serving(app, log_level="critical") as address,
+            httpx.Client(base_url=f"{address}/v1", timeout=_SECONDS, trust_env=False) as client,
+        ):
             yield from play(Session(client, tap))

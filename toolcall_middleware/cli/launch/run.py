@@ -19,11 +19,12 @@ from ...errors import SettingsError
 from ...formats import registry
 from ...settings import ENV_PREFIX, OPTIONS, Settings
 from .._probe import Backend, describe, look
+from .._serving import serving
 from ..command import PROG, UsageError, given_settings, to_environment, upstream_of
 from . import terminal
 from .agents import AGENTS, Agent, Place, Setup, variables
 from .counts import Counts
-from .proxy import Notes, noting, serving
+from .notes import Notes, noting
 
 _NOT_INSTALLED = 127
 _CANNOT_RUN = 126
