@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
 
+from toolcall_middleware.cli._serving import serving
 from toolcall_middleware.cli.demo import cases, checks, local, play, scripted, show
 from toolcall_middleware.cli.demo.received import Received, ReceivedCall, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 ID = "call_a1B2c3D4e5F6g7H8i9J0k1L2"
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -391,7 +391,7 @@ def conversation(*texts: str) -> list[local.Turn]:
     tap = local.Tap(Served(texts))
     app = ToolCallMiddleware(tap, settings=Settings(retries=0))
     with (
-        local.serving(app, log_level="critical") as address,
+        serving(app, log_level="critical") as address,
         httpx.Client(base_url=f"{address}/v1", timeout=10, trust_env=False) as client,
     ):
         return list(local.play(local.Session(client, tap)))

@@ -89,7 +89,7 @@ def _run(args: argparse.Namespace) -> int:
     if settings.upstreams_file is not None:
         supervise()
 
-    settings = with_mode(settings, settings.upstream_api)
+    settings = with_mode(settings)
     host = f"[{args.host}]" if ":" in args.host else args.host
     port = free_port(args.host, args.port)
     _say(_hello(settings, f"http://{host}:{port}/v1"))

@@ -130,11 +130,7 @@ def encode(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, default=_of_raw).encode()
-
-
-def _of_raw(value: Any) -> Any:
-    return _lenient(value)  # of what is no JSON value only msgspec.Raw is ever written
+        return json.dumps(value, default=_lenient).encode()  # of what is no JSON value only msgspec.Raw is ever written
 
 
 def without_constants(data: bytes) -> bytes:

@@ -96,9 +96,12 @@ def whole_proxy(transport: Yielding) -> App:
 def of_another_api(transport: Yielding) -> App:
     settings = Settings(mode="native")
     app = upstream_app(
-        settings, api="anthropic", url="http://up.example", key="k", timeout=5, forward_authorization=False,
+        settings.replace(
+            upstream_api="anthropic", upstream_url="http://up.example", upstream_key="k", upstream_timeout=5
+        ),
+        forward_authorization=False,
         transport=transport,
-    )  # fmt: skip
+    )
     return ToolCallMiddleware(app, settings=settings)
 
 

@@ -391,8 +391,9 @@ async def test_an_address_may_end_in_a_version(ending: str) -> None:
         return httpx.Response(503)
 
     app = upstream_app(
-        Settings(), api="google", url=f"http://up.example/prefix{ending}", key="k", timeout=5,
-        forward_authorization=False, transport=FakeTransport(answer),
-    )  # fmt: skip
+        Settings(upstream_api="google", upstream_url=f"http://up.example/prefix{ending}", upstream_key="k"),
+        forward_authorization=False,
+        transport=FakeTransport(answer),
+    )
     await Client(ask(tools=(), stream=False)).run(app)
     assert seen == ["/prefix/v1beta/models/m:generateContent"]

@@ -140,7 +140,8 @@ def proxies(url: str, folder: Path) -> dict[str, ASGIApp]:
 
     def app(api: str = "openai", **more: str) -> ASGIApp:
         return upstream_app(
-            settings.replace(**more), api=api, url=url, key="k", timeout=PATIENCE, forward_authorization=True
+            settings.replace(upstream_api=api, upstream_key="k", upstream_timeout=PATIENCE, **more),
+            forward_authorization=True,
         )
 
     return {

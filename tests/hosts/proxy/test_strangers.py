@@ -163,11 +163,9 @@ async def test_a_slash_more_hides_nothing_from_a_provider_with_another_api() -> 
     settings = Settings(allowlist="other", allowlist_mode="enforce", mode="native")
     seen = FakeTransport()
     app = upstream_app(
-        settings,
-        api="anthropic",
-        url="http://up.example",
-        key="k",
-        timeout=PATIENCE,
+        settings.replace(
+            upstream_api="anthropic", upstream_url="http://up.example", upstream_key="k", upstream_timeout=PATIENCE
+        ),
         forward_authorization=True,
         transport=seen,
     )
@@ -256,7 +254,9 @@ async def test_a_length_where_no_body_comes_breaks_nothing(
 async def test_the_answer_of_a_provider_is_not_asked_for_in_lower_case() -> None:
     seen = FakeTransport()
     app = upstream_app(
-        Settings(), api="anthropic", url=None, key="k", timeout=PATIENCE, forward_authorization=True, transport=seen
+        Settings(upstream_api="anthropic", upstream_key="k", upstream_timeout=PATIENCE),
+        forward_authorization=True,
+        transport=seen,
     )
     answer = await ask_proxy(app, scope_of("/v1/chat/completions", method="post"), ask())
     assert (answer.status, json.loads(answer.body)["error"]["code"]) == (404, "unknown_url")

@@ -68,14 +68,7 @@ def run(options: Options, settings: Settings, *, as_json: bool, folder: Path | N
     settings = with_template(settings)
     if folder is not None:
         prepare(folder)
-    app = upstream_app(
-        settings,
-        api=settings.upstream_api,
-        url=settings.upstream_url,
-        key=settings.upstream_key,
-        timeout=settings.upstream_timeout,
-        forward_authorization=True,
-    )
+    app = upstream_app(settings, forward_authorization=True)
     url = settings.upstream_url or settings.upstream_api
     # What the proxy would log stands in the report.
     logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())

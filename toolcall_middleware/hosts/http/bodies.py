@@ -101,11 +101,6 @@ class Replay:
         return self._left.pop() if self._left else None
 
 
-def replay(messages: list[Message], receive: Receive) -> Receive:
-    """The messages that were taken, then the client's own."""
-    return Replay(messages, receive)
-
-
 def request_message(body: bytes, *, more: bool = False) -> Message:
     """A piece of a request's body; `more`: others follow."""
     return {"type": "http.request", "body": body, "more_body": more}
@@ -113,4 +108,4 @@ def request_message(body: bytes, *, more: bool = False) -> Message:
 
 def giving(body: bytes, receive: Receive) -> Receive:
     """`body` once, then what `receive` says: that the client has gone."""
-    return replay([request_message(body)], receive)
+    return Replay([request_message(body)], receive)

@@ -28,7 +28,7 @@ from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...usage.tokenizers.load import load
 from ...version import __version__
-from ..http.bodies import replay
+from ..http.bodies import Replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
 from ..http.headers import with_length
@@ -208,7 +208,7 @@ class ToolCallMiddleware:
         if body is None or (door is Door.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
             if face is None or body is not None:
-                await self._other(untouched[1], replay(untouched[0], receive), send)
+                await self._other(untouched[1], Replay(untouched[0], receive), send)
             return
         with WhileHuge(len(body)):
             if face is None or answer is None:
@@ -260,7 +260,7 @@ class ToolCallMiddleware:
         prompt = action.body if isinstance(action, Ask) else body
         if face.passage is not None and face.passage.counts and _counts_upstream(settings):
             inner, messages = chat_request(scope, prompt, settings.paths, face.passage)
-            await self.app(inner, replay(messages, asking.receive), answer.send)
+            await self.app(inner, Replay(messages, asking.receive), answer.send)
             return
         pending = await offloaded(len(prompt), prompt_count, settings, model_of(prompt), memory, prompt)
         inner, _ = chat_request(scope, prompt, settings.paths)
@@ -305,9 +305,9 @@ class ToolCallMiddleware:
                 messages = [{"type": "http.request", "body": plain, "more_body": False}]
             if completes_whole_answers(settings):
                 passing = WholeUsage(self.app, settings, self._memory, plain)
-                await passing.run(scope, replay(messages, receive), send)
+                await passing.run(scope, Replay(messages, receive), send)
             else:
-                await self.app(scope, replay(messages, receive), send)
+                await self.app(scope, Replay(messages, receive), send)
             return
         budget = None
         if tenant is not None and settings.rate_limit is not None:

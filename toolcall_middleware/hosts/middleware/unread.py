@@ -16,7 +16,7 @@ from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogates
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
-from ..http.bodies import replay
+from ..http.bodies import Replay
 from ..http.errors import log_refusal
 from ..http.hidden_words import hides_words, odd_charset
 from ..http.offload import offloaded
@@ -74,7 +74,7 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
     except ToolCallError as error:
         await refuse(app, scope, send, error)
         return
-    await app(scope, replay(messages, receive), send)
+    await app(scope, Replay(messages, receive), send)
 
 
 def _refuse_tools(scope: Scope, body: bytes) -> None:

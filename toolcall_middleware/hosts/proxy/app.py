@@ -41,7 +41,7 @@ def create_proxy() -> ASGIApp:
     reload = None
     only: UpstreamConfig | None = None
     if settings.upstreams_file is None:
-        only = _only(with_mode(settings, settings.upstream_api))
+        only = _only(with_mode(settings))
     if only is None or settings.model_aliases:
         app = Router(
             partial(read_upstreams, settings.upstreams_file or "", settings) if only is None else lambda: [only],
@@ -110,6 +110,6 @@ def _only(settings: Settings) -> UpstreamConfig:
     """The upstream of the `upstream_*` settings; every model is its own."""
     api = settings.upstream_api
     url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
-    if url is None and (api == "openai" or api in PROVIDERS):
+    if url is None:
         raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-    return UpstreamConfig(urlsplit(url or "").netloc.rpartition("@")[2], ("*",), with_template(settings))
+    return UpstreamConfig(urlsplit(url).netloc.rpartition("@")[2], ("*",), with_template(settings))

@@ -116,9 +116,9 @@ class _Table:
                 raise SettingsError(f"{self._where}: {str(error).replace(name, key, 1)}") from None
         provider = PROVIDERS.get(settings.upstream_api)
         if provider is not None and "mode" not in values:
-            settings = settings.replace(mode=provider.mode)
+            settings = settings.replace(mode="native")
         if settings.upstream_url is None:
-            if provider is None or provider.url is None:
+            if provider is None:
                 raise self._error("url", "it is missing; give the upstream's base address")
             settings = settings.replace(upstream_url=provider.url)
         settings = with_template(settings)

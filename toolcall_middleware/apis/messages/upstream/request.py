@@ -6,8 +6,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from ....errors import ToolCallError
 from ....wire.openai import encode
 from .messages import Conversation, convert
@@ -271,8 +269,3 @@ def _stop_sequences(stop: Any) -> list[str]:
     if len(kept) < len(wanted):
         _log.warning("A stop string of white space is left out: Anthropic's API refuses it.")
     return kept
-
-
-def encoded(sent: Mapping[str, Any]) -> bytes:
-    """The body as bytes."""
-    return msgspec.json.encode(sent)

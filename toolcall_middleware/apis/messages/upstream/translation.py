@@ -17,7 +17,7 @@ from ....wire.openai import read_object, read_value
 from ...passage import Passage
 from ...upstream import TranslatedRequest
 from . import answer
-from .request import build, encoded
+from .request import build
 from .stream import AnthropicStream
 
 PATH = "/v1/messages"
@@ -59,12 +59,12 @@ class AnthropicTranslation:
         sent = build(fields, default_max_tokens=self._default_max_tokens)
         if self._passage is not None and self._passage.counts:
             counted = {name: value for name, value in sent.items() if name in _COUNTED}
-            return TranslatedRequest(self._passage.path, encoded(counted))
+            return TranslatedRequest(self._passage.path, msgspec.json.encode(counted))
         if fields.get("stream") is True:
             options = fields.get("stream_options")
             wanted = isinstance(options, dict) and options.get("include_usage") is True
             self._events = AnthropicStream(created=self._created, include_usage=wanted, limit=self._limit)
-        return TranslatedRequest(PATH, encoded(sent))
+        return TranslatedRequest(PATH, msgspec.json.encode(sent))
 
     def _passed(self, passage: Passage, body: bytes) -> TranslatedRequest:
         """The client's own request. body: as a chat completion."""

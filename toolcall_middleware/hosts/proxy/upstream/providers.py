@@ -30,17 +30,15 @@ class Provider:
 
     `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
     the paths of a translation begin with a version. `key_header` is the Forwarder's, `headers` are the Translator's.
-    `mode` is used where the operator set none. `make` gives the translation of one request. `own` are the paths of its
-    API that a client may ask itself.
+    `make` gives the translation of one request. `own` are the paths of its API that a client may ask itself.
     """
 
-    url: str | None
+    url: str
     versions: tuple[str, ...]
     key_header: str
     make: Callable[[Settings], Translation]
     capabilities: Capabilities
     headers: Mapping[str, str] = field(default_factory=dict)
-    mode: str = "native"
     own: frozenset[str] = frozenset()
 
 
@@ -78,11 +76,11 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 
 
-def with_mode(settings: Settings, api: str) -> Settings:
-    """`settings` with the mode that fits an upstream of this api, unless the operator set one."""
-    if api not in PROVIDERS or settings.by_hand("mode"):
+def with_mode(settings: Settings) -> Settings:
+    """`settings` with `mode=native` for an upstream of another API than OpenAI's, unless the operator set a mode."""
+    if settings.upstream_api not in PROVIDERS or settings.by_hand("mode"):
         return settings
-    return settings.replace(mode=PROVIDERS[api].mode)
+    return settings.replace(mode="native")
 
 
 def _without_version(address: str, versions: tuple[str, ...]) -> str:
@@ -92,19 +90,15 @@ def _without_version(address: str, versions: tuple[str, ...]) -> str:
 def upstream_app(
     settings: Settings,
     *,
-    api: str,
-    url: str | None,
-    key: str | None,
-    timeout: float,
     forward_authorization: bool,
     headers: Mapping[str, str] | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> ASGIApp:
     """An app that is one upstream and speaks OpenAI's API, whatever the upstream speaks. Raises SettingsError.
 
-    The arguments are the Forwarder's, its other limits come from `settings`; `headers` are the operator's, added to
-    what the api wants.
+    settings: `upstream_*` and limits. headers: the operator's, added to what the API wants. The others: see Forwarder.
     """
+    url, timeout, key = settings.upstream_url, settings.upstream_timeout, settings.upstream_key
     given = dict(headers or {})
     limits = Limits(
         connect=settings.upstream_connect_timeout,
@@ -114,7 +108,7 @@ def upstream_app(
         upload=settings.upload_timeout,
         first_byte=settings.upstream_first_byte_timeout,
     )
-    if api == "openai":
+    if settings.upstream_api == "openai":
         if url is None:
             raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
         app = Forwarder(
@@ -136,14 +130,9 @@ def upstream_app(
             max_request_bytes=settings.max_request_bytes,
             upload_timeout=settings.upload_timeout,
         )
-    if api not in PROVIDERS:
-        raise SettingsError(f"upstream_api={api} is not supported by this version.")
-    provider = PROVIDERS[api]
-    address = url or provider.url
-    if address is None:
-        raise SettingsError(f"There is no upstream: upstream_api={api} needs TOOLCALL_UPSTREAM_URL.")
+    provider = PROVIDERS[settings.upstream_api]
     forwarder = Forwarder(
-        _without_version(address.rstrip("/"), provider.versions),
+        _without_version((url or provider.url).rstrip("/"), provider.versions),
         timeout=timeout,
         limits=limits,
         key=key,

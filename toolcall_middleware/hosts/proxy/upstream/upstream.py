@@ -40,10 +40,6 @@ class Upstream:
         self.config = config
         app = upstream_app(
             settings,
-            api=settings.upstream_api,
-            url=settings.upstream_url,
-            key=settings.upstream_key,
-            timeout=settings.upstream_timeout,
             forward_authorization=forward_authorization,
             headers={name.decode(): value.decode() for name, value in config.headers},
         )
