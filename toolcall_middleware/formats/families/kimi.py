@@ -28,7 +28,12 @@ _MARKUP = Markup(
     reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
-    closers=("<|tool_call_end|>", "<|tool_calls_section_end|>"),
+    closers=(
+        "<|tool_call_end|>",
+        "<|tool_calls_section_end|>",
+        "<|close|>tools<|sep|>",
+        "<|close|>toolsmessage<|sep|>",
+    ),
     escapes=(Escape("◁", "/?think▷"),),
 )
 
@@ -111,9 +116,10 @@ _THINK, _THOUGHT = K3_THOUGHT
 _ANSWER = "<|open|>response<|sep|>"
 
 _ELEMENTS = xml_syntax(
-    call=re.compile(r'<\|open\|>call [^<>\n]{0,100}?tool="(?P<name>[^"\n]{1,256})"[^<>\n]{0,100}<\|sep\|>'),
-    call_heads=("<|open|>call ",),
-    call_part=re.compile(r"<\|open\|>call [^\n]{0,500}"),
+    # The tokens between it and the section's opening are sometimes missing: `<|open|>toolscall tool="f"`.
+    call=re.compile(r'<\|open\|>(?:tools)?call [^<>\n]{0,100}?tool="(?P<name>[^"\n]{1,256})"[^<>\n]{0,100}<\|sep\|>'),
+    call_heads=("<|open|>call ", "<|open|>toolscall "),
+    call_part=re.compile(r"<\|open\|>(?:tools)?call [^\n]{0,500}"),
     parameter=re.compile(
         r'<\|open\|>argument (?:type="\w{1,12}" )?key="(?P<key>[^"\n]{1,256})"(?: type="(?P<kind>\w{1,12})")?'
         r"[^<>\n]{0,64}<\|sep\|>"
@@ -131,6 +137,8 @@ _ELEMENTS = xml_syntax(
 
 _K3_OPENERS = (
     opener("<|open|>tools<|sep|>", xml_calls(_ELEMENTS)),
+    opener("<|open|>toolscall tool=", xml_calls(_ELEMENTS), consume=False),
+    opener("<|open|>call tool=", xml_calls(_ELEMENTS), consume=False),  # without the section
     opener(_THINK, lambda sink: ReasoningBlock(sink, _THOUGHT, _ANSWER)),
     *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
