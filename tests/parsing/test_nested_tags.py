@@ -62,6 +62,22 @@ def test_two_calls_stand_together() -> None:
     assert CALLS.calls(f"{text}\n") == [("f", {"s": "a"}), ("g", {"x": 1})]
 
 
+def test_the_mark_may_be_missing_around_the_calls() -> None:
+    text = call("<s>a</s>").replace(f"{M}<invoke", "\n<invoke")
+    assert CALLS.calls(text) == [("f", {"s": "a"})]
+    assert CALLS.calls(text.replace(f"{M}</tool_call>", "\n</tool_call>")) == [("f", {"s": "a"})]
+    second = tags('\n@<invoke name="g"><x>1</x></invoke>\n</tool_call>').replace(f"@{M}", "")
+    assert CALLS.calls(text.replace(f"{M}</tool_call>", second)) == [("f", {"s": "a"}), ("g", {"x": 1})]
+
+
+def test_other_tags_without_a_mark_are_none_of_the_calls() -> None:
+    text = call("<s>a</s>").removesuffix(f"{M}</tool_call>")
+    for rest in ("<b>bold</b>", "\n<b", "<invoker>"):
+        assert CALLS.calls(text + rest) == [("f", {"s": "a"})]
+        assert CALLS.text(text + rest) == rest
+    assert CALLS.text(f"{M}<tool_call>\n<b>bold</b>") == f"{M}<tool_call>\n<b>bold</b>"
+
+
 def test_a_string_streams_and_other_elements_wait() -> None:
     opening = tags('<tool_call><invoke name="f">')
     assert CALLS.delay(f"{opening}{M}<s>", "some text", tags("</s></invoke></tool_call>")) == 0

@@ -78,7 +78,11 @@ When making tool calls, use XML format to invoke tools and pass parameters:
 )
 
 _MARK = "]<]minimax[>["
-_M3_OPENERS = (opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MARK, "tool_call")),)
+_M3_OPENERS = (
+    opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MARK, "tool_call")),
+    # Without the wrapper around the calls.
+    opener(f"{_MARK}<invoke name=", lambda sink: NestedCalls(sink, _MARK, "tool_call"), consume=False),
+)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M3 (llama.cpp: models/templates/MiniMax-M3.jinja)
 MINIMAX_M3 = Family(

@@ -155,19 +155,23 @@ class NestedCalls(PartReader):
         rest = s[j : j + len(mark)]
         if not rest and last:
             return j if j > i else -1
-        if rest != mark:
+        # The mark is sometimes missing.
+        heads = ("<invoke ", "</invoke>", f"</{self._close}>") if rest[:1] == "<" else ()
+        bare = any(head.startswith(s[j : j + len(head)]) for head in heads)
+        if rest != mark and not bare:
             if len(rest) < len(mark) and mark.startswith(rest) and j - i < _MAX_GAP:
                 # Half a marker at the end of the text is markup too.
                 return -1 if not last else len(s) if self._give_up() else i
             self._give_up()
             return i
-        m = _TAG.match(s, j + len(mark))
+        at = j if bare else j + len(mark)
+        m = _TAG.match(s, at)
         if m is not None:
             return m.end() if self._tag(m) else i
-        rest = s[j + len(mark) :]
+        rest = s[at:]
         if not last and len(rest) < _LONG and _TAG_PART.fullmatch(rest):
             return -1
-        return len(s) if self._give_up() and _TAG_PART.fullmatch(rest) else i
+        return len(s) if self._give_up() and not bare and _TAG_PART.fullmatch(rest) else i
 
     def _kept(self, s: str, i: int) -> int:
         """Where in `s`, from `i`, a mark may begin that is not complete; its end where none does."""
