@@ -32,6 +32,7 @@ _LONGEST = max(map(len, (*_ENDS, *_OTHERS)))
 _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
 _NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\Z")
 _MAX_NEXT = 96
+_MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
 # What stands behind a marker that is one: a model may also write about markers.
 _BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:\Z|<(?:\Z|\|))")
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
@@ -94,12 +95,13 @@ class _Message:
     the one argument of the open call. thinks: it is reasoning.
     """
 
-    __slots__ = ("_addressed", "_cursor", "_spaced", "_tags", "called", "header", "plain", "thinks")
+    __slots__ = ("_addressed", "_cursor", "_spaced", "_tagged", "_tags", "called", "header", "plain", "thinks")
 
     def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
         self._cursor = cursor
         self._tags = tags
         self._addressed = False  # a message to `self` or `user`
+        self._tagged = False  # its calls may stand in tags: no channel is named
         self._spaced = False  # a space stands behind each marker
         self.header: str | None = opening
         self.called: str | None = None
@@ -158,6 +160,7 @@ class _Message:
         self.header = None
         cursor.i = m.end()
         channel = _CHANNEL.search(header)
+        self._tagged = bool(self._tags) and channel is None
         name = recipient.group(1) if recipient else ""
         told = self._tags and name in _ALSO_TOLD and not cursor.sink.offered(name)
         if name and name not in _NOBODY and not told:
@@ -244,6 +247,12 @@ class _Message:
                 if _MARKER.match(s, j):
                     break
                 begun = any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, self._tags))
+            elif self._tagged and not _is_json(s, j) and (beside := self._beside(j)) is not False:
+                if beside:
+                    cursor.i = j
+                    cursor.sink.accept()
+                    return
+                begun = True
             elif (cursor.last or not begun) and (_is_json(s, j) or self._text_key(name)):
                 break
             if cursor.last or not begun:
@@ -268,6 +277,14 @@ class _Message:
             self.end_plain()
         yield
         yield from self._behind_call()
+
+    def _beside(self, j: int) -> bool | None:
+        """Whether the text at `j` stands before a call's tags in this message; None: more must be seen."""
+        s = self._cursor.s
+        end = _MARKER.search(s, j, j + _MAX_BESIDE)
+        if s.find(self._tags, j, end.start() if end else j + _MAX_BESIDE) >= 0:
+            return True
+        return None if end is None and not self._cursor.last and len(s) - j < _MAX_BESIDE else False
 
     def _say_plain(self, text: str) -> None:
         self._cursor.sink.args(quoted(text))
