@@ -33,6 +33,7 @@ from ..syntax.xml_tags import function_calls
 MARKUP = Markup(
     stops=("<tool_response>", "<|im_start|>"),
     ends=("<|im_end|>", "<|endoftext|>"),
+    closers=("</function_invocation>",),
     tags=("function=", "parameter=", "/(?:function|parameter)>"),
 )
 
@@ -98,6 +99,7 @@ FUNCTION_OPENERS = (
     shared("<tool_call>", _functions, "<"),
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
     opener("<function=", _functions, consume=False),
+    opener("<parameter=", _functions, consume=False),  # which holds the name, and the parameters follow
 )
 
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder

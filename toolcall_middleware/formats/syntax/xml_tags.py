@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.calls.xml.syntax import TaggedSyntax
+from ...parsing.text.grammar import beginnings
 from .. import markup
 from .xml import Tags
 
@@ -66,16 +67,23 @@ def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
 
     lines: a value stands on lines of its own.
     """
+    ws = r"[ \t\r\n]{0,64}"
     read = xml_syntax(
-        call=re.compile(rf"<function{_NAMED.format('name')}>"),
+        # The name may stand in the tag of a parameter, which the call's parameters follow.
+        call=re.compile(
+            rf"<(?:function|(?P<odd>parameter)){_NAMED.format('name')}>(?(odd)(?={ws}(?:<parameter[= ]|</function>)))"
+        ),
         call_heads=("<function=", "<function "),
-        call_part=begun("<function=", "<function "),
+        call_part=re.compile(
+            rf"{beginnings('<parameter')}|<(?:function|parameter)[= ][^>\n]{{0,300}}(?:>{ws}(?:<[/a-z]{{0,10}})?)?"
+        ),
         parameter=re.compile(rf"<parameter{_NAMED.format('key')}>"),
         parameter_heads=("<parameter=", "<parameter "),
         parameter_part=begun("<parameter=", "<parameter "),
         value_close="</parameter>",
         call_close="</function>",
         close=f"</{wrapper}>",
+        noise=("</function_invocation>",),  # Qwen 3.6, in addition to the others
         reopen=(f"<{wrapper}>",),
     )
     written = Tags(
