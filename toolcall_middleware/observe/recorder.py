@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import time
+from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
@@ -25,10 +26,11 @@ _new_decoder = codecs.getincrementaldecoder("utf-8")
 class Recorder:
     """The rows of one exchange. Past `max_bytes` a row `cut` is the last one.
 
-    began: `time.perf_counter` when the request came. version: changes with each row.
+    began: `time.perf_counter` when the request came. version: changes with each row. hide: takes keys out of what is
+    noted from now on; who asks an upstream with one sets it, because upstreams quote keys.
     """
 
-    __slots__ = ("_decoders", "began", "cut", "max_bytes", "rows", "size")
+    __slots__ = ("_decoders", "began", "cut", "hide", "max_bytes", "rows", "size")
 
     def __init__(self, began: float, max_bytes: int = MAX_BYTES) -> None:
         self.began = began
@@ -38,6 +40,7 @@ class Recorder:
         self.cut = False
         # Of what comes and leaves in pieces, by kind: a piece may end within a character.
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+        self.hide: Callable[[bytes], bytes] | None = None
 
     @property
     def version(self) -> int:
@@ -60,6 +63,8 @@ class Recorder:
         """A row; returns its number."""
         if self.cut:
             return len(self.rows) - 1
+        if (hide := self.hide) is not None:
+            more = {name: _without(value, hide) if isinstance(value, str) else value for name, value in more.items()}
         size = _ROW + sum(len(value) for value in more.values() if isinstance(value, str))
         if self.size + size > self.max_bytes:
             self._cut()
@@ -74,3 +79,7 @@ class Recorder:
             self.cut = True
             at = round((time.perf_counter() - self.began) * 1000, 3)
             self.rows.append({"at": at, "kind": "cut", "why": f"longer than {self.max_bytes} bytes"})
+
+
+def _without(text: str, hide: Callable[[bytes], bytes]) -> str:
+    return hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")

@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from starlette.types import Receive, Scope, Send
 from toolcall_middleware.hosts.proxy.upstream.error_envelope import ErrorEnvelope
 from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedStream, secrets_of
 
-from .proxy_servers import ask, scope_of
+from ...observe.test_traces import written
+from .proxy_servers import ask, scope_of, serving
+from .routing import Proxies, http, table
 
 KEY = 'sk-ab/cd"ef+1234567890'
 
@@ -107,3 +110,31 @@ async def test_what_holds_no_key_passes_to_the_byte() -> None:
     parts = [b'data: {"a": "s', b'k-a%"}\n\n', b"data: [DONE]\n\n"]
     answer = await answer_of(Says(200, {b"content-type": b"text/event-stream"}, *parts))
     assert answer.body == b"".join(parts)
+
+
+PLAIN_KEY = "sk-ab/cd+1234567890"
+
+
+@pytest.mark.parametrize(
+    ("path", "tool"),
+    [
+        ("/v1/messages", {"name": "f", "input_schema": {"type": "object"}}),
+        ("/v1/chat/completions", {"type": "function", "function": {"name": "f"}}),
+    ],
+)
+async def test_a_trace_holds_no_key_either(
+    path: str, tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The middleware reads the answer before it is masked for the client."""
+    body = b'{"error": {"message": "wrong key %s!"}}' % PLAIN_KEY.encode()
+    upstream = http(Says(401, {b"content-type": b"application/json"}, body))
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}], "tools": [tool]}
+    (traces := tmp_path / "traces").mkdir()
+    proxies = Proxies(tmp_path, monkeypatch)
+    async with serving(upstream) as address:
+        up = table(f"{address}/v1", key=PLAIN_KEY)
+        async with proxies.running(up, trace_dir=str(traces)) as client:
+            assert (await client.post(path, json=asked)).status_code == 401
+    (trace,) = written(traces)
+    assert b"wrong key ***!" in trace.read_bytes()
+    assert PLAIN_KEY.encode() not in trace.read_bytes()

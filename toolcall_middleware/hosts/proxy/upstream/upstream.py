@@ -15,7 +15,7 @@ from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.warmup import warm
 from .config import UpstreamConfig
 from .error_envelope import ErrorEnvelope
-from .masking import secrets_of
+from .masking import Mask, secrets_of
 from .providers import upstream_app
 
 # Seconds for which an upstream that refused is asked last.
@@ -46,11 +46,9 @@ class Upstream:
         if settings.faces == ("auto",):
             settings = settings.replace(faces=ALL_FACES)
         whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
-        self._app = ErrorEnvelope(
-            whole,
-            paths=settings.paths,
-            secrets=secrets_of(settings.upstream_key, settings.upstream_url, config.headers),
-        )
+        secrets = secrets_of(settings.upstream_key, settings.upstream_url, config.headers)
+        self._mask = Mask(secrets)
+        self._app = ErrorEnvelope(whole, paths=settings.paths, secrets=secrets)
         self.origin = urlsplit(settings.upstream_url or settings.upstream_api).netloc.rpartition("@")[2]
         self._users = 0
         self._retired = False
@@ -63,7 +61,10 @@ class Upstream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._users += 1
         if scope["type"] == "http":
-            record_of(scope).upstream = self.config.name
+            record = record_of(scope)
+            record.upstream = self.config.name
+            if self._mask and record.report is not None and record.report.recorder is not None:
+                record.report.recorder.hide = self._mask.whole
         try:
             await self._app(scope, receive, send)
         finally:
