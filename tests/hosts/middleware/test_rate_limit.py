@@ -135,6 +135,21 @@ async def test_another_header_can_tell_tenants_apart() -> None:
     assert [await team(b"a"), await team(b"b"), await team(b"a")] == [200, 200, 429]
 
 
+@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
+async def test_a_key_is_the_same_in_either_header(header: str) -> None:
+    app = limited("1/hour", tenant_header=header)
+    body = ask(1)
+
+    async def keys(name: bytes, value: bytes) -> int:
+        headers = [(b"content-length", str(len(body)).encode()), (name, value)]
+        return (await Client(body, headers=headers).run_with_others(app)).status
+
+    assert await keys(b"authorization", b"Bearer k") == 200
+    assert await keys(b"x-api-key", b"k") == 429
+    assert await keys(b"x-api-key", b"other") == 200
+    assert await keys(b"authorization", b"bearer other") == 429
+
+
 async def test_middlewares_of_one_process_share_its_memory() -> None:
     """As those of several upstreams do, so that no tenant has a budget for each."""
     assert (await post(limited("2/hour"), ask(2))).status == 200

@@ -112,6 +112,30 @@ async def test_a_client_cannot_say_whose_it_is() -> None:
     assert answer.status == 401
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        [(b"authorization", b"Bearer sk-one")],
+        [(b"X-Api-Key", b"sk-one")],
+        [(b"Authorization", b"bearer  sk-one "), (b"x-api-key", b"anything")],
+        [(b"x-api-key", b"sk-two"), (b"x-api-key", b"a"), (b"authorization", b"Bearer sk-one")],
+    ],
+)
+async def test_no_other_key_than_the_one_that_opened_says_who_asks(shown: list[tuple[bytes, bytes]]) -> None:
+    """Else a client has as many budgets, and settings, as it makes up values for the header that is not compared."""
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+        await inner(scope, receive, send)
+
+    assert (await ask(Gate(app, KEYS), scope_of(headers=[(b"a", b"b"), *shown]))).status == 299
+    told = [(b"a", b"b"), (b"authorization", b"Bearer sk-one"), (b"x-api-key", b"sk-one")]
+    assert [
+        pair for pair in seen[0]["headers"] if pair in told or pair[0].lower() in {b"authorization", b"x-api-key"}
+    ] == told
+
+
 async def test_while_it_drains_everything_new_is_a_503() -> None:
     gate = Gate(never)
     gate.drain()

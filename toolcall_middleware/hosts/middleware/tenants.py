@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from starlette.types import Scope
@@ -67,6 +68,8 @@ class Tenancy:
         values = {value for key, value in scope.get("headers", ()) if key.lower() == self._header}
         if not values and self._header == b"authorization":
             values = {b"Bearer " + value for key, value in scope.get("headers", ()) if key.lower() == b"x-api-key"}
+        elif not values and self._header == b"x-api-key":
+            values = set(_bearers(scope))
         if len(values) > 1:
             message = f"The header {self._header.decode()} says who asks, and stands there with different values."
             raise ToolCallError("invalid_request", message)
@@ -112,6 +115,14 @@ class Tenancy:
 
             require_limits(self._settings.rate_limit_storage)
         return tenants
+
+
+def _bearers(scope: Scope) -> Iterator[bytes]:
+    """The keys that are shown as `Authorization: Bearer KEY`."""
+    for name, value in scope.get("headers", ()):
+        scheme, _, key = value.strip().partition(b" ")
+        if name.lower() == b"authorization" and scheme.lower() == b"bearer":
+            yield key.strip()
 
 
 def _limits_rates(tenants: Tenants) -> bool:
