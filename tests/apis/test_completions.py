@@ -132,6 +132,29 @@ def test_the_request_keeps_what_both_apis_have_to_the_byte() -> None:
     assert wanted_logprobs(b'{"top_logprobs":4}') is None
 
 
+@pytest.mark.parametrize(
+    ("wanted", "schema"),
+    [
+        ({"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 1}}}, {"const": 1}),
+        ({"type": "json_object", "schema": {"const": 1}}, {"const": 1}),
+        ({"type": "json_object"}, {"type": "object"}),
+        ({"type": "text"}, None),
+    ],
+)
+def test_a_schema_is_called_json_schema_for_llama_cpp(wanted: dict[str, Any], schema: Any) -> None:
+    body = json.dumps({"messages": [], "response_format": wanted}).encode()
+    made = json.loads(completion_body(body, "", llama_cpp=True))
+    assert made.get("json_schema") == schema
+    assert ("response_format" in made) == (schema is None)
+
+
+def test_any_other_backend_gets_the_response_format_of_openais_api() -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 1}}}
+    made = json.loads(completion_body(json.dumps({"messages": [], "response_format": wanted}).encode(), ""))
+    assert made["response_format"] == wanted
+    assert "json_schema" not in made
+
+
 def test_stops_are_added_to_the_clients_own() -> None:
     assert json.loads(completion_body(b'{"messages":[],"stop":"a"}', "", stop=["b", "a"]))["stop"] == ["a", "b"]
     assert "stop" not in json.loads(completion_body(b'{"messages":[]}', ""))

@@ -57,6 +57,16 @@ def schema_of(asked: dict[str, Any]) -> str:
     return str(response_format["json_schema"]["schema"])
 
 
+def test_text_completions_of_llama_cpp_are_asked_for_no_structural_tag() -> None:
+    url = "http://127.0.0.1:8000/v1"
+    chat, fmt = request(HELLO, tool_choice="required"), registry.get("hermes")
+    told = Settings(send="completions", template=url, upstream_url=url)  # as of template=props
+    asked = constraint_requests(chat, fmt, told, BackendMemory())
+    assert [asking.kind for asking in asked] == ["response_format", "llama_cpp"]
+    chats = constraint_requests(chat, fmt, told.replace(send="chat"), BackendMemory())
+    assert chats[0].kind == "structural_tag"
+
+
 def test_a_required_call_is_constrained_to_any_tool() -> None:
     schema = schema_of(fields("required"))
     assert "weather" in schema

@@ -60,7 +60,7 @@ def constraint_requests(
     if any(tool.grammar for tool in tools) and tags and all(tag.style for tag in tags):
         raw = fmt.constraint(_held(tools, change, raw=True), chat.choice)
         tags = raw.tags if raw is not None else tags
-    found = [_tagged(tags, chat)] if tags else []
+    found = [_tagged(tags, chat)] if tags and not asks_llama_cpp_for_text(settings) else []
     plain: list[ConstraintRequest] = []
     if chat.choice.must_call:
         # Every format reads calls as JSON too.
@@ -76,6 +76,14 @@ def constraint_requests(
         return [asking for asking in (*found, *plain) if asking.kind == settings.constrain][:1]
     found += [asking for asking in plain if asking.kind in _AUTO]
     return [asking for asking in found if not memory.refuses(chat.model, asking.kind)]
+
+
+def asks_llama_cpp_for_text(settings: Settings) -> bool:
+    """Whether the backend's text completions are llama.cpp's: its server told its template (`template=props`). They
+    take a schema as `json_schema` alone, and ignore any other constraint in silence.
+    """
+    told = settings.template is not None and settings.template == settings.upstream_url
+    return told and settings.send == "completions"
 
 
 def _held(tools: Sequence[Tool], change: Change | None, *, raw: bool) -> tuple[Tool, ...]:

@@ -25,11 +25,14 @@ _LEAST_LOGPROBS = 1
 """llama.cpp takes 0 for none at all."""
 
 
-def completion_body(body: bytes, prompt: str, *, stop: Sequence[str] = (), preserved: Sequence[str] = ()) -> bytes:
+def completion_body(
+    body: bytes, prompt: str, *, stop: Sequence[str] = (), preserved: Sequence[str] = (), llama_cpp: bool = False
+) -> bytes:
     """The body for `/v1/completions`.
 
     body: a chat completion's, whose fields keep their bytes. stop: strings at which the backend ends, beside those of
     the body. preserved: special tokens that are to be text, for a body that wants them so (`skip_special_tokens`).
+    llama_cpp: the backend is known to be its server.
     """
     given = openai.read_object(body) or {}
     fields: dict[str, Any] = {}
@@ -50,7 +53,7 @@ def completion_body(body: bytes, prompt: str, *, stop: Sequence[str] = (), prese
     # llama.cpp's own word for it: a text completion of its has no special token else, and no call behind one.
     if preserved and _PRESERVED not in fields and openai.read_value(fields.get("skip_special_tokens")) is False:
         fields[_PRESERVED] = list(preserved)
-    _name_schema(fields)
+    _name_schema(fields, llama_cpp=llama_cpp)
     return openai.encode(fields)
 
 
@@ -74,9 +77,18 @@ def _stops(own: msgspec.Raw | None, more: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*(text for text in asked if isinstance(text, str)), *more]))
 
 
-def _name_schema(fields: dict[str, Any]) -> None:
-    """llama.cpp reads `response_format` in chat completions only; in text completions a schema is `json_schema`."""
-    wanted = openai.read_value(fields.get("response_format"))
-    if isinstance(wanted, dict) and wanted.get("type") == "json_object" and isinstance(wanted.get("schema"), dict):
-        del fields["response_format"]
-        fields["json_schema"] = wanted["schema"]
+def _name_schema(fields: dict[str, Any], *, llama_cpp: bool) -> None:
+    """llama.cpp reads `response_format` in chat completions only; in text completions a schema is `json_schema`. Others
+    read what OpenAI's API has, `json_schema` within it; only llama.cpp is asked for a schema beside `json_object`.
+    """
+    match openai.read_value(fields.get("response_format")):
+        case {"type": "json_object", "schema": dict() as schema}:
+            pass
+        case {"type": "json_schema", "json_schema": {"schema": dict() as schema}} if llama_cpp:
+            pass
+        case {"type": "json_object"} if llama_cpp:
+            schema = {"type": "object"}
+        case _:
+            return
+    del fields["response_format"]
+    fields["json_schema"] = schema

@@ -17,8 +17,8 @@ from .preserved import preserved_tokens
 
 class PendingPrompt:
     """A prompt that is to be written before the backend is asked: a host runs `write` in a thread, then asks for
-    `body`. written: None before. limit: bytes of the whole answer that is to come. on_body: is told the body that the
-    backend gets, which no action of the exchange holds.
+    `body`. written: None before. limit: bytes of the whole answer that is to come. llama_cpp: the backend is known to
+    be its server. on_body: is told the body that the backend gets, which no action of the exchange holds.
     """
 
     def __init__(
@@ -28,11 +28,14 @@ class PendingPrompt:
         fmt: ToolFormat,
         model: str,
         limit: int | None,
+        *,
+        llama_cpp: bool = False,
     ) -> None:
         self._prompts = prompts
         self._parts = parts
         self._format = fmt
         self._model = model
+        self._llama_cpp = llama_cpp
         self.limit = limit
         self.written: Written | None = None
         self.on_body: Callable[[bytes], object] | None = None
@@ -55,7 +58,8 @@ class PendingPrompt:
     def body(self, body: bytes) -> bytes:
         """The text completion's body for the chat completion's."""
         stop = () if self.written is None else self.written.ends
-        asked = completion_body(body, self.text, stop=stop, preserved=preserved_tokens(self._format, self._model))
+        preserved = preserved_tokens(self._format, self._model)
+        asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._llama_cpp)
         if self.on_body is not None:
             self.on_body(asked)
         return asked

@@ -22,6 +22,7 @@ from ...request.parse import ChatRequest, callable_tools
 from ...settings import Settings
 from ...wire import openai
 from .. import prompt
+from ..constraints import asks_llama_cpp_for_text
 from ..earlier_thoughts import reasoning_of
 from ..history import joined, plain_content
 from ..tool_results import for_backend
@@ -48,6 +49,7 @@ class RawPrompt:
         self._format = fmt
         self._model = chat.model
         self._limit = settings.max_response_bytes
+        self._llama_cpp = asks_llama_cpp_for_text(settings)
         self._more = _for_template(chat)
         # All of them, also where one is named: the prompt's beginning stays the same from turn to turn.
         offered = chat.tools.tools if callable_tools(chat).tools else ()
@@ -68,7 +70,7 @@ class RawPrompt:
     def pending(self, plain: list[Message]) -> PendingPrompt:
         """The prompt that is to be written. plain: the messages for a template that does not understand tools."""
         parts = self.messages, self.tools, plain, self._more
-        return PendingPrompt(self._prompts, parts, self._format, self._model, self._limit)
+        return PendingPrompt(self._prompts, parts, self._format, self._model, self._limit, llama_cpp=self._llama_cpp)
 
 
 def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
