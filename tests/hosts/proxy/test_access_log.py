@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -373,3 +374,19 @@ async def test_no_failure_tells_a_key(proxies: Proxies, log: pytest.LogCaptureFi
     told = "".join(texts) + log.text
     assert "127.0.0.1:9" in told
     assert not [secret for secret in (KEY, LOGIN, HEADER) if secret in told]
+
+
+async def test_an_answer_of_the_next_upstream_is_no_error(proxies: Proxies, log: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        dead = table(f"http://127.0.0.1:{closed.getsockname()[1]}/v1", name="dead", models=["m"])
+    async with (
+        serving(TextBackend(lambda _body: "one")) as live,
+        proxies.running(dead, table(f"{live}/v1", name="live", models=["m"]), metrics="on") as client,
+    ):
+        assert (await ask(client, tools=[TOOL])).status_code == 200
+        metrics = (await client.get("/metrics")).text
+    (line,) = [line for line in lines(log) if "chat/completions" in line]
+    assert "upstream=live" in line
+    assert "error=" not in line
+    assert 'toolcall_upstream_up{upstream="live"} 1.0' in metrics

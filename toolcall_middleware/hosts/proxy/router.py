@@ -233,6 +233,7 @@ class Router:
         """
         record = record_of(scope)
         record.unreached = record.silent = False
+        record.error = None  # of the upstream before
         model = asking.model or ""
         own = upstream.config.model_for(named)
         aliased = own != model
