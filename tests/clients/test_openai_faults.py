@@ -83,6 +83,30 @@ def test_errors_of_the_backend_keep_status_and_text(
     assert caught.value.type == kind
 
 
+TOO_LONG = "This model's maximum context length is 9 tokens. However, your request has 12 input tokens."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("message", "code", "told"),
+    [
+        (TOO_LONG, 400, "context_length_exceeded"),
+        (TOO_LONG, None, "context_length_exceeded"),
+        (TOO_LONG, "own", "own"),
+        ("The adapter is not loaded.", 400, 400),
+    ],
+)
+def test_a_prompt_that_is_too_long_has_the_code_that_clients_know(
+    open_gateway: OpenGateway, message: str, code: Any, told: Any, *, stream: bool
+) -> None:
+    # What can shorten a conversation by itself (LangChain, DSPy) looks for it.
+    error = {"message": message, "type": "BadRequestError", "param": None, "code": code}
+    gateway = open_gateway(lambda _body: Refusal(400, {"error": error}))
+    with pytest.raises(openai.BadRequestError) as caught:
+        client_of(gateway).chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, stream=stream)
+    assert caught.value.body == {**error, "code": told}
+
+
 def test_error_inside_a_stream_reaches_the_caller(open_gateway: OpenGateway, format_name: str) -> None:
     gateway = open_gateway(obedient_model(format_name, CALL), format=format_name, quirks=Quirks(error_after=3))
     raw_stream(gateway, expected={"error": True})

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..errors import ToolCallError, is_ours
 
+CONTEXT = "context_length_exceeded"
+"""OpenAI's code, by which clients know that they must shorten a conversation."""
 _STATUSES = frozenset({400, 413, 422})
-_CODES = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "prompt_too_long"}
-)
+_CODES = frozenset({CONTEXT, "exceed_context_size_error", "context_window_exceeded", "prompt_too_long"})
 """Codes and types that say it: OpenAI and most others, llama.cpp, LM Studio, Mistral."""
 _MOST_READ = 4000
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, on_one_line
 from ..request.parse import ChatRequest
 from ..response.outcome import FinishedCall, as_header
@@ -234,7 +235,10 @@ class ToolAnswer:
         if self._status >= 400:
             if request.repairs(self._status, data):
                 return None
-            reply = self._json(openai.read_error(data, self._status).body())
+            refusal = openai.read_error(data, self._status)
+            if not isinstance(refusal.code, str) and is_context_error(refusal):
+                refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one
+            reply = self._json(refusal.body())
             if self._status == _UNAUTHORIZED and reply.headers is not None:
                 del reply.headers["x-toolcall"]  # who is not let in learns of no setting
             return reply

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...errors import ToolCallError, is_ours
-from ..context_errors import is_context_error
+from ..context_errors import CONTEXT, is_context_error
 from ..face import FaceReply
 
-CONTEXT = "context_length_exceeded"
 _ERROR_HEADER = b"x-toolcall-error"
 _QUOTA = "insufficient_quota"
 _OVERLOADED = "server_is_overloaded"
