@@ -159,7 +159,7 @@ class Structure:
             return self._comma_at(s, i, mark, out)
         if c in "}]":
             return self._bracket(s, i, mark, out)
-        if c.isalnum() or c in "\"'{[_+-.$":
+        if (c.isalnum() or c in "\"'{[_+-.$") and not self._begins_no_key(c):
             out.append(s[mark:i] + ",")
             at.repaired = True
             at.state = at.after_comma()
@@ -168,6 +168,10 @@ class Structure:
             return self._comment_at(s, i, mark, out)
         at.stuck = True
         return i, mark
+
+    def _begins_no_key(self, c: str) -> bool:
+        """Whether a key was to come, and there is a container: the one at hand was to end before it."""
+        return c in "{[" and self._at.stack[-1] == "{"
 
     def _comma_at(self, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
         at = self._at
@@ -179,7 +183,7 @@ class Structure:
                 out.append(s[mark:i])
             at.hold(s[i:j], COMMA)
             return j, j
-        if s[j] in "}],<":
+        if s[j] in "}],<" or self._begins_no_key(s[j]):
             out.append(s[mark:i])
             at.repaired = True
             if s[j] == ",":
@@ -229,7 +233,7 @@ class Structure:
             at.repaired = True  # of several the last one stays
             at.held = [","]
             return i + 1, i + 1
-        if c in "}]<":
+        if c in "}]<" or self._begins_no_key(c):
             at.repaired = True
             at.held = []
             at.state = AFTER

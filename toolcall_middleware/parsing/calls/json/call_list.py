@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Protocol
 
 from ...cursor import WHITE_SPACE
 from ...sink import Sink
+
+# Behind an entry, braces that close nothing: the list goes on, or ends, behind them. Or it may yet.
+_TOO_MANY = re.compile(r"\}[}\s]{0,64}(?:(?=\]|,\s{0,64}\{)|(?P<open>(?:,\s{0,64})?\Z))")
 
 
 class Entry(Protocol):
@@ -46,8 +50,9 @@ class CallList:
                 i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
                 if i == len(s):
                     return i
-                i = self._between(s[i], i)
-                if self.done or self.failed:
+                at = i
+                i = self._between(s, i, last=last)
+                if self.done or self.failed or (i == at and self._entry is None):
                     return i
                 continue
             i = entry.feed(s, i, last=last)
@@ -66,7 +71,8 @@ class CallList:
             self._entry.finish(cut=cut)
             self.failed = self._entry.failed
 
-    def _between(self, c: str, i: int) -> int:
+    def _between(self, s: str, i: int, *, last: bool) -> int:
+        c = s[i]
         if c == "{":
             self._entry = self._make()
             self._alone = not self._listed
@@ -78,6 +84,11 @@ class CallList:
             self._listed = self._listed or c == "["
             self._behind = False
             return i + 1
+        if c == "}" and self._behind and self._listed and (braces := _TOO_MANY.match(s, i)) is not None:
+            if braces["open"] is None:
+                return braces.end()
+            if not last:
+                return i
         # The list's end may be missing: then the brace is the wrapper's. So is a key behind one call.
         self.done = (c == "}" and self._behind) or (c in "\"'" and self._alone)
         self.failed = not self.done

@@ -127,6 +127,8 @@ class JsonCalls:
             if self._syntax.bare:
                 return self._bare_separator(s, i, j, last=last)
             return j + 1
+        if c == "}" and not any(marker.startswith(c) for marker in self._syntax.close):
+            return j + 1  # models miscount: the call has had all of its braces
         self._state = _TAIL
         return i
 
@@ -163,7 +165,9 @@ class JsonCalls:
         """The closing marker, with stray closing brackets or a fence's end before it."""
         close = self._syntax.close
         if not close:
-            self.done = True
+            if s.startswith("}", j):
+                return j + 1
+            self.done = last or j < len(s)
             return i
         k = j
         limit = min(len(s), j + _MAX_GAP)
