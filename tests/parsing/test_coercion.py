@@ -142,6 +142,27 @@ def test_tools_that_take_only_strings_are_not_looked_at() -> None:
     assert needs_coercion({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"n": {"type": "integer"}}}}})
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": [{"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "string"}]},
+        {"type": ["object", "string"], "additionalProperties": {"type": "integer"}},
+        {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "string"}]},
+    ],
+)
+def test_inside_of_what_may_be_a_string_too_values_get_their_types(schema: dict[str, Any]) -> None:
+    schema = {
+        "properties": {"a": schema},
+        "$defs": {"N": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    }
+    assert needs_coercion(schema)
+    assert through('{"a": {"n": "1"}}', schema)[0] == '{"a": {"n": 1}}'
+    assert through('{"a": "1"}', schema)[0] == '{"a": "1"}'
+    items = {"properties": {"a": {"type": ["array", "string"], "items": {"type": "integer"}}}}
+    assert needs_coercion(items)
+    assert through('{"a": ["1"]}', items)[0] == '{"a": [1]}'
+
+
 def test_schemas_that_refer_to_themselves_and_deep_values_are_bounded() -> None:
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}}
     deep = '{"next": ' * 60 + '{"n": "1"}' + "}" * 60

@@ -27,6 +27,7 @@ _LITERALS = {
     "True": ("boolean", "true"), "False": ("boolean", "false"), "None": ("null", "null"),
     "TRUE": ("boolean", "true"), "FALSE": ("boolean", "false"), "NULL": ("null", "null"),
 }  # fmt: skip
+_INSIDE_OF = frozenset({"properties", "items", "additionalProperties"})
 _MAX_DEPTH = 64  # levels of values that are looked at
 _MAX_ENCODED = 4  # strings in strings
 _MAX_KEY = 1024  # characters
@@ -49,9 +50,15 @@ def needs_coercion(parameters: Mapping[str, Any]) -> bool:
         values = list(properties.values()) if isinstance(properties, Mapping) else []
         extra = schema.get("additionalProperties") if isinstance(schema, Mapping) else None
         values += [extra] if isinstance(extra, Mapping) else []
-        if any("string" not in types_of(value, scope) for value in values):
+        if any("string" not in types_of(value, scope) or _says_more(value, scope) for value in values):
             return True
     return False
+
+
+def _says_more(schema: Any, scope: Scope) -> bool:
+    """Whether something is declared of what stands inside of a value."""
+    options = _expanded(schema, scope, 0) or ()
+    return any(isinstance(option, Mapping) and not _INSIDE_OF.isdisjoint(option) for option, _ in options)
 
 
 class Coercion:
