@@ -16,7 +16,7 @@ from .formats import registry
 from .formats.base import ParserOptions, ToolFormat
 from .model import Tool, ToolSet
 from .observe.recorder import Row
-from .request.parse import read_request
+from .request.parse import ChatRequest, read_request
 from .rerun import Rerun, known_format, rerun
 from .response.outcome import FinishedCall
 from .settings import Settings
@@ -246,8 +246,7 @@ def tools_of(body: bytes) -> ToolSet | None:
         request = read_request(body, Settings())
     except ToolCallError:
         return None
-    found: ToolSet | None = getattr(request, "tools", None)
-    return found
+    return request.tools if isinstance(request, ChatRequest) else None
 
 
 def prompt_parts(body: str, asked: str) -> list[dict[str, Any]]:

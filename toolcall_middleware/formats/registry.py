@@ -200,6 +200,11 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     return chosen
 
 
+def prompt_name(fmt: ToolFormat) -> str:
+    """The name of the format in which `fmt` writes the prompt: `auto` reads all formats and writes as one of them."""
+    return str(getattr(fmt, "prompt_name", fmt.name))
+
+
 def of_template(name: str, template: str | None, model: str = "") -> ToolFormat:
     """The format of this name for a text that was written before: with a template (the setting) `auto` reads what that
     says too. model: its name, where that is known. Raises FormatError and SettingsError.

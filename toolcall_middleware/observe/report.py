@@ -16,51 +16,57 @@ from .recorder import Recorder
 
 @dataclass(slots=True)
 class Attempt:
-    """One request to the backend. `why`: `first`, or the code of what led to it. `first_byte`: of its answer."""
+    """One request to the backend."""
 
     why: str
+    """`first`, or the code of what led to it."""
     began: float
     first_byte: float | None = None
+    """When the first byte of its answer came."""
     status: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """One request.
-
-    api: `chat`, `messages`, `responses`, `google`, `other`. mode: `prompt`, `native`, or `pass` for one that went on
-    unread. outcomes: of each finished call. own: seconds of our own work; the backend's time is not in it.
-    end: `complete`, `gone` (the client left), `error`; empty while it runs.
-    """
+    """One request."""
 
     id: str = ""
     api: str = "chat"
+    """`chat`, `messages`, `responses`, `google` or `other`."""
     path: str = ""
     began: float = field(default_factory=time.perf_counter)
     wall: float = field(default_factory=time.time)
+    """When it began, in seconds since 1970."""
     tenant: str | None = None
     upstream: str | None = None
     model: str | None = None
     stream: bool = False
     mode: str = "pass"
+    """`prompt`, `native`, or `pass` for one that went on unread."""
     format: str | None = None
     constraint: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
     calls: int = 0
     outcomes: tuple[str, ...] = ()
+    """Of each finished call."""
     rate_units: int = 0
+    """Calls that count against the tenant's rate."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     estimated: bool = False
+    """Whether any of the numbers is a guess."""
     finish_reasons: list[str] = field(default_factory=list)
     error: str | None = None
     status: int | None = None
     own: float = 0.0
+    """Seconds of our own work; the backend's time is not in it."""
     first_byte: float | None = None
+    """When the first byte left for the client."""
     first_content: float | None = None
     first_call: float | None = None
     ended: float | None = None
     end: str = ""
+    """`complete`, `gone` (the client left) or `error`; empty while it runs."""
     sent_on: dict[str, str] = field(default_factory=dict)
     """Headers that observers want the backend to get (`traceparent`)."""
     recorder: Recorder | None = None

@@ -40,15 +40,7 @@ class Verbatim:
 
 
 class ChoiceAnswer:
-    """The state of one choice. Feed it the model's text; it gives operations for the client's message.
-
-    `cut`: the answer ended at its limit of tokens. `lost`: the backend says that there was a call, and none came.
-    `native`: the backend's own calls; some make them though they were given no tools. `reads_reasoning`: calls are read
-    in its reasoning field at all; `take_reasoning` comes first then. `message`: what has come of the events so far.
-    `has_spoken`: there was text; `thought_bytes`: of reasoning before any (`watch`). `thought`: finds the calls in a
-    thought that is never closed; `watch` tells it of the reasoning field. `opened`: whether this answer shows that its
-    prompt opens the thought; None where it shows nothing.
-    """
+    """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
         "_alone", "_assumed", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_tagged",
@@ -67,23 +59,34 @@ class ChoiceAnswer:
     ) -> None:
         """unopened: where `parser` begins in a thought, makes the one to use if that came in the reasoning field."""
         self.message = Message(policy, reasoning)
+        """What has come of the events so far."""
         self._parser = parser
         self.thought = thought
+        """Finds the calls in a thought that is never closed; `watch` tells it of the reasoning field."""
         self._unopened = unopened
         self._assumed = None if unopened is None else policy.opened  # the thought that `parser` begins in
         self._tagged = False  # a tag of reasoning was read
         self.opened: bool | None = None
+        """Whether this answer shows that its prompt opens the thought; None where it shows nothing."""
         self._policy = policy
         self.native = native
+        """The backend's own calls; some backends make calls though they were given no tools."""
         self._reasoning = reasoning
         self._channel = None if reasoning is None else reasoning.another()
         self.reads_reasoning = reasoning is not None
+        """Whether calls are read in the reasoning field; then `take_reasoning` comes first."""
         self._alone = reasoning is None  # calls have come in the text only
         self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
-        self.cut = self.lost = self.has_spoken = False
+        self.cut = False
+        """The answer ended at its limit of tokens."""
+        self.lost = False
+        """The backend says that there was a call, and none came."""
+        self.has_spoken = False
+        """There was text."""
         self.thought_bytes = 0
+        """Bytes of reasoning before any text (`watch`)."""
 
     # -- what it came to -----------------------------------------------------------------------------------------
 

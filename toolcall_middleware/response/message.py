@@ -37,11 +37,7 @@ class Source(enum.IntEnum):
 
 
 class Message:
-    """Events in, operations out. See `ChoiceAnswer` for what most of its public attributes say.
-
-    call: the open one, which was read in `source`. refused: the last call went out as text. broken: a call ended in a
-    value, though the model ended by itself. limited: it did not: the text's end is nobody's fault. stops: the client's.
-    """
+    """Events in, operations out. What a `ChoiceAnswer` has by the same name says the same."""
 
     __slots__ = (
         "_ids", "_policy", "_reasoning", "_shown", "broken", "call", "calls", "calls_in_reasoning",
@@ -52,12 +48,20 @@ class Message:
         self._policy = policy
         self._reasoning = reasoning
         self.stops = StopFinder(policy.stop) if policy.stop else None
-        self._ids: set[str] = set()  # that are given; an engine may give all calls the same
+        """Finds the client's stop strings."""
+        self._ids: set[str] = set()  # those of the calls so far; an engine may give all calls the same
         self.prose = HeldProse()
         self._shown = ShownText.of(policy.near_misses, policy.report)
         self.call: OpenCall | None = None
+        """The open call."""
         self.source = Source.TEXT
-        self.refused = self.broken = self.limited = False
+        """Where the events at hand were read, and so the open call."""
+        self.refused = False
+        """The last call went out as text."""
+        self.broken = False
+        """A call ended in a value, though the model ended by itself."""
+        self.limited = False
+        """The model did not end by itself: where the text ends is nobody's fault."""
         self.calls = 0
         self.calls_in_reasoning = 0
         self.stopped = False

@@ -26,24 +26,36 @@ _NAMESPACE = "functions."
 
 @dataclass(slots=True)
 class _Call:
-    """A call of the backend. `waiting` are arguments that were read and cannot leave yet."""
+    """A call of the backend."""
 
     key: Any
+    """Its index, or an object of its own where its first delta has none."""
     number: int = 0
+    """Its place among the calls of the choice."""
     id: str | None = None
     name: str = ""
     started: bool = False
+    """Its start was put out, or it was refused."""
     refused: bool = False
     ended: bool = False
-    size: int = 0  # bytes of its arguments
+    size: int = 0
+    """Bytes of its arguments."""
     oversized: bool = False
+    """Its arguments are too large: they are not read any further."""
     garbled: bool = False
-    cumulative: bool = False  # each delta repeats all arguments so far
+    """Something stands behind its arguments that is no repetition of them."""
+    cumulative: bool = False
+    """Each delta repeats all arguments so far."""
     sofar: str = ""
+    """The beginning of its arguments, to tell repetitions by."""
     written: list[str] = field(default_factory=list)
+    """Its arguments as the backend wrote them."""
     waiting: list[str] = field(default_factory=list)
+    """Arguments that were read and cannot leave yet."""
     reader: CallArguments | None = None
+    """What reads its arguments, once they have begun."""
     extra: dict[str, Any] = field(default_factory=dict)
+    """Fields of its deltas that nobody here knows."""
 
     @property
     def done(self) -> bool:

@@ -24,15 +24,12 @@ from .templates import Template, Templates
 
 
 class StreamRewriter:
-    """Bytes of the backend's event stream in, bytes for the client out. One per attempt.
+    """Bytes of the backend's event stream in, bytes for the client out. One per attempt. Never raises: see `failed`.
 
-    make_choice: a new ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
-    for. hold: what nothing leaves before. legacy: calls leave as the deprecated `function_call`. as_object: arguments
-    are a JSON object, whole, in the call's last delta; its first has an empty string there, as ever.
-    max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
-    Never raises: `failed` tells why the answer cannot go on.
-    `choices`: what has come so far, and how long a complete answer is waited for.
-    `ended`: nothing that the backend could still send is wanted, because the answer failed or is complete without it.
+    make_choice: makes a ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
+    for. hold: what must have come before anything leaves. legacy: calls leave as the deprecated `function_call`.
+    as_object: arguments are a JSON object, whole, in the call's last delta; its first has an empty string there, as
+    ever. max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
     """
 
     def __init__(
@@ -53,6 +50,7 @@ class StreamRewriter:
         self._include_usage = include_usage
         self._counts = include_usage or usage.limit is not None
         self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
+        """What has come so far, and how long a complete answer is waited for."""
         self._writer = ChunkWriter(
             DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
         )
@@ -68,7 +66,9 @@ class StreamRewriter:
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
         self.ended = False
+        """Nothing that the backend could still send is wanted: the answer failed, or is complete without it."""
         self.failed: ToolCallError | None = None
+        """Why the answer cannot go on."""
 
     # -- what the exchange asks ----------------------------------------------------------------------------------
 

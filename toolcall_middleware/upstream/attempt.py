@@ -75,8 +75,7 @@ class Decisions(list[Decision]):
 class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
-    usage: what is counted, over all attempts. extension: what is said beside calls. decisions: so far. why: what led to
-    the attempt at hand.
+    `usage` counts over all attempts, `decisions` are those so far, `why` is what led to the attempt at hand.
     """
 
     def __init__(

@@ -19,52 +19,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a request so far.
-
-    mode: `prompt`, `native`, or `pass` where there are no tools. why: what led to the attempt at hand. outcomes: of
-    each finished call. estimated: whether any of the numbers is a guess. error: what the answer ended in.
-    """
+    """What is known of a request so far."""
 
     mode: str
+    """`prompt`, `native`, or `pass` where there are no tools."""
     model: str = ""
     stream: bool = False
     format: str | None = None
     constraint: str | None = None
+    """The kind of constrained decoding that is asked for."""
     why: str = "first"
+    """What led to the attempt at hand."""
     outcomes: tuple[str, ...] = ()
+    """Of each finished call."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     estimated: bool = False
+    """Whether any of the numbers is a guess."""
     decisions: Sequence[tuple[str, str, str]] = ()
+    """What was decided on the way, its value, and why."""
     error: ToolCallError | None = None
+    """What the answer ended in."""
 
 
 class Conversation(Protocol):
-    """One kind of request: how it is put to the backend, and how the answers are read. It keeps no state of the wire.
-
-    native: the tools go to the backend. offers_tools: the answer may hold calls. calls: how many it has so far.
-    report: the finished calls of all attempts. stream: what rewrites the stream, where it is STREAMING. facts: what
-    observers are told. prompt: what is to be written for the body that `first` or `take_next` gave. error: what the
-    client is told instead of an answer, or at the end of one.
-    """
+    """One kind of request: how it is put to the backend and how its answers are read. Keeps no state of the wire."""
 
     error: ToolCallError | None
+    """What the client is told instead of an answer, or at the end of one."""
 
     @property
-    def native(self) -> bool: ...
-    @property
-    def offers_tools(self) -> bool: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def report(self) -> Sequence[FinishedCall]: ...
-    @property
-    def stream(self) -> StreamRewriter | None: ...
-    @property
-    def prompt(self) -> PendingPrompt | None: ...
+    def native(self) -> bool:
+        """Whether the tools go to the backend."""
 
     @property
-    def facts(self) -> Facts: ...
+    def offers_tools(self) -> bool:
+        """Whether the answer may hold calls."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls the answer has so far."""
+
+    @property
+    def report(self) -> Sequence[FinishedCall]:
+        """The finished calls of all attempts."""
+
+    @property
+    def stream(self) -> StreamRewriter | None:
+        """What rewrites the stream, where it is STREAMING."""
+
+    @property
+    def prompt(self) -> PendingPrompt | None:
+        """What is to be written for the body that `first` or `take_next` gave."""
+
+    @property
+    def facts(self) -> Facts:
+        """What observers are told."""
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. It is over."""

@@ -51,8 +51,8 @@ class PromptFormat:
 
     @property
     def name(self) -> str:
-        """The name of the format that the prompt is written in: `auto` reads them all."""
-        return str(getattr(self.chosen, "prompt_name", self.chosen.name))
+        """The name of the format that the prompt is written in."""
+        return registry.prompt_name(self.chosen)
 
     @property
     def is_doubtful(self) -> bool:

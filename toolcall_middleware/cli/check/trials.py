@@ -93,8 +93,7 @@ def formats_for(model: str, wanted: list[str], template: str | None) -> list[str
 
 def written_by(model: str, fmt: str, template: str | None) -> str:
     """The format in which the prompt stands: `auto` picks one by the model's name, or by its template."""
-    chosen = registry.for_model(fmt, model, template)
-    return str(getattr(chosen, "prompt_name", chosen.name))
+    return registry.prompt_name(registry.for_model(fmt, model, template))
 
 
 def trials(

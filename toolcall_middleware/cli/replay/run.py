@@ -19,7 +19,7 @@ from ...formats.base import ParserOptions
 from ...model import ToolSet
 from ...observe.traces import is_trace
 from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Reasoning, Stop, Text
-from ...request.parse import read_request
+from ...request.parse import ChatRequest, read_request
 from ...response.native_calls import NativeCalls
 from ...response.reasoning import OpenThought
 from ...settings import Settings
@@ -266,7 +266,7 @@ def _tools(name: str) -> ToolSet:
         request = read_request(body, Settings())
     except ToolCallError as error:
         raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
-    if request is None or not hasattr(request, "tools"):
+    if not isinstance(request, ChatRequest):
         raise ReplayError(f"{name}: no list of tools")
     return request.tools
 
