@@ -100,7 +100,7 @@ class ToolRequest:
         self._raw: RawPrompt | None = None
         self.prompt: PendingPrompt | None = None
         """What is to be written for the attempt at hand."""
-        self._attempts = 1
+        self._attempts = 1  # without those that only leave out what the backend refused
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
         self.why = "first"
         self.decisions = Decisions(chat.model)
@@ -156,8 +156,8 @@ class ToolRequest:
 
     @property
     def make_choice(self) -> Callable[[], ChoiceAnswer]:
-        """What makes the reader of a choice of this attempt. It refers to nothing that refers to the
-        reader: a reference cycle would keep an answer in memory until the garbage collector comes.
+        """What makes the reader of a choice of this attempt. It refers to nothing that refers to the reader: a
+        reference cycle would keep an answer in memory until the garbage collector comes.
         """
         self.report.how = self.note
         make = functools.partial(

@@ -20,7 +20,7 @@ from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Exchange, Fail, Pass, Request
 from ...formats import registry
-from ...observe.observers import Observers, observers_of
+from ...observe.observers import observers_of
 from ...request.one_reading import one_reading
 from ...request.overrides import without_overrides
 from ...settings import Settings, hide_login
@@ -89,53 +89,47 @@ class ToolCallMiddleware:
                     raise
                 self._fault = error
 
-        def _configure(self, settings: Settings | None, options: dict[str, Any]) -> None:
-            if settings is None:
-                settings = Settings.from_env(**options)
-            elif options:
-                settings = settings.replace(**options)
-            registry.of_settings(settings)
-            warn_of_starlette()
-            if settings.allowlist and not settings.by_hand("allowlist_mode"):
-                _log.warning(
-                    "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",
-                    settings.where("allowlist"),
-                )
-            if settings.allowlist_mode == "enforce" and not settings.allowlist and settings.tenants_file is None:
-                _log.warning(
-                    "allowlist is empty and %s is enforce: every tool is refused.", settings.where("allowlist_mode")
-                )
-            if settings.mode != "off":
-                shown = [__version__, settings.mode, settings.format, ",".join(settings.paths)]
-                line = "active: version=%s; mode=%s; format=%s; paths=%s"
-                if settings.upstream_url is not None:
-                    line += "; upstream=%s"
-                    shown.append(hide_login(settings.upstream_url))
-                _log.info(line, *shown)
-            load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
-            self.settings = settings
-            self._memory = BackendMemory()
-            self._guarded = settings.mode != "off" and is_guarded(settings)
-            self._face_settings = FaceSettings()
-            self._tenancy: Tenancy | None = None
-            self._rates: RateLimiter | None = None
-            self._observers = observers_of(settings)
-            if settings.rate_limit is not None or settings.tenants_file is not None:
-                from .tenants import Tenancy
-
-                self._tenancy = Tenancy(settings)
-                if self._tenancy.limits_rates:
-                    self._limiter()
-
     app: ASGIApp
     _fault: SettingsError | FormatError | None
-    settings: Settings
-    _memory: BackendMemory
-    _guarded: bool
-    _face_settings: FaceSettings
-    _tenancy: Tenancy | None
-    _rates: RateLimiter | None
-    _observers: Observers | None
+    """Why the app must not start, where its server has to be told so."""
+
+    def _configure(self, settings: Settings | None, options: dict[str, Any]) -> None:
+        if settings is None:
+            settings = Settings.from_env(**options)
+        elif options:
+            settings = settings.replace(**options)
+        registry.of_settings(settings)
+        warn_of_starlette()
+        if settings.allowlist and not settings.by_hand("allowlist_mode"):
+            _log.warning(
+                "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",
+                settings.where("allowlist"),
+            )
+        if settings.allowlist_mode == "enforce" and not settings.allowlist and settings.tenants_file is None:
+            _log.warning(
+                "allowlist is empty and %s is enforce: every tool is refused.", settings.where("allowlist_mode")
+            )
+        if settings.mode != "off":
+            shown = [__version__, settings.mode, settings.format, ",".join(settings.paths)]
+            line = "active: version=%s; mode=%s; format=%s; paths=%s"
+            if settings.upstream_url is not None:
+                line += "; upstream=%s"
+                shown.append(hide_login(settings.upstream_url))
+            _log.info(line, *shown)
+        load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
+        self.settings = settings
+        self._memory = BackendMemory()
+        self._guarded = settings.mode != "off" and is_guarded(settings)
+        self._face_settings = FaceSettings()
+        self._tenancy: Tenancy | None = None
+        self._rates: RateLimiter | None = None
+        self._observers = observers_of(settings)
+        if settings.rate_limit is not None or settings.tenants_file is not None:
+            from .tenants import Tenancy
+
+            self._tenancy = Tenancy(settings)
+            if self._tenancy.limits_rates:
+                self._limiter()
 
     def _limiter(self) -> RateLimiter:
         if self._rates is None:
