@@ -56,12 +56,9 @@ class Message:
         """The open call."""
         self.source = Source.TEXT
         """Where the events at hand were read, and so the open call."""
-        self.refused = False
-        """The last call went out as text."""
-        self.broken = False
-        """A call ended in a value, though the model ended by itself."""
-        self.limited = False
-        """The model did not end by itself: where the text ends is nobody's fault."""
+        self.refused = False  # the last call went out as text
+        self.broken = False  # a call ended in a value, though the model ended by itself
+        self.limited = False  # the model did not end by itself: where the text ends is nobody's fault
         self.calls = 0
         self.calls_in_reasoning = 0
         self.stopped = False
