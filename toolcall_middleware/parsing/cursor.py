@@ -6,13 +6,12 @@ has reported the start or the end of a call.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from typing import Protocol, TypeVar
 
+from .patterns import WHITE_SPACE
 from .sink import ArgumentsReader, Sink
 
-WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 MAX_GAP = 256  # characters of white space and stray text that are looked through
 _MAX_MARKER = 64
 
@@ -103,7 +102,7 @@ class Cursor:
         """The index behind the white space here; `limit`: of so many characters of it."""
         i = self.i
         m = WHITE_SPACE.match(self.s, i) if limit is None else WHITE_SPACE.match(self.s, i, i + limit)
-        return m.end()  # type: ignore[union-attr]
+        return m.end()
 
     def take(self, markers: tuple[str, ...], k: int) -> bool:
         """Go behind the first of `markers` that stands at `k`; whether one does."""

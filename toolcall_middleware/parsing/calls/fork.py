@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ..cursor import WHITE_SPACE
+from ..patterns import WHITE_SPACE
 from ..sink import Body, Sink
 
 _MAX_GAP = 256
@@ -41,7 +41,7 @@ class Fork:
     def step(self, s: str, i: int, /, *, last: bool) -> int:
         """See `Body.step`."""
         if self._body is None:
-            j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+            j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()
             if not last and len(s) - i <= _MAX_GAP and self._undecided.fullmatch(s, j):
                 return i
             for pattern, make in self._branches:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..cursor import Cursor, CursorReader, Steps
 from ..events import CallArgs, CallEnd, CallStart, Event
+from ..patterns import anywhere
 from ..sink import Body, Mode, Sink
 
 MAX_HELD = 1 << 16
@@ -78,11 +79,11 @@ def _step(cursor: Cursor, inner: Sink, body: Body) -> bool:
 
 def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
     """Whether the text ends here, white space and `ends` aside."""
-    behind = re.compile("(?:[ \t\r\n]|" + "|".join(map(re.escape, ends)) + ")*")
+    behind = anywhere("(?:[ \t\r\n]|" + "|".join(map(re.escape, ends)) + ")*")
     read = 0
     while True:
         begin = cursor.i
-        cursor.i = behind.match(cursor.s, begin).end()  # type: ignore[union-attr]
+        cursor.i = behind.match(cursor.s, begin).end()
         read += cursor.i - begin
         if cursor.i < len(cursor.s) and (cursor.last or not cursor.begins(ends, cursor.i)):
             return False

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...json_schema.types import ALL, STRING, declared_types
 from ..cursor import Cursor, CursorReader, Steps
+from ..patterns import anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from ..values.typed_text import json_of
@@ -16,7 +17,7 @@ from ..values.typed_text import json_of
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 _MAX_HEAD = 400
 _MAX_KEY = 512
-_BLANK = re.compile(r"\s*")
+_BLANK = anywhere(r"\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ class _LineArguments:
 
     def _key(self, s: str, i: int, out: list[str], *, last: bool) -> int:
         """Between two lines, or in a key: the index to go on from, -1 where more must be seen."""
-        j = _BLANK.match(s, i).end()  # type: ignore[union-attr]
+        j = _BLANK.match(s, i).end()
         if s.startswith(self._close, j):
             out.append(self.close())
             return j

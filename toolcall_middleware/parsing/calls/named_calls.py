@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import COMMENT, MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps, behind_comments
+from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, Steps, behind_comments
+from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
@@ -151,7 +152,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
                 return None
             yield
             continue
-        written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()  # type: ignore[union-attr]
+        written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
         if "\n" in syntax.name_ends and "\n" in s[m.end() : k]:
             break
         marker = next((marker for marker in syntax.name_ends if s.startswith(marker, k)), None)
@@ -185,7 +186,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
 
 def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int] | None:
     """What the separator before `s[k]` ends: (the name, the index behind it). None: the text ends before that shows."""
-    j = WHITE_SPACE.match(s, k).end()  # type: ignore[union-attr]
+    j = WHITE_SPACE.match(s, k).end()
     if j == len(s):
         return (written, k) if last else None
     m = None if s.startswith(("{", "`", '"'), j) else _NAME.match(s, j)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..cursor import WHITE_SPACE, Cursor, Steps
+from ..cursor import Cursor, Steps
+from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.notation import Notation
 from .literal_arguments import LiteralArguments, LiteralCalls
@@ -134,7 +135,7 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
             break
         s = cursor.s
         m = _NAME.match(s, k)
-        j = k if m is None else WHITE_SPACE.match(s, m.end(), m.end() + _MAX_HOLD).end()  # type: ignore[union-attr]
+        j = k if m is None else WHITE_SPACE.match(s, m.end(), m.end() + _MAX_HOLD).end()
         if m is not None and j == len(s) and not cursor.last:
             yield
             continue
@@ -166,7 +167,7 @@ def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
     s = cursor.s
     if not cursor.sink.offered(name):
         return False
-    k = WHITE_SPACE.match(s, k, k + _MAX_HOLD).end()  # type: ignore[union-attr]
+    k = WHITE_SPACE.match(s, k, k + _MAX_HOLD).end()
     if k == len(s):
         return False if cursor.last else None
     keyword = _KEYWORD.match(s, k)

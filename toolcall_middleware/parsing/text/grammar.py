@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..patterns import Anywhere, anywhere
 from ..sink import Body, Sink
 from ..trie import Trie, chars_of
 
@@ -126,7 +127,7 @@ class Compiled:
     """Closing tags, by the groups of the opening ones."""
     special: tuple[str, ...]
     """Markers of openers that are `special`."""
-    ends: re.Pattern[str]
+    ends: Anywhere
     """Tokens that end a turn, and white space, in any number."""
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
@@ -164,7 +165,7 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     partial: list[tuple[set[str], str]] = []
     openers: dict[str, Opener] = {}
     start_firsts: set[str] = set()
-    anywhere: dict[str, list[Opener]] = {}  # those with a pattern, by the characters they may begin with
+    floating: dict[str, list[Opener]] = {}  # those with a pattern that count at any place, by their first characters
     literal: list[tuple[str, str]] = []
     seldom: dict[Where, list[tuple[str, Opener]]] = {Where.LINE: [], Where.FENCE: []}
     for number, opener in enumerate(grammar.openers):
@@ -184,7 +185,7 @@ def compile_grammar(grammar: Grammar) -> Compiled:
             start_firsts |= begins
         else:
             for char in begins:
-                anywhere.setdefault(char, []).append(opener)
+                floating.setdefault(char, []).append(opener)
     for number, (opening, close) in enumerate(grammar.reasoning):
         literal += [(opening, f"r{number}"), (close, f"c{number}")]
     others = (("s", grammar.stops), ("n", grammar.noise), ("e", grammar.ends), ("x", grammar.closers))
@@ -200,9 +201,9 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     for _, opener in seldom[Where.LINE]:
         for char in _begins(opener):
             on_line.setdefault(char, []).append(opener)
-    firsts = {"`", "~", *far.ways, *anywhere, *on_line}
+    firsts = {"`", "~", *far.ways, *floating, *on_line}
     return Compiled(
-        first=re.compile("|".join(_first(char, far, anywhere, on_line.get(char, [])) for char in sorted(firsts))),
+        first=re.compile("|".join(_first(char, far, floating, on_line.get(char, [])) for char in sorted(firsts))),
         first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
         whole=_by_first(patterned, {char: re.escape(char) + way.longest() for char, way in trie.ways.items()}, ""),
         groups=groups,
@@ -212,7 +213,7 @@ def compile_grammar(grammar: Grammar) -> Compiled:
         openers=openers,
         reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
         special=tuple(opener.marker for opener in grammar.openers if opener.special),
-        ends=re.compile("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
+        ends=anywhere("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
     )
 
 

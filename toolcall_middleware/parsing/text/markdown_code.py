@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from ..cursor import WHITE_SPACE
+from ..patterns import WHITE_SPACE, anywhere
 from ..sink import Sink
 from .grammar import Compiled, Where
 from .markup import Markup
 from .prose import Prose
 
 _TICKS = re.compile(r"`+")
-_RUNS = {"`": _TICKS, "~": re.compile(r"~+")}
+_RUNS = {"`": anywhere("`*"), "~": anywhere("~*")}
 _INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
 _INFO_PART = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\Z")
 _MAX_FENCE_LINE = 100
@@ -49,7 +49,7 @@ class Code:
         prose = self._prose
         n = len(s)
         c = s[pos]
-        end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()  # type: ignore[union-attr]
+        end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()
         count = end - pos
         if count == _MAX_FENCE_LINE:
             return end  # by the thousand they are no markup
@@ -93,7 +93,7 @@ class Code:
         opens_answer = self._out.at_start and not s[begin:pos].strip()
         info = info.strip().lower()
         limit = pos + 2 * _MAX_FENCE_LINE
-        k = WHITE_SPACE.match(s, line_end + 1, limit).end()  # type: ignore[union-attr]
+        k = WHITE_SPACE.match(s, line_end + 1, limit).end()
         candidates = {
             group: opener
             for group, opener in self._compiled.openers.items()
@@ -151,7 +151,7 @@ class Code:
                 prose.emit(s, begin, keep)
                 self._out.carry = s[keep:]
                 return n
-            end = _RUNS[char].match(s, pos).end()  # type: ignore[union-attr]
+            end = _RUNS[char].match(s, pos).end()
             closed = _fence_end(s, pos, end, count, last=last) if prose.is_blank(s, begin, pos) else -1
             if closed is None:
                 return prose.hold(s, begin, pos)
@@ -167,7 +167,7 @@ class Code:
         prose = self._prose
         assert prose.fence_tail is not None  # noqa: S101 - checked by the caller
         n = len(s)
-        k = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+        k = WHITE_SPACE.match(s, i).end()
         if k > i:
             self._out.hold_gap(s[i:k])
             prose.begin_line(blank=True)
@@ -175,7 +175,7 @@ class Code:
         if i == n:
             return n
         if s[i] == prose.fence_tail[0]:
-            end = _RUNS[s[i]].match(s, i).end()  # type: ignore[union-attr]
+            end = _RUNS[s[i]].match(s, i).end()
             closed = self._closes_call_fence(s, i, end, last=last)
             if closed is None:
                 self._out.carry = s[i:]

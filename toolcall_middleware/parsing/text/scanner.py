@@ -341,7 +341,7 @@ class Scanner:
         compiled = self._compiled
         if n - pos > _MAX_ENDS:
             return end
-        behind = compiled.ends.match(s, end).end()  # type: ignore[union-attr]
+        behind = compiled.ends.match(s, end).end()
         next_turn = compiled.marker_at(s, behind) if behind < n and self._sink.calls else None
         if next_turn is not None and compiled.group(next_turn)[0] == "s":
             self._prose.emit(s, begin, pos)

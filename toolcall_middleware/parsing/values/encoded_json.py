@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
+from ..patterns import anywhere
 from .json_reader import JsonReader
 from .json_spelling import decode, quoted
 
 _SHORT = 256
-_PLAIN = re.compile(r'[^"\'\\]*')
+_PLAIN = anywhere(r'[^"\'\\]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
-_RUN = re.compile(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
+_RUN = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
 _NOTHING = frozenset({"", "null", "[]", '""'})
 
@@ -98,7 +97,7 @@ class StringArguments:
                 if not i and '"' not in s and "\\" not in s:
                     text, j = s, n  # nearly every piece of a long string
                 else:
-                    j = _RUN.match(s, i).end()  # type: ignore[union-attr]
+                    j = _RUN.match(s, i).end()
                     text = s[i:j]
                     if "\\" in text:
                         text = decode(f'"{text}"')
@@ -122,7 +121,7 @@ class StringArguments:
                     self._bare = self._inner.in_string
                 i += 1
                 continue
-            j = _PLAIN.match(s, i).end()  # type: ignore[union-attr]
+            j = _PLAIN.match(s, i).end()
             self._give(s[i:j], out)
             i = j
         return i + before

@@ -10,8 +10,7 @@ it, and returns the index behind what was read, and the next state.
 
 from __future__ import annotations
 
-import re
-
+from ..patterns import anywhere
 from .json_spelling import CONTROL, ESCAPES
 from .json_states import (
     AFTER,
@@ -34,9 +33,9 @@ from .json_states import (
     Position,
 )
 
-_PLAIN = re.compile(r"[^'\"\\\x00-\x1f]*")
-_COMMENT = re.compile(r"[^\n\r<]*")
-_IN_BLOCK = re.compile(r"[^*<]*")
+_PLAIN = anywhere(r"[^'\"\\\x00-\x1f]*")
+_COMMENT = anywhere(r"[^\n\r<]*")
+_IN_BLOCK = anywhere(r"[^*<]*")
 _MAX_END = 64  # characters of a marker
 _HEX = frozenset("0123456789abcdefABCDEF")
 
@@ -74,7 +73,7 @@ class Comments:
                 return i + 1, self.back
             state = BLOCK
         while i < n:
-            end = (_COMMENT if state == LINE else _IN_BLOCK).match(s, i).end()  # type: ignore[union-attr]
+            end = (_COMMENT if state == LINE else _IN_BLOCK).match(s, i).end()
             text = s[i:end].rstrip()
             self._last = text[-1] if text else self._last
             i = end
@@ -177,7 +176,7 @@ class TripleQuotes:
         return STRING
 
     def _inside(self, s: str, i: int, out: list[str]) -> tuple[int, int]:
-        end = _PLAIN.match(s, i).end()  # type: ignore[union-attr]
+        end = _PLAIN.match(s, i).end()
         if end > i:
             out.append(s[i:end])
         if end == len(s):

@@ -17,6 +17,7 @@ holds nothing back.
 
 from __future__ import annotations
 
+from ..patterns import WHITE_SPACE
 from .json_extensions import Comments, TripleQuotes
 from .json_spelling import BEGUN, LITERALS
 from .json_states import (
@@ -38,7 +39,7 @@ from .json_states import (
     WORDS,
     Position,
 )
-from .json_strings import SPACE, WHITE, Strings, end_word, read_word, read_words
+from .json_strings import SPACE, Strings, end_word, read_word, read_words
 from .json_structure import Structure
 from .json_table import CleanJson
 
@@ -156,7 +157,7 @@ class JsonReader:
             state = at.state
             if state < STRING:
                 if s[i] in SPACE:
-                    i = WHITE.match(s, i).end()  # type: ignore[union-attr]
+                    i = WHITE_SPACE.match(s, i).end()
                     if i == n and state != COMMA:
                         break
                 i, mark = Structure.reads[state](self._structure, s, i, mark, out)

@@ -6,20 +6,18 @@ sets the next state, and returns where it is and from where `s` is read but has 
 
 from __future__ import annotations
 
-import re
-
+from ..patterns import WHITE_SPACE, anywhere
 from .json_extensions import Comments
 from .json_spelling import CONTROL, ESCAPES, LITERALS, NUMBER, quoted, repaired_number
 from .json_states import AFTER, COLON, ESCAPE, QUOTE, STRING, VALUE, WORDS, Position
 
 SPACE = " \t\r\n"
-WHITE = re.compile(r"[ \t\r\n]*")
 _SIMPLE = '"\\/bfnrt'  # escapes of one character
-_IN_DOUBLE = re.compile(r'[^"\\\x00-\x1f]*')
-_IN_SINGLE = re.compile(r"[^'\"\\\x00-\x1f]*")
-_IN_WORDS = re.compile(r'[^,{}\[\]"\\\x00-\x1f<]*')
-_TOKEN = re.compile(r"[^\s,:{}\[\]\"'<>;]*")
-_HEX = re.compile(r"[0-9a-fA-F]{0,4}")
+_IN_DOUBLE = anywhere(r'[^"\\\x00-\x1f]*')
+_IN_SINGLE = anywhere(r"[^'\"\\\x00-\x1f]*")
+_IN_WORDS = anywhere(r'[^,{}\[\]"\\\x00-\x1f<]*')
+_TOKEN = anywhere(r"[^\s,:{}\[\]\"'<>;]*")
+_HEX = anywhere(r"[0-9a-fA-F]{0,4}")
 _ENDS_STRING = frozenset(",}]\"'<")
 
 
@@ -45,9 +43,9 @@ class Strings:
             if i < 0:
                 i = n
         elif quote == '"':
-            i = _IN_DOUBLE.match(s, i).end()  # type: ignore[union-attr]
+            i = _IN_DOUBLE.match(s, i).end()
         elif quote == "'":
-            i = _IN_SINGLE.match(s, i).end()  # type: ignore[union-attr]
+            i = _IN_SINGLE.match(s, i).end()
         if i == n:
             return i, mark
         c = s[i]
@@ -69,7 +67,7 @@ class Strings:
         j = i + 1
         if not at.is_key and at.stack:
             if j < n and s[j] in SPACE:
-                j = WHITE.match(s, j).end()  # type: ignore[union-attr]
+                j = WHITE_SPACE.match(s, j).end()
             if j == n:
                 if i > mark:
                     out.append(s[mark:i])
@@ -100,7 +98,7 @@ class Strings:
     def read_behind_quote(self, s: str, i: int, out: list[str]) -> tuple[int, int]:
         """Behind a quote that is held: whether it ended the string."""
         at = self._at
-        j = WHITE.match(s, i).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i).end()
         if j == len(s):
             at.held.append(s[i:])
             return j, j
@@ -145,7 +143,7 @@ def _escape(s: str, i: int) -> tuple[int, str | None]:
         return i, None
     c = s[i + 1]
     if c == "u":
-        digits = _HEX.match(s, i + 2).end()  # type: ignore[union-attr]
+        digits = _HEX.match(s, i + 2).end()
         if digits == i + 6:
             return digits, ""
         return (i, None) if digits == len(s) else (i + 1, "\\\\")
@@ -162,7 +160,7 @@ def _escape(s: str, i: int) -> tuple[int, str | None]:
 def read_word(at: Position, s: str, i: int, out: list[str]) -> tuple[int, int]:
     """In a number, a literal or an unquoted word, which is held until its end."""
     if s[i] not in ",]}":
-        j = _TOKEN.match(s, i).end()  # type: ignore[union-attr]
+        j = _TOKEN.match(s, i).end()
         at.held.append(s[i:j])
         i = j
         if j == len(s):
@@ -173,7 +171,7 @@ def read_word(at: Position, s: str, i: int, out: list[str]) -> tuple[int, int]:
 
 def read_words(at: Position, s: str, i: int, mark: int, out: list[str]) -> tuple[int, int]:
     """In an unquoted string that has begun to leave."""
-    i = _IN_WORDS.match(s, i).end()  # type: ignore[union-attr]
+    i = _IN_WORDS.match(s, i).end()
     if i > mark:
         out.append(s[mark:i])
     if i == len(s):

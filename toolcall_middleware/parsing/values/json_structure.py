@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ..patterns import WHITE_SPACE
 from .json_extensions import Comments
 from .json_spelling import NUMBER_THERE
 from .json_states import AFTER, COLON, COMMA, DONE, FIRST_ITEM, FIRST_KEY, KEY, OPENED, STRING, VALUE, WORD, Position
-from .json_strings import SPACE, WHITE
+from .json_strings import SPACE
 
 
 class Structure:
@@ -177,7 +178,7 @@ class Structure:
         at = self._at
         j, n = i + 1, len(s)
         if j < n and s[j] in SPACE:
-            j = WHITE.match(s, j).end()  # type: ignore[union-attr]
+            j = WHITE_SPACE.match(s, j).end()
         if j == n or s[j] in "/#":
             if i > mark:
                 out.append(s[mark:i])

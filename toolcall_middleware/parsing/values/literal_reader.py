@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..patterns import WHITE_SPACE
 from .json_spelling import quoted
 from .literal_position import AFTER, COLON, IN_WORD, KEY, LISTS, SET, STRING, VALUE, ArgumentsPosition
 from .literal_strings import Strings, Words
 from .literal_table import CleanLiterals
-from .notation import KEY_PART, NAMED, QUOTED_KEY, WS, Lookahead, Notation
+from .notation import KEY_PART, NAMED, QUOTED_KEY, Lookahead, Notation
 
 _LOST = 256
 _LOST_KEY = re.compile(rf"[^,()\[\]{{}}\"'<]{{1,{_LOST}}}")
@@ -144,7 +145,7 @@ class Arguments:
                 j = self._words.read(s, i, out, last=last)
             else:
                 if s[i] in " \t\r\n":
-                    i = WS.match(s, i).end()  # type: ignore[union-attr]
+                    i = WHITE_SPACE.match(s, i).end()
                     if i == n:
                         break
                 j = self._plainly(s, i, out) if at.stack else -1

@@ -9,13 +9,14 @@ import json
 import re
 
 from ...json_schema.types import ALL
+from ..patterns import anywhere
 from .json_spelling import LITERALS, quoted
 from .literal_position import AFTER, IN_WORD, STRING, ArgumentsPosition
 from .literal_states import PLAIN
 from .notation import Lookahead, unescape
 from .typed_text import JSON_NUMBER, json_of, literal
 
-_WORD = re.compile(r"[^,()\[\]{}\"'<]*")
+_WORD = anywhere(r"[^,()\[\]{}\"'<]*")
 _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search, which stops at the nearer
 
 
@@ -59,7 +60,7 @@ class Words:
                 if s[k - 1] == self._quote:
                     self._quote = ""
             else:
-                k = _WORD.match(s, i).end()  # type: ignore[union-attr]
+                k = _WORD.match(s, i).end()
             if k > i:
                 self._parts.append(s[i:k])
                 i = k

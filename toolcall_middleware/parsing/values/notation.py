@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..patterns import WHITE_SPACE, anywhere
 from .literal_position import LISTS, SET, ArgumentsPosition
 
-WS = re.compile(r"[ \t\r\n]*")
 # A key and what stands between it and its value. Python's keywords have no spaces in them; Gemma's keys may.
 NAMED = re.compile(r"([^{}\[\](),:=<>\"'`\n]{1,256}?)[ \t]{0,64}(:|=(?!=))")
 QUOTED_KEY = re.compile(r"(?:\"((?:[^\"\\\n]|\\.){0,256})\"|'((?:[^'\\\n]|\\.){0,256})')[ \t]{0,64}[:=]")
@@ -23,7 +23,7 @@ KEY_PART = re.compile(
 MAX_LOOK = 512
 _NEXT_CALL = re.compile(r"([^\W\d][\w.\-]{0,255})[ \t]{0,64}\(")
 _NEXT_CALL_PART = re.compile(r"(?:[^\W\d][\w.\-]{0,255})?[ \t]{0,64}\Z")
-_HEX = re.compile(r"[0-9a-fA-F]*")
+_HEX = anywhere(r"[0-9a-fA-F]*")
 _OCTAL = re.compile(r"[0-7]{1,3}")
 SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'", "a": "\a",
            "v": "\v", "/": "/", "\n": ""}  # fmt: skip
@@ -145,13 +145,13 @@ class Lookahead:
             return m.group(1) != ":" and bool(s[k : m.start(1)].strip())
         if last or len(s) - k >= _MAX_ITEM:
             return False
-        first = s[WS.match(s, k).end() :][:1]  # type: ignore[union-attr]
+        first = s[WHITE_SPACE.match(s, k).end() :][:1]
         return None if first not in "{[(}," or not first else False
 
     @staticmethod
     def _skip(s: str, k: int) -> int:
         """Behind the white space at `k`; not farther than makes sense."""
-        return WS.match(s, k, k + MAX_LOOK).end()  # type: ignore[union-attr]
+        return WHITE_SPACE.match(s, k, k + MAX_LOOK).end()
 
     def key_follows(self, s: str, k: int, *, last: bool) -> bool | None:
         """Whether a key stands at `k`, behind a comma."""
@@ -235,7 +235,7 @@ def unescape(s: str, i: int) -> tuple[int, str]:
     c = s[i + 1]
     if c in _LENGTHS:
         end = i + 2 + _LENGTHS[c]
-        digits = _HEX.match(s, i + 2, end).end()  # type: ignore[union-attr]
+        digits = _HEX.match(s, i + 2, end).end()
         if digits == end:
             code = int(s[i + 2 : end], 16)
             return end, chr(code) if code < 0x110000 else "\ufffd"

@@ -10,7 +10,7 @@ import functools
 import re
 from dataclasses import replace
 
-from ...cursor import WHITE_SPACE
+from ...patterns import WHITE_SPACE, anywhere
 from ...sink import Sink
 from ...values.json_spelling import decode
 from .arguments import CallArguments
@@ -18,7 +18,7 @@ from .call_list import CallList
 from .call_value import MAX_NAME, SimpleValue, arguments_beside, text_beside
 from .syntax import JsonCallSyntax
 
-_BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
+_BARE_KEY = anywhere(r"[A-Za-z_$][A-Za-z0-9_$-]*|")
 # Arguments that begin like a JSON Schema: behind no marker, that is how a tool is defined, not called.
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
 _SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e(?:ct?)?)?)?)?)?)?\Z')
@@ -75,7 +75,7 @@ class CallReader:
                 continue
             if state in _SIMPLE or state == _KEY:
                 if state == _KEY and self._value is None:
-                    i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+                    i = WHITE_SPACE.match(s, i).end()
                     if i == n:
                         return i
                     if s[i] == "}":
@@ -85,7 +85,7 @@ class CallReader:
                         i += 1
                         continue
                     if s[i] not in "\"'":
-                        end = _BARE_KEY.match(s, i).end()  # type: ignore[union-attr]
+                        end = _BARE_KEY.match(s, i).end()
                         if end == i or end - i > MAX_NAME:
                             self._break()
                             return i
@@ -118,7 +118,7 @@ class CallReader:
                 if self.failed or self._sink.changed or self._state == state:
                     return i
                 continue
-            i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+            i = WHITE_SPACE.match(s, i).end()
             if i == n:
                 return i
             c = s[i]

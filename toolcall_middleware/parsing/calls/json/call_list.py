@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from ...cursor import WHITE_SPACE
+from ...patterns import WHITE_SPACE
 from ...sink import Sink
 
 # Behind an entry, braces that close nothing: the list goes on, or ends, behind them. Or it may yet.
@@ -47,7 +47,7 @@ class CallList:
         while True:
             entry = self._entry
             if entry is None:
-                i = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+                i = WHITE_SPACE.match(s, i).end()
                 if i == len(s):
                     return i
                 at = i

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ...cursor import COMMENT, WHITE_SPACE, behind_comments
+from ...cursor import COMMENT, behind_comments
+from ...patterns import WHITE_SPACE
 from ...sink import Sink
 from .call import CallReader
 from .syntax import JsonCallSyntax
@@ -58,7 +59,7 @@ class JsonCalls:
                     return k
                 i = k
                 continue
-            j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+            j = WHITE_SPACE.match(s, i).end()
             if self._state == _TAIL:
                 return self._tail(s, i, j, last=last)
             if j - i > _MAX_GAP or (j == n and last):
@@ -153,7 +154,7 @@ class JsonCalls:
 
     def _bare_separator(self, s: str, i: int, j: int, *, last: bool) -> int:
         """Without markers, `; ` belongs to us only when a call follows."""
-        k = WHITE_SPACE.match(s, j + 1).end()  # type: ignore[union-attr]
+        k = WHITE_SPACE.match(s, j + 1).end()
         if k == len(s) and not last and k - i < _MAX_GAP:
             return i
         if k < len(s) and s[k] == "{":

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ....json_schema.types import declared_types
-from ...cursor import WHITE_SPACE
+from ...patterns import WHITE_SPACE
 from ...sink import Sink
 from ...values.json_spelling import decode, quoted
 from ...values.typed_text import repaired_json
@@ -99,7 +99,7 @@ class TaggedCalls(PartReader):
 
     def _call(self, s: str, i: int, *, last: bool) -> int:
         syntax = self._syntax
-        j = WHITE_SPACE.match(s, i, i + MAX_TAG).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i, i + MAX_TAG).end()
         if j == len(s) and not last:
             return -1
         for tag in (syntax.close, *syntax.noise):
@@ -146,7 +146,7 @@ class TaggedCalls(PartReader):
     def _parameter(self, s: str, i: int, *, last: bool) -> int:
         """Between the parts of a call: a parameter, the call's end, or its end by something else."""
         syntax = self._syntax
-        j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i).end()
         if j == len(s):
             return j if j > i else -1
         for close in (syntax.call_close, *syntax.call_ends):
@@ -239,7 +239,7 @@ class TaggedCalls(PartReader):
         return True
 
     def _between_key_and_value(self, s: str, i: int, *, last: bool) -> int:
-        j = WHITE_SPACE.match(s, i).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i).end()
         if i < j == len(s):
             return j
         syntax = self._syntax

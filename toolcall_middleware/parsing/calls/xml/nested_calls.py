@@ -15,7 +15,7 @@ from typing import Literal
 
 from ....json_schema.pointer import Scope, Target
 from ....json_schema.types import ALL, STRING, types_of
-from ...cursor import WHITE_SPACE
+from ...patterns import WHITE_SPACE
 from ...sink import Sink
 from ...values.json_spelling import quoted
 from ...values.typed_text import json_of
@@ -151,7 +151,7 @@ class NestedCalls(PartReader):
     def _around(self, s: str, i: int, *, last: bool) -> int:
         """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
         mark = self._mark
-        j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()
         rest = s[j : j + len(mark)]
         if not rest and last:
             return j if j > i else -1

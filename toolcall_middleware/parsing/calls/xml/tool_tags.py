@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 
 from ....json_schema.types import declared_types
-from ...cursor import MAX_GAP, WHITE_SPACE, Cursor, CursorReader, Steps
+from ...cursor import MAX_GAP, Cursor, CursorReader, Steps
+from ...patterns import WHITE_SPACE
 from ...sink import Sink
 from ...values.json_spelling import quoted
 from .syntax import TaggedSyntax
@@ -173,7 +174,7 @@ class _Call:
     def _closes(self, k: int) -> bool | None:
         """Whether a value's closing tag that ends at `k` is one; None: more must be seen."""
         cursor = self._cursor
-        j = WHITE_SPACE.match(cursor.s, k, k + MAX_GAP).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(cursor.s, k, k + MAX_GAP).end()
         if self._tag_at(j):
             return True
         if j == len(cursor.s):

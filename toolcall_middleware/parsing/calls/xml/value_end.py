@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable
 
-from ...cursor import WHITE_SPACE
+from ...patterns import WHITE_SPACE
 from ...trie import Trie, chars_of
 from .syntax import TaggedSyntax
 
@@ -56,14 +56,14 @@ class TagEnds:
     def fits(self, s: str, k: int, *, last: bool) -> int | None:
         """Whether what stands at `k` can follow a value's closing tag: `k`, -1 where not, None where it may."""
         syntax = self._syntax
-        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
         if j == len(s):
             return k if last else None
         if j == k + MAX_TAG:
             return k
         if syntax.close and s.startswith(syntax.call_close, j) and syntax.call_close != syntax.close:
             # In a value that explains this very syntax the value's closing tag comes once more.
-            j = WHITE_SPACE.match(s, j + len(syntax.call_close), k + MAX_TAG).end()  # type: ignore[union-attr]
+            j = WHITE_SPACE.match(s, j + len(syntax.call_close), k + MAX_TAG).end()
             rest = s[j : j + _LOOK]
             if not last and syntax.value_close.startswith(rest):
                 return None
@@ -74,7 +74,7 @@ class TagEnds:
 
     def ends_there(self, s: str, k: int, *, last: bool, tail: bool) -> bool | None:
         """Whether nothing stands at `k` but what can follow a call (behind the turn's end: nothing at all)."""
-        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()  # type: ignore[union-attr]
+        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
         if j == len(s):
             return True if last else None
         if s.startswith(self._syntax.tails if tail else self.over, j):

@@ -1,0 +1,26 @@
+"""Patterns that match everywhere, if only the empty text: who uses one need not ask whether it matched."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Protocol, cast
+
+
+class Anywhere(Protocol):
+    """A compiled pattern that matches at every place of a text."""
+
+    def match(self, string: str, pos: int = 0, endpos: int = sys.maxsize, /) -> re.Match[str]: ...
+    def fullmatch(self, string: str, /) -> re.Match[str] | None: ...
+
+
+def anywhere(pattern: str) -> Anywhere:
+    """`pattern`, compiled. Raises ValueError where it does not match the empty text."""
+    compiled = re.compile(pattern)
+    if compiled.match("") is None:
+        raise ValueError(f"{pattern} does not match everywhere")
+    return cast("Anywhere", compiled)
+
+
+WHITE_SPACE = anywhere(r"[ \t\r\n]*")
+"""JSON's white space."""
