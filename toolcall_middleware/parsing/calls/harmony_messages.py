@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from ...json_schema.types import declared_types
 from ..cursor import COMMENT, Cursor, CursorReader, Steps, behind_comments
+from ..patterns import anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
@@ -53,7 +54,7 @@ _MAX_HEADER = 256
 _NAMESPACE = "functions."
 _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
-_BRACES = re.compile(r"(?:\}\s{0,64}){0,16}")  # more than were opened
+_BRACES = anywhere(r"(?:\}\s{0,64}){0,16}")  # more than were opened
 _SELF, _USER = "self", "user"
 _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 # Muse's, where no tool has that name: whether what it is told is a thought.
@@ -304,7 +305,7 @@ class _Message:
         cursor = self._cursor
         while True:
             yield from self._some()
-            j = _BRACES.match(cursor.s, cursor.behind_space(_MAX_HEADER)).end()  # type: ignore[union-attr]
+            j = _BRACES.match(cursor.s, cursor.behind_space(_MAX_HEADER)).end()
             if cursor.s[j : j + 1] in COMMENT:
                 behind = behind_comments(cursor.s, j, _ENDS, last=cursor.last)
                 if behind is None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..events import CallArgs, Event, Reasoning, Stop, Text, joined
+from ..patterns import anywhere
 from ..sink import Sink
 from .grammar import Grammar, Where, compile_grammar
 from .markdown_code import Code
@@ -29,7 +30,7 @@ _MAX_ENDS = 512  # so many characters of tokens that end a turn are looked throu
 _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
-_SPACE = re.compile(r"\s*")
+_SPACE = anywhere(r"\s*")
 _SHORT = 256  # characters of a text that may pass without another question
 _MANY = 64  # texts that have passed and are remembered before they are looked at
 
@@ -302,7 +303,7 @@ class Scanner:
             if not live:
                 return m.end()
             prose.span = 0
-        behind_call = self._sink.calls > 0 and out.in_gap and _SPACE.match(s, begin, pos).end() == pos  # type: ignore[union-attr]
+        behind_call = self._sink.calls > 0 and out.in_gap and _SPACE.match(s, begin, pos).end() == pos
         if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
         if kind == "c" and not behind_call:
