@@ -125,6 +125,7 @@ ODD = {
     "two keys on end": (KEYS, "<tool_call>f\n<arg_key>s</arg_key>\n<arg_key>t</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", {"s": "", "t": "a"}),
     "key's beginning missing": (KEYS, "<tool_call>fs</arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
     "... behind a space": (KEYS, "<tool_call>f s</arg_key><arg_value>a</arg_value><arg_key>n</arg_key><arg_value>1</arg_value></tool_call>", {"s": "a", "n": 1}),
+    "... and the calls' own tag there": (KEYS, "<tool_call>f<tool_call>s</arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
     "... with a longer key": (KEYS, "<tool_call>f\nns</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", {"ns": "a"}),
     "value missing": (KEYS, "<tool_call>f<arg_key>s</arg_key></tool_call>", {"s": ""}),
     "only a name": (KEYS, "<tool_call>f", {}),

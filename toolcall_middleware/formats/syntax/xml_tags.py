@@ -164,6 +164,8 @@ def key_value_tags(prefix: str = "", *, tag: str = "tool_call", newlines: bool =
     key, end = f"<{prefix}arg_key>", f"</{prefix}{tag}>"
     ws, gap = r"[ \t\r\n]{0,64}", r"[ \t\r\n]{1,64}"
     name = r"[^\s<>{}\[\]\"'`]{1,256}"
+    # Between a name and its first key the opening tag is sometimes missing, or the one of a call stands there.
+    joint = rf"(?:{gap}|<{prefix}{tag}>)"
     # The key's own closing tag may be that of a value, or missing before the value.
     key_end = rf"(?:</{prefix}arg_(?:key|value)>|(?=<{prefix}arg_value>))"
     return xml_syntax(
@@ -171,11 +173,11 @@ def key_value_tags(prefix: str = "", *, tag: str = "tool_call", newlines: bool =
             rf"(?P<name>{name}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|</{prefix}arg_value>|{end}|\{{)"
         ),
         call_heads=(),
-        call_part=re.compile(rf"{name}(?:{gap}{name}|{ws}(?:<tool_sep>{ws})?)(?:<[/a-z_]{{0,20}})?"),
+        call_part=re.compile(rf"{name}(?:{joint}(?:{name})?|{ws}(?:<tool_sep>{ws})?)(?:<[/a-z_]{{0,20}})?"),
         parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}}){key_end}"),
         parameter_heads=(key,),
         parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_]{{0,24}})?"),
-        joined=re.compile(rf"(?P<joined>{name}(?:{gap}{name})?)</{prefix}arg_key>"),
+        joined=re.compile(rf"(?P<joined>{name}(?:{joint}{name})?)</{prefix}arg_key>"),
         key_close=f"</{prefix}arg_key>",
         value_open=f"<{prefix}arg_value>",
         value_close=f"</{prefix}arg_value>",

@@ -134,7 +134,7 @@ class TaggedCalls(PartReader):
         if (m := self._syntax.joined.match(s, i)) is None:
             return 0
         for end in range(m.end("joined") - 1, i, -1):
-            name, key = s[i:end], s[end : m.end("joined")].strip()
+            name, key = s[i:end], s[end : m.end("joined")].strip().removeprefix(self._syntax.reopen[0])
             if self._sink.offered(name) and key in _declared(self._sink.schema(name)):
                 self._open_call(name)
                 self._sink.start(name)
