@@ -68,7 +68,9 @@ def test_text_and_raw_calls_are_all_that_was_written(name: str) -> None:
             events += parser.finish(cut=case.ends_cut)
             if any(isinstance(event, CallEnd) for event in events):
                 calls += 1
-                assert written(events) == case.text, case.id
+                # What ends calls, behind one that it does not end, is nobody's.
+                said, closers = written(events), markup.gathered().closers
+                assert said == case.text or case.text.removeprefix(said).strip() in closers, case.id
     assert calls
 
 
