@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from toolcall_middleware.formats import models, thoughts
+from toolcall_middleware.formats.template import prompts
 from toolcall_middleware.lru_cache import LRUCache
+from toolcall_middleware.settings import strictness
 
 
 def test_the_cache_is_bounded_in_number_and_size() -> None:
@@ -32,3 +41,16 @@ def test_a_cache_may_be_bounded_by_size_alone() -> None:
     cache.get(6)
     cache.put(10, 10, size=20)
     assert (cache.get(7), cache.get(6)) == (None, 6)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [models.family, thoughts.opened_for, partial(strictness.admits, ("get_*",)), prompts._short],
+    ids=["family", "thought", "allowlist", "call id"],
+)
+def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], object]) -> None:
+    """Clients make models, tools and ids up: some hundred names of a megabyte each would stay for good."""
+    name = "qwen3-" + "x" * 1_000_000
+    before = sys.getrefcount(name)
+    read(name)
+    assert sys.getrefcount(name) == before

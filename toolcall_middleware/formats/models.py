@@ -23,7 +23,8 @@ from . import markup
 
 _log = logging.getLogger("toolcall_middleware")
 
-_MAX_NAME = 512
+MAX_NAME = 512
+"""Characters of a name that tells something. What is longer is the client's, of any size, and is kept nowhere."""
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[0-9])")
 
 # Lineages whose names stand in the names of others' models: where two lineages' globs match, these decide, in this
@@ -142,7 +143,7 @@ def _family(model: str) -> str | None:
 
 def matches(model: str, glob: str) -> bool:
     """Whether a glob, written as those of `table`, matches a part of a model's name."""
-    return len(model) <= _MAX_NAME and any(_pattern(glob).search(_HYPHEN.sub("", part)) for part in _parts(model))
+    return len(model) <= MAX_NAME and any(_pattern(glob).search(_HYPHEN.sub("", part)) for part in _parts(model))
 
 
 def family(model: str) -> str | None:
@@ -150,4 +151,4 @@ def family(model: str) -> str | None:
 
     A version that is not known is told in the log.
     """
-    return _family(model) if len(model) <= _MAX_NAME else None
+    return _family(model) if len(model) <= MAX_NAME else None

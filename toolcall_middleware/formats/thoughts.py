@@ -16,10 +16,16 @@ def of_format(fmt: object) -> Thoughts:
     return found if isinstance(found, Thoughts) else NO_THOUGHTS
 
 
-@functools.lru_cache(maxsize=512)
 def opened_for(model: str) -> Opened | None:
     """The reasoning that the template of this model opens; None where it opens none, or the name tells nothing."""
     from . import models  # as is `auto`: who asks for one format needs no table of all
+
+    return _opened_for(model) if len(model) <= models.MAX_NAME else None
+
+
+@functools.lru_cache(maxsize=512)
+def _opened_for(model: str) -> Opened | None:
+    from . import models
 
     for family in markup.families():
         thoughts = of_format(family)

@@ -9,6 +9,8 @@ from typing import Any
 from . import Settings
 from .options import OPTIONS, Levels, Strictness
 
+_MAX_KEPT = 512
+
 
 def of_request(name: str) -> bool:
     """Whether a request may say something about this setting."""
@@ -40,7 +42,12 @@ def _within(pattern: str, patterns: tuple[str, ...]) -> bool:
     return pattern in patterns or (not set("*?[") & set(pattern) and admits(patterns, pattern))
 
 
-@functools.lru_cache(maxsize=4096)
 def admits(patterns: tuple[str, ...], name: str) -> bool:
     """Whether a tool's name is one of `patterns`: names, or globs with `*`, `?` and `[...]`."""
+    # Clients and models make up names of any size, which nobody keeps.
+    return _admits(patterns, name) if len(name) <= _MAX_KEPT else _admits.__wrapped__(patterns, name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _admits(patterns: tuple[str, ...], name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

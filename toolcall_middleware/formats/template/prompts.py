@@ -6,7 +6,6 @@ presents tools and a system message at all, which markers end a turn.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import logging
@@ -274,7 +273,6 @@ def _with_ids(messages: Sequence[Message], *, named: bool) -> list[Message]:
     return made
 
 
-@functools.lru_cache(maxsize=1024)
 def _short(call_id: str) -> str:
     """An id that is the same for the same id."""
     if len(call_id) == _ID_LENGTH and call_id.isascii() and call_id.isalnum():
