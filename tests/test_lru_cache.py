@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from functools import partial
 
@@ -10,7 +11,10 @@ import pytest
 
 from toolcall_middleware.formats import models, thoughts
 from toolcall_middleware.formats.template import prompts
+from toolcall_middleware.json_schema.pointer import targets_of
 from toolcall_middleware.lru_cache import LRUCache
+from toolcall_middleware.model import Tool
+from toolcall_middleware.response import choice_setup
 from toolcall_middleware.settings import strictness
 
 
@@ -54,3 +58,22 @@ def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], ob
     before = sys.getrefcount(name)
     read(name)
     assert sys.getrefcount(name) == before
+
+
+def test_a_tool_is_not_kept_for_what_was_learned_of_it() -> None:
+    tool = Tool("f", "x" * 1_000_000)
+    gone = weakref.ref(tool)
+    assert not choice_setup._needs_coercion(tool)
+    del tool
+    assert gone() is None
+
+
+def test_schemas_with_large_texts_are_not_kept_by_the_hundred() -> None:
+    texts = [f"{number}{'x' * 1_000_000}" for number in range(40)]
+    before = sys.getrefcount(texts[0])
+    for text in texts:
+        root = {"description": text, "$defs": {"a": {"$anchor": "a"}}, "properties": {"b": {"$ref": "#a"}}}
+        assert targets_of(root)
+        del root
+    del text
+    assert sum(sys.getrefcount(text) > before + 1 for text in texts) <= 10

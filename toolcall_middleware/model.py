@@ -13,7 +13,7 @@ GRAMMAR_FIELD = "toolcall_grammar"
 """Set on a chat completion's tool by a face that made it of a custom tool with a grammar: `Tool.grammar`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Tool:
     """One function that the client offers.
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+import msgspec
+
 from ..errors import shown
 from ..lru_cache import LRUCache
 from .drafts import Draft, Holds, draft_of
@@ -19,8 +21,10 @@ from .walk import Child, children, walk
 
 MAX_ADDRESS = 2048
 """Characters of an address in a schema."""
+_BYTES = 100
+"""What one schema takes in an index, about."""
 _MAX_INDEXED = 100_000
-"""Schemas in the documents whose indexes are kept, at about 100 bytes each."""
+"""Schemas in the documents whose indexes are kept."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -168,7 +172,9 @@ class _Document:
         found = _INDEXES.get(id(self.root))
         if found is None:
             found = self, _index(self)
-            _INDEXES.put(id(self.root), found, size=found[1].size)
+            # A schema's texts are kept with it, and may be of any size.
+            size = max(found[1].size, len(msgspec.json.encode(self.root)) // _BYTES)
+            _INDEXES.put(id(self.root), found, size=size)
         return found[1]
 
 

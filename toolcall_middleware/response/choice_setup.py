@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,7 +13,6 @@ from ..errors import ToolCallError
 from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..json_schema.validate_arguments import checker_for
-from ..lru_cache import LRUCache
 from ..model import Tool, ToolSet
 from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion, needs_coercion
@@ -159,14 +159,16 @@ def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None] | None:
 
 def _needs_coercion(tool: Tool) -> bool:
     """As `needs_coercion`; a tool is the same object for all requests that offer it."""
-    known = _NEEDS.get(id(tool))
-    if known is None or known[0] is not tool:
-        known = tool, needs_coercion(tool.parameters)
-        _NEEDS.put(id(tool), known, size=1)
+    key = id(tool)
+    known = _NEEDS.get(key)
+    if known is None or known[0]() is not tool:
+        gone = weakref.ref(tool, lambda _: _NEEDS.pop(key, None))
+        known = _NEEDS[key] = gone, needs_coercion(tool.parameters)
     return known[1]
 
 
-_NEEDS: LRUCache[int, tuple[Tool, bool]] = LRUCache(max_entries=1024, max_size=1 << 20)
+_NEEDS: dict[int, tuple[weakref.ref[Tool], bool]] = {}
+"""By identity, of tools that others keep: how large they are is the client's choice."""
 
 
 def _policy(
