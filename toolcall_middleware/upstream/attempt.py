@@ -355,7 +355,8 @@ class ToolRequest:
         wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
         tries = "1 try" if self._attempts == 1 else f"{self._attempts} tries"
         cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
-        wrote = outcome.text.strip()[:_MAX_SHOWN] or "(nothing)"
+        nothing = "(only thoughts)" if outcome.thought_bytes else "(nothing)"
+        wrote = outcome.text.strip()[:_MAX_SHOWN] or nothing
         raise ToolCallError(
             "tool_choice_not_satisfied",
             f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {wrote}",

@@ -648,6 +648,15 @@ async def test_a_call_that_was_cut_off_before_its_name_says_so(stream_it: bool) 
     assert "(1 try). Its answer ended at the limit of tokens. It wrote: " in error["message"]
 
 
+@pytest.mark.parametrize("stream_it", [True, False])
+async def test_a_model_that_only_thought_did_not_write_nothing(stream_it: bool) -> None:
+    backend = TextBackend([Answer("", "length", reasoning="Let me think of the weather.")] * 2)
+    made = await Client(ask(stream=stream_it, tool_choice="required", max_tokens=8)).run(middleware(backend))
+    message = check_error(made.json)["message"]
+    assert message.endswith("Its answer ended at the limit of tokens. It wrote: (only thoughts)")
+    assert "weather" not in message
+
+
 async def test_every_choice_must_call() -> None:
     backend = TextBackend([[BLOCK, "no"], [BLOCK, BLOCK]])
     made = await Client(ask(tool_choice="required", n=2)).run(middleware(backend))
