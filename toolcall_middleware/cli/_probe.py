@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..hosts.http.client_library import httpx
-from ..hosts.proxy.upstream.connection import asking_client, reason
+from ..hosts.proxy.upstream.connection import asking_client, reason, refusal
 
 _SECONDS = 5.0
 """For all questions together: the start of a proxy waits for them."""
@@ -68,7 +68,7 @@ def _get(client: httpx.Client, url: str) -> Any:
             if len(body) > _MOST_BYTES:
                 raise ValueError("its answer has no end")
     if answer.status_code != 200:
-        raise ValueError(f"status {answer.status_code}")
+        raise ValueError(refusal(answer.status_code, body))
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):

@@ -41,7 +41,7 @@ def ask(url: str, key: str | None) -> sources.Checkpoint:
 
 def _asked(url: str, key: str | None) -> object:
     from ..http.client_library import httpx
-    from .upstream.connection import asking_client, reason
+    from .upstream.connection import asking_client, reason, refusal
 
     body = bytearray()
     try:
@@ -53,7 +53,7 @@ def _asked(url: str, key: str | None) -> object:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _error(url, f"cannot be asked: {reason(error)}") from None
     if answer.status_code != 200:
-        raise _error(url, f"cannot be asked: status {answer.status_code}")
+        raise _error(url, f"cannot be asked: {refusal(answer.status_code, bytes(body))}")
     if len(body) > _MAX_BYTES:
         raise _error(url, f"answers more than {_MAX_BYTES} bytes")
     try:

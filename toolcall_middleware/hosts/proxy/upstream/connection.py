@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import anyio
 
 from ....errors import SettingsError
 from ....settings import read_variable
+from ....wire import openai
 from ...http.client_library import httpx
 
+_LONGEST_WORDS = 200  # characters of a server's own
 # This machine has no such address; another one of the same name may do.
 _ANOTHER_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -79,6 +82,17 @@ def reason(error: BaseException) -> str:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
+
+
+def refusal(status: int, body: bytes) -> str:
+    """What an answer with this status says. Of faults of its own the server's words: llama.cpp's say that the model is
+    still loading. Refusals of a client may repeat its key.
+    """
+    told = f"status {status}"
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR or not isinstance(openai.read_value(body), dict):
+        return told
+    words = openai.read_error(body, status).message.strip().rstrip(".")
+    return f"{told}: {words}" if words.isprintable() and 0 < len(words) <= _LONGEST_WORDS else told
 
 
 def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
