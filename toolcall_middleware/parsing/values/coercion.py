@@ -2,7 +2,7 @@
 
 JSON text of a call's arguments in, the same text out, whatever its cuts. A string is held to its end where the schema
 admits none in its place; all else leaves as it comes. What the string holds leaves instead where it is JSON (or a
-literal as Python spells it) of a type that is admitted there; else the string leaves as it was written.
+value as Python writes it) of a type that is admitted there; else the string leaves as it was written.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ _LITERALS = {
     "True": ("boolean", "true"), "False": ("boolean", "false"), "None": ("null", "null"),
     "TRUE": ("boolean", "true"), "FALSE": ("boolean", "false"), "NULL": ("null", "null"),
 }  # fmt: skip
+# What Python writes otherwise than JSON. A string that does not end is the rest of the text.
+_PYTHON = re.compile(
+    r"\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|'(?P<text>(?:[^'\\]|\\.)*+)(?:'|\\?\Z)"
+    r"|\b(?:True|False|None)\b|,(?=\s*+[\]}])",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\.|\"", re.DOTALL)
+_MARKS = {"\\'": "'", '"': '\\"'}
 _INSIDE_OF = frozenset({"properties", "items", "additionalProperties"})
 _MAX_DEPTH = 64  # levels of values that are looked at
 _MAX_ENCODED = 4  # strings in strings
@@ -343,12 +351,32 @@ def _reading(written: str, place: Place, encoded: int) -> str | None:
     kind = "object" if bare.startswith("{") else "array" if bare.startswith("[") else ""
     if kind not in types or encoded >= _MAX_ENCODED:
         return None
-    try:
-        decode(bare)
-    except (ValueError, RecursionError):
+    found = bare if _is_json(bare) else _of_python(bare)
+    if found is None:
         return None
     inner = Coercion({}, place=place, encoded=encoded + 1)
-    return inner.feed(bare) + inner.finish()
+    return inner.feed(found) + inner.finish()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _of_python(text: str) -> str | None:
+    """The JSON of a list or dict that `text` is as Python writes it; None where it is none."""
+    made = _PYTHON.sub(_as_json, text)
+    return made if _is_json(made) else None
+
+
+def _as_json(token: re.Match[str]) -> str:
+    if (text := token["text"]) is not None:
+        return '"' + _ESCAPED.sub(lambda mark: _MARKS.get(mark.group(), mark.group()), text) + '"'
+    word = token.group()
+    return "" if word == "," else _LITERALS[word][1] if word in _LITERALS else word
 
 
 def _admits_fractions(place: Place) -> bool:
