@@ -26,6 +26,8 @@ from .value_end import CDATA, CDATA_END, MAX_TAG, tag_ends
 # Arguments that stand as JSON may stand in a code block.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
 _FENCE_PART = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
+# ... or in a string.
+_OBJECT = re.compile(r"[\"']?\{")
 _LOOK = 64
 # Parameters that no tool declares, and that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
@@ -172,8 +174,11 @@ class TaggedCalls(PartReader):
                 return fence.end()
             if not last and _FENCE_PART.match(s, j):
                 return -1
-        if s[j] == "{" and self._first and not self._whole and not self._repaired:
-            self._args = CallArguments("{", self._ends.closing, self._sink.arguments)
+        untouched = self._first and not self._whole and not self._repaired
+        if untouched and s[j] in "\"'" and j + 1 == len(s) and not last:
+            return -1
+        if untouched and _OBJECT.match(s, j):
+            self._args = CallArguments(s[j], self._ends.closing, self._sink.arguments)
             self._whole = True
             self._first = False
             self._state = _JSON
