@@ -115,7 +115,8 @@ class TextSpans:
         thoughts_last: the same call in a thought and behind it became the one behind it.
         """
         became: list[int | None] = [None] * len(self.written)
-        open_: dict[str, list[tuple[int, Any]]] = {}  # in the order in which they are asked
+        # The written calls that are still to be matched, by name, in the order in which they are tried.
+        open_: dict[str, list[tuple[int, Any]]] = {}
         for at in sorted(range(len(became)), key=lambda at: thoughts_last and self.written[at].in_reasoning):
             one = self.written[at]
             open_.setdefault(one.name, []).append((at, _loose(one.arguments)))

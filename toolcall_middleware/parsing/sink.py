@@ -122,9 +122,9 @@ class Sink:
         self.events: list[Event] = []
         self.mode = _HOLD
         self.held: list[str] = []
-        self.opening = 0  # characters of it that opened the body
+        self.opening = 0  # characters of `held` that opened the body
         self.calls = 0  # calls started in this answer
-        self.committed = False  # whether the body at hand has decided on one
+        self.committed = False  # whether the body at hand has decided that there is a call
         self.changed = False
         self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
         self.emit_text = emit_text
@@ -141,7 +141,7 @@ class Sink:
         self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = unknown
         self._tells_unknown = tell_unknown
-        self._unknown_name = ""  # of the call at hand
+        self._unknown_name = ""  # the name of the call at hand, which is not offered
         self._refused = False  # the last call of this body went out as text
         self.keep_raw = keep_raw
         self.keep_complete = keep_complete  # the raw text of complete calls is kept, too
@@ -230,7 +230,7 @@ class Sink:
             return
         change, self._change = self._change, None
         if change is None:
-            self.mode = _HOLD  # behind a refused call
+            self.mode = _HOLD  # a refused call has ended
             return
         if len(change) == 3:
             self._start(*change)
@@ -315,7 +315,7 @@ class Sink:
         """More markup of the call whose end waits."""
         if self._ended is not None:
             if self.mode is _REFUSED:
-                self._ended_at = len(self.events)  # it has broken off
+                self._ended_at = len(self.events)  # the call has broken off: its end belongs behind this text
             self._kept.write(text)
 
     def resume(self) -> None:

@@ -78,7 +78,7 @@ class ChoiceAnswer:
         self._alone = reasoning is None  # calls have come in the text only
         self._straight = policy.is_straight  # text leaves as it is
         self._ended = False
-        self._waiting: list[tuple[Source, Event]] = []  # of other sources of calls, while a call is open
+        self._waiting: list[tuple[Source, Event]] = []  # events of other sources, while a call is open
         self.cut = False
         """The answer ended at its limit of tokens."""
         self.lost = False

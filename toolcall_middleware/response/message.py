@@ -126,7 +126,7 @@ class Message:
         """End the answer. at: where in the call at hand; begun: the client has its name already."""
         param = None if at is None else f"tool_calls[{self.calls - begun}].function.{at}"
         self.fault = ToolCallError(code, message, param=param)
-        if code == "limit_exceeded":  # by the model, not by the request
+        if code == "limit_exceeded":  # the model exceeds it, and not the request: the status is another one
             again = {"x-should-retry": "false"}
             self.fault = ToolCallError(code, message, param=param, status=422, type="model_error", headers=again)
         self.fault.written = written

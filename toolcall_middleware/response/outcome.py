@@ -207,8 +207,8 @@ class CallOutcomes:
         self.finished: list[FinishedCall] = []
         self._report = report
         self._retried = retried
-        self.refused = 0  # for their names
-        self._ignored = 0  # in thoughts that were closed
+        self.refused = 0  # calls that were refused for their names
+        self._ignored = 0  # calls in thoughts that were closed
         self._outcome = CallOutcome.CLEAN
         self._path = ""
 

@@ -66,9 +66,9 @@ class OpenThought:
     def __init__(self, make_parser: Callable[[], StreamParser]) -> None:
         self._make_parser = make_parser
         self._parser: StreamParser | None = None
-        self._pieces: list[str] = []  # that are not read yet
-        self._calls: list[Event] = []  # of complete calls
-        self._open: list[Event] = []  # of the call that is open
+        self._pieces: list[str] = []  # text that is not read yet
+        self._calls: list[Event] = []  # the events of complete calls
+        self._open: list[Event] = []  # those of the open call
         self._size = 0
         self._full = False
         self.is_open = False

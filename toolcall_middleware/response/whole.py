@@ -78,7 +78,7 @@ def rewrite_whole(
     if top is None or choices is None:
         return None
     numbers = openai.read_value(top.get("usage"))
-    usage.saw(numbers)  # they may tell how a call ended that is not whole
+    usage.saw(numbers)  # they may tell whether the token limit has cut a call
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
     for number, (choice, given) in enumerate(choices):

@@ -42,7 +42,7 @@ _SAMPLES, _SAMPLE = 8, 1 << 11  # how many samples of a long text, and character
 
 
 class Next(enum.Enum):
-    """What to do after an answer that is none."""
+    """What to do with an answer of the backend."""
 
     GIVE = "give"  # the client gets it
     AGAIN = "again"  # ask again, without what was refused

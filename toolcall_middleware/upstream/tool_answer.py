@@ -63,7 +63,7 @@ class ToolAnswer:
         # Of the response at hand:
         self.stream: StreamRewriter | None = None
         self._status = 200
-        self._is_stream = False  # by its content type
+        self._is_stream = False  # the content type says so
         self._calls = 0  # how many the whole answer has
         self._warnings: tuple[str, ...] = ()  # of the whole answer
         self._finished: tuple[FinishedCall, ...] = ()  # the finished calls of the whole answer
@@ -240,7 +240,7 @@ class ToolAnswer:
                 refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one
             reply = self._json(refusal.body())
             if self._status == _UNAUTHORIZED and reply.headers is not None:
-                del reply.headers["x-toolcall"]  # who is not let in learns of no setting
+                del reply.headers["x-toolcall"]  # a client that is not let in learns nothing of the settings
             return reply
         if chat.stream:
             return self._as_stream(data)

@@ -41,7 +41,7 @@ class UsageOnlyAnswer:
         self._settings = settings
         self._memory = memory
         self._defer = defer
-        self._unasked = False  # it was asked again without stream_options
+        self._unasked = False  # the backend was asked again without stream_options
         self._next_body: bytes | None = None
         self._status = 200
         self._tap = self._new_tap()

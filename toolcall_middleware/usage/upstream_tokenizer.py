@@ -65,7 +65,7 @@ def ask_all(meter: UsageMeter, model: str, memory: Refusals) -> Asking:
     for one in meter.attempts:
         if not (yield from _ask_attempt(one, model, memory)):
             if (yield from _text("a", model, memory)) is not None:
-                return  # it counts, but not what this client has sent
+                return  # the backend counts, but not what this client has sent
             memory.refuse(model, TOKENIZE)
             _log.warning("The backend does not count tokens of %.100r: they are estimated.", model)
             return

@@ -20,7 +20,7 @@ class Told:
     def __init__(self) -> None:
         self._text = ""
         self._at = 0  # what stands before this place has left
-        self._parts: list[str] = []  # behind the text: joined once they are looked at
+        self._parts: list[str] = []  # more of the text, which is joined once it is looked at
         self.own = False
 
     def add(self, text: str) -> None:
@@ -64,7 +64,7 @@ class Call:
         self.name = name
         self.foreign = False
         self.told = Told()
-        self._parts: list[str] = []  # of its arguments, until their value is known
+        self._parts: list[str] = []  # pieces of its arguments, until their value is known
         self._end = ObjectEnd()
         self._value: dict[str, Any] | None = None
 

@@ -42,7 +42,7 @@ class History:
         self.paths = Paths()
         self._names = names
         self._open: Message | None = None  # the assistant's message that the next item may still belong to
-        self._thoughts: list[Carried] = []  # that wait for what was said after them
+        self._thoughts: list[Carried] = []  # thoughts that wait for what was said after them
         self._signed: dict[str, dict[str, Any]] = {}  # `extra_content` of calls by their ids
         self._call_ids: set[str] = set()
         self._by_item_id: dict[str, str] = {}  # an old shell's output names the item, not the call

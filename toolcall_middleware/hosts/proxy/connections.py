@@ -21,9 +21,9 @@ except ImportError:  # there is none on Windows
 HEAD_SECONDS = 20.0
 """From a connection's beginning, or a request's first byte, to the end of its head."""
 _MOST = 65_536
-# Files that are neither a client's connection nor an upstream's.
+# How many open files are neither a client's connection nor an upstream's.
 _OTHER_FILES = 64
-# Beyond the bound while all others are answered: so that /healthz is, too.
+# Connections that are taken beyond the bound while all others are being answered: /healthz has to be answered, too.
 _SPARE = 16
 
 

@@ -60,7 +60,7 @@ class Fork:
 
 
 class Nothing:
-    """A marker that is markup and nothing else."""
+    """Behind a marker that is no text and belongs to no call: nothing follows it."""
 
     def __init__(self, sink: Sink) -> None:
         sink.accept()
@@ -76,7 +76,7 @@ class Nothing:
 
 
 class Refused:
-    """A marker that is none where it stands."""
+    """Behind a marker that does not count where it stands: it is text."""
 
     done = False
     failed = True

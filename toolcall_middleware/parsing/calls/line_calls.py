@@ -85,8 +85,8 @@ class _LineArguments:
         self._begun = False  # it has more than blanks
         self._skips = False  # the line at hand is nobody's
         self._types: frozenset[str] = STRING
-        self._parts: list[str] = []  # of the value, but for those of a string, which have left
-        self._blank: list[str] = []  # behind it, as long as no more of it comes
+        self._parts: list[str] = []  # what was read of the value; a string's pieces have left
+        self._blank: list[str] = []  # blanks that end the value unless more of it comes
         self.done = False
         self.repaired = False
 

@@ -52,7 +52,7 @@ class Code:
         end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()
         count = end - pos
         if count == _MAX_FENCE_LINE:
-            return end  # by the thousand they are no markup
+            return end  # so many of them are no markup
         blank = prose.is_blank(s, begin, pos)
         if end == n and not last and (c == "`" or blank or prose.is_lead(s, begin, pos)):
             return -prose.hold(s, begin, pos) - 1
@@ -99,7 +99,7 @@ class Code:
             for group, opener in self._compiled.openers.items()
             if (opens_answer and opener.where is not Where.FENCE) or info in opener.fences
         }
-        if candidates and k < limit and s[line_end] == "\n":  # of a line that is too long it is text
+        if candidates and k < limit and s[line_end] == "\n":  # a line that is too long is text
             if not last and (k >= n or self._may_begin_at(s, k)):
                 return -prose.hold(s, begin, pos) - 1
             for m, group in self._openers_at(s, k):
@@ -208,13 +208,13 @@ class Code:
         assert prose.fence_tail is not None  # noqa: S101 - checked by the caller
         count = prose.fence_tail[1]
         if end - i >= _MAX_FENCE_LINE:
-            return -1  # by the thousand they are no markup
+            return -1  # so many of them are no markup
         if end == len(s) and not last:
             return None
         if end - i < count:
-            return end if end == len(s) else -1  # half of one, where the text ends, is markup too
-        # A language right behind the run and nothing else on its line: another fence opens, in the same run of two or
-        # with the one before left open.
+            return end if end == len(s) else -1  # half a closing fence, where the text ends, is markup too
+        # A language right behind the run and nothing else on its line: another fence opens. The run is two fences in
+        # one, or the fence before was left open.
         if not last and _INFO_PART.match(s, end):
             return None
         if _INFO_LINE.match(s, end) or (last and _INFO_PART.match(s, end)):

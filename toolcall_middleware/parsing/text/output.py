@@ -40,7 +40,7 @@ class Output:
     def emit(self, text: str) -> None:
         """Text, or reasoning where it stands in it, leaves."""
         if self.reasoning is not None:
-            if self.gap:  # behind a call in a fence
+            if self.gap:  # white space behind a call in a fence
                 text = self.take_gap() + text
             self.events.append(Reasoning(text, channel=self.channel))
             return
@@ -104,7 +104,7 @@ class Output:
     def end_reasoning(self, close: str) -> None:
         """The tag `close` leaves. Behind it the answer begins anew."""
         self.reasoning = None
-        self.gap = []  # behind a call in it
+        self.gap = []  # white space behind a call in the reasoning
         self.events.append(Reasoning("" if self.channel else close, markup=True, channel=self.channel))
         self.channel = False
         self.restart()

@@ -26,7 +26,7 @@ from .output import TAIL, Output
 from .prose import Prose
 from .reasoning import Opened, ReasoningSpan
 
-_MAX_ENDS = 512  # so many characters of tokens that end a turn are looked through: more are no leftover
+_MAX_ENDS = 512  # characters: where more stand behind a token that ends a turn, it is text
 _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
@@ -143,7 +143,7 @@ class Scanner:
         self._scan(markup.without_half_close(text), last=True)
         late = self._thought.take_late()
         if late is not None:
-            out.reasoning = None  # it was never ended: the calls behind it are none of it
+            out.reasoning = None  # the reasoning was never ended: the calls behind it are no part of it
             self._restart()
             self._scan(late, last=True)
         while markup.body is not None:

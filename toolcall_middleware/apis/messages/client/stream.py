@@ -118,7 +118,8 @@ class MessageStream:
         self._blocks = Blocks(self._events, asked.thinking, asked.call_ids)
         self._more: Callable[[bytes], None] = self._blocks.text
         self._kind = "text"
-        self._frame: tuple[bytes, bytes] | None = None  # of a delta that holds no escape of half a character
+        # What stands around the text of a delta that holds no escape of half a character.
+        self._frame: tuple[bytes, bytes] | None = None
         self._kept: list[bytes] | None = None
         self._usage: Any = None
         self._reason = ""

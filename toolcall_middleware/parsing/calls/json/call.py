@@ -289,7 +289,7 @@ class CallReader:
         assert args is not None  # noqa: S101 - set with the state
         i, out = args.feed(s, i)
         if self._unsettled is not None and args.doubtful:
-            self.failed = True  # behind no marker
+            self.failed = True  # without a marker, what looks like no JSON is no call
             return i
         if args.stuck:
             close = self._syntax.close

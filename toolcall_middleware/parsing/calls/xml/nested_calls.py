@@ -27,8 +27,8 @@ _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _MAX_DEPTH = 32
 _MAX_PARTS_DEEP = 8
 _MAX_GAP = 256
-_LONG = 600  # more than what stands before a tag and in it
-_SHORT = 500  # less than a tag may have
+_LONG = 600  # characters: more than white space before a tag, and the tag, may have
+_SHORT = 500  # characters: fewer than a tag may have
 _BEGUN = frozenset({"", "<", "</"})
 _MANY = 256
 _CONTAINERS = {"array": "[]", "object": "{}"}
@@ -221,7 +221,7 @@ class NestedCalls(PartReader):
                 i = m.end()
 
     def leave(self, text: str) -> tuple[str, str]:
-        """What left last, and the tag that ends the call."""
+        """What leaves before the tag that ends the call, and the text from that tag on."""
         left, self._left = self._left or ("", self.tail + text), None
         self.tail = ""
         return left
@@ -321,7 +321,7 @@ class NestedCalls(PartReader):
         """The schema of an element within one of `schema`, and its types. The same few come again and again."""
         if schema is None:
             return None, ALL
-        key = id(schema.schema), name  # of a part of the tool's own schema, which stays
+        key = id(schema.schema), name  # the schema is a part of the tool's own, which stays alive
         found = self._children.get(key)
         if found is None:
             child = self._schema_of(schema, name)
