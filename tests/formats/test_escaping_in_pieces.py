@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.formats.prompt import escaping
 
 from ..loop_watch import standstill
+from .restored import restore
 
 UNITS = (
     "<", "\\", "[", "{", "\n", " ", "</", '"', "'", "tool_call>", "name", "id", ":", "Action", ":\n", "Action Input:",
@@ -31,7 +32,7 @@ def test_where_a_text_is_cut_for_its_search_changes_nothing(text: str, piece: in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(escaping, "_PIECE", piece)
         assert made() == whole
-    assert escaping.restore(whole[0]) == text
+    assert restore(whole[0]) == text
 
 
 @pytest.mark.slow

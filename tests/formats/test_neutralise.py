@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.prompt.escaping import NEUTRALISED_NOTE, as_data, attribute, neutralise, restore
+from toolcall_middleware.formats.prompt.escaping import NEUTRALISED_NOTE, as_data, attribute, neutralise
 from toolcall_middleware.model import Tool, ToolSet
 
 from ..parsing.streams import calls_in, read
+from .restored import restore
 
 # What the families write around calls, results, turns and reasoning. None may be left in a tool result.
 MARKERS = """

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families.fenced_json import FencedJson
 from toolcall_middleware.formats.families.qwen import HERMES
-from toolcall_middleware.formats.prompt.escaping import neutralise, restore
+from toolcall_middleware.formats.prompt.escaping import neutralise
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream import history
 from toolcall_middleware.upstream.prompt import build_messages
 
+from ..formats.restored import restore
 from ..request.chats import HELLO, calling, read, refusal, request, result
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from .backend_memory import BackendMemory
 
 @dataclass(frozen=True, slots=True)
 class ConstraintRequest:
-    """One way of asking for a constraint: the setting's name for it, and the request's fields."""
+    """One way of way for a constraint: the setting's name for it, and the request's fields."""
 
     kind: str
     fields: dict[str, Any]
@@ -67,15 +67,15 @@ def constraint_requests(
         schema = own.schema if own is not None else {}
         plain = _whole(schema or calls_schema(in_json, parallel=chat.choice.parallel))
         if not schema:
-            plain = [dataclasses.replace(asking, bare=True) for asking in plain]
+            plain = [dataclasses.replace(way, bare=True) for way in plain]
     elif answer is not None:
         # The client's own schema, or a call: the model is locked out of neither.
         found = []
         plain = _whole(either_schema(answer, in_json, parallel=chat.choice.parallel))
     if settings.constrain != "auto":
-        return [asking for asking in (*found, *plain) if asking.kind == settings.constrain][:1]
-    found += [asking for asking in plain if asking.kind in _AUTO]
-    return [asking for asking in found if not memory.refuses(chat.model, asking.kind)]
+        return [way for way in (*found, *plain) if way.kind == settings.constrain][:1]
+    found += [way for way in plain if way.kind in _AUTO]
+    return [way for way in found if not memory.refuses(chat.model, way.kind)]
 
 
 def asks_llama_cpp_for_text(settings: Settings) -> bool:

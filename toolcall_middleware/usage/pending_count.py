@@ -12,7 +12,7 @@ from .meter import UsageMeter
 from .tokenizers.base import APPROXIMATE
 from .tokenizers.load import load
 from .tokenizers.prompt_parts import Count
-from .upstream_tokenizer import TOKENIZE, Asking, Refusals, ask_all
+from .upstream_tokenizer import TOKENIZE, Questions, Refusals, ask_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class PendingCount:
     model: str
     memory: Refusals
 
-    def questions(self) -> Asking | None:
+    def questions(self) -> Questions | None:
         """What to ask the backend; None where it is not to be asked."""
         return ask_all(self.meter, self.model, self.memory) if self.meter.is_asked else None
 

@@ -42,7 +42,7 @@ class Question:
     body: bytes
 
 
-Asking = Generator[Question, bytes | None, None]
+Questions = Generator[Question, bytes | None, None]
 """Yields questions; takes the body of each answer of status 200, None for any other or none in time."""
 _Asked = Generator[Question, bytes | None, int | None]
 
@@ -60,7 +60,7 @@ _COUNTED = msgspec.json.Decoder(_Counted)
 _RENDERED = msgspec.json.Decoder(_Rendered)
 
 
-def ask_all(meter: UsageMeter, model: str, memory: Refusals) -> Asking:
+def ask_all(meter: UsageMeter, model: str, memory: Refusals) -> Questions:
     """Ask for all that the meter wants to know. A backend that does not answer is remembered; the rest is estimated."""
     for one in meter.attempts:
         if not (yield from _ask_attempt(one, model, memory)):

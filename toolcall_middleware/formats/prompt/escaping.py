@@ -36,7 +36,7 @@ def _marker_of(known: markup.Markup) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """How a marker of any family opens, and what must follow for it to be one; and its first character.
 
     What follows is looked at only as far as needed, and no marker opens before its last character: so one insertion
-    never hides another marker, which is why `restore` can undo them all.
+    never hides another marker, and all of them can be undone.
     """
     # The first look is for speed alone: `<` by the million is text.
     follow = {"<": [rf"(?=/?{_IN_TAG})/?(?:{'|'.join(known.tags)})"]}
@@ -107,8 +107,9 @@ NEUTRALISED_NOTE = (
 def neutralise(text: str) -> str:
     r"""`text` in which nothing reads as markup of any model family: `<tool_call>` becomes `<\tool_call>`.
 
-    A marker that already has backslashes there gets one more, so `restore` gives exactly `text` back. Families without
-    markers (bare JSON objects, Python calls) leave nothing to neutralise: ordinary JSON and code stay as they are.
+    A marker that already has backslashes there gets one more: so it can be undone, and nothing is lost. Families
+    without markers (bare JSON objects, Python calls) leave nothing to neutralise: ordinary JSON and code stay as they
+    are.
     """
     return _replaced(text, _markers(text), lambda match: f"{match[0]}\\")
 
@@ -123,15 +124,6 @@ def neutralise_tags(text: str, names: Container[str]) -> str:
         return f"{match['before']}\\" if match["name"] in names else match["before"]
 
     return _replaced(text, _at_lines(_LINE_TAG, text), by)
-
-
-def restore(text: str) -> str:
-    """The text that `neutralise` was given."""
-    return _replaced(text, _markers(text), _without_backslash)
-
-
-def _without_backslash(match: re.Match[str]) -> str:
-    return match[0].removesuffix("\\")
 
 
 def dump(value: Any) -> str:

@@ -181,13 +181,13 @@ class ToolCallMiddleware:
         settings = self.settings
         face = None if door is Door.CHAT else new_face(door, settings.upstream_api, settings.max_response_bytes)
         answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
-        asking = _Asking(self.app, scope, receive, send if answer is None else answer.send, settings)
-        if await turned_away(self.app, scope, asking.send):
+        caller = _Caller(self.app, scope, receive, send if answer is None else answer.send, settings)
+        if await turned_away(self.app, scope, caller.send):
             return
         try:
             if self._tenancy is not None:
-                asking.tenant = await self._tenancy.find(scope)
-                asking.settings = settings = asking.tenant.settings
+                caller.tenant = await self._tenancy.find(scope)
+                caller.settings = settings = caller.tenant.settings
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
             )
@@ -197,7 +197,7 @@ class ToolCallMiddleware:
                 if is_guarded(settings):
                     check_charset(scope)
         except ToolCallError as refusal:
-            await asking.refuse(refusal)
+            await caller.refuse(refusal)
             return
         if body is None or (door is Door.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
@@ -206,12 +206,12 @@ class ToolCallMiddleware:
             return
         with WhileHuge(len(body)):
             if face is None or answer is None:
-                await self._chat(asking, body, scope, messages, untouched)
+                await self._chat(caller, body, scope, messages, untouched)
             else:
-                await self._face(asking, face, answer, body, scope, counting=door is Door.COUNT)
+                await self._face(caller, face, answer, body, scope, counting=door is Door.COUNT)
 
     async def _face(
-        self, asking: _Asking, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
+        self, caller: _Caller, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
     ) -> None:
         """A request of another API than chat completions, which becomes one. Its body has been read."""
         report = record_of(scope).report
@@ -222,39 +222,39 @@ class ToolCallMiddleware:
         try:
             read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
             asked = await offloaded(len(body), read, body, headers)
-            if is_guarded(asking.settings):
+            if is_guarded(caller.settings):
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
-            settings = self._face_settings.of(asking.settings, face.api, asked)
+            settings = self._face_settings.of(caller.settings, face.api, asked)
             passage = face.passage if isinstance(face, MessagesFace) else None
             if passage is not None:
                 await offloaded(len(body), prepare_passage, passage, scope, settings)
         except ToolCallError as refusal:
-            await asking.refuse(refusal)
+            await caller.refuse(refusal)
             return
-        asking.settings, answer.asked = settings, asked
+        caller.settings, answer.asked = settings, asked
         face.extension = Extension(settings.extension_field)
         if counting and isinstance(face, MessagesFace):
-            await self._count(asking, face, answer, asked.body, scope)
+            await self._count(caller, face, answer, asked.body, scope)
             return
         async with answer.waiting(scope):
             again: ChatRequest | None = asked
             while again is not None:
                 inner, messages = chat_request(scope, again.body, settings.paths, passage)
-                await self._chat(asking, again.body, inner, messages, (messages, inner), always=True)
+                await self._chat(caller, again.body, inner, messages, (messages, inner), always=True)
                 again, answer.again = answer.again, None
 
-    async def _count(self, asking: _Asking, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
+    async def _count(self, caller: _Caller, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
         """How long the prompt would be that the backend is asked with."""
-        settings = asking.settings
+        settings = caller.settings
         memory = self._memory.of(_client(scope, settings))
         action = await _first_action(Exchange(settings, memory, always=True), body)
         if isinstance(action, Fail):
-            await asking.refuse(action.error)
+            await caller.refuse(action.error)
             return
         prompt = action.body if isinstance(action, Ask) else body
         if face.passage is not None and face.passage.counts and _counts_upstream(settings):
             inner, messages = chat_request(scope, prompt, settings.paths, face.passage)
-            await self.app(inner, Replay(messages, asking.receive), answer.send)
+            await self.app(inner, Replay(messages, caller.receive), answer.send)
             return
         pending = await offloaded(len(prompt), prompt_count, settings, model_of(prompt), memory, prompt)
         inner, _ = chat_request(scope, prompt, settings.paths)
@@ -264,7 +264,7 @@ class ToolCallMiddleware:
 
     async def _chat(
         self,
-        asking: _Asking,
+        caller: _Caller,
         body: bytes,
         scope: Scope,
         messages: list[Message],
@@ -273,7 +273,7 @@ class ToolCallMiddleware:
         always: bool = False,
     ) -> None:
         """A chat completion. untouched: its messages as they came. always: its answer is read in any case."""
-        settings, receive, send, tenant = asking.settings, asking.receive, asking.send, asking.tenant
+        settings, receive, send, tenant = caller.settings, caller.receive, caller.send, caller.tenant
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
         exchange = exchange_for(settings, memory, record.report, always=always)
@@ -285,10 +285,10 @@ class ToolCallMiddleware:
             if is_guarded(settings) and isinstance(action, Pass):
                 await offloaded(len(body), check_unreadable, body)
         except ToolCallError as refusal:
-            await asking.refuse(refusal)
+            await caller.refuse(refusal)
             return
         if isinstance(action, Fail):
-            await asking.refuse(action.error)
+            await caller.refuse(action.error)
             return
         if not isinstance(action, Ask):
             plain = await offloaded(len(body), _as_it_leaves, body)
@@ -309,7 +309,7 @@ class ToolCallMiddleware:
                 ask = self._limiter().admit if exchange.offers_tools else self._limiter().unasked
                 budget = await ask(tenant.key, settings.rate_limit)
             except ToolCallError as refusal:
-                await asking.refuse(refusal)
+                await caller.refuse(refusal)
                 return
             send = budget.sender(send, partial(_units, exchange, scope))
         try:
@@ -342,7 +342,7 @@ def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
 
 
 @dataclass(slots=True)
-class _Asking:
+class _Caller:
     """Who asks, by which settings, and where the answer goes. scope: as the host gave it."""
 
     app: ASGIApp
