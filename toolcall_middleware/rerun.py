@@ -98,21 +98,21 @@ class ClientAnswer:
 
 @dataclass(slots=True)
 class Rerun:
-    """What became of an exchange. syntax, opened, tools, settings: with which its last answer was read.
-
-    finished: the calls that the model finished, with their outcomes. most: how many calls may come. complete: the
-    exchange is over and nothing of it is missing.
-    """
+    """What became of an exchange."""
 
     got: ClientAnswer
     finished: Sequence[FinishedCall]
+    """The calls that the model finished, with their outcomes."""
     settings: Settings
+    """Those with which the last answer was read; so are `syntax`, `tools` and `opened`."""
     syntax: ToolFormat
     format: str
     tools: ToolSet
     opened: Opened | None
     most: int | None
+    """How many calls may come."""
     complete: bool
+    """The exchange is over, and nothing of it is missing."""
 
 
 def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None = None) -> Rerun | None:

@@ -34,16 +34,12 @@ class Taped(msgspec.Struct, frozen=True, gc=False):
 class Passage:
     """One request and the bytes of its answer.
 
-    api: `messages`. body: what the client sent. chat: the chat completion that it became. path: where it goes, from the
-    root of the API. query, headers: the client's own, as far as they are about the API. foreign: names of tools in
-    `chat` that the upstream runs itself. unreadable: why the request cannot be translated, where it cannot. unproven:
-    paths of MCP servers that may have any tools called. unoffered: (name, path) of tools that the upstream gets and
-    `chat` does not hold. ran: how many calls of such servers the upstream has made.
+    chat: the chat completion that the request became. foreign: names of tools in `chat` that the upstream runs itself.
+    unreadable: why the request cannot be translated, where it cannot.
     """
 
     def __init__(
         self,
-        api: str,
         path: str,
         body: bytes,
         chat: bytes,
@@ -53,18 +49,28 @@ class Passage:
         unproven: tuple[str, ...] = (),
         unoffered: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        self.api = api
         self.path = path
+        """Where the request goes, from the root of the API."""
         self.body = body
+        """What the client sent."""
         self.unproven = unproven
+        """Paths of MCP servers that may have any tools called."""
         self.unoffered = unoffered
+        """(name, path) of tools that the upstream gets and the chat completion does not hold."""
         self.ran = 0
+        """How many calls the upstream has made by itself, of MCP servers."""
         self.query = b""
+        """The client's own query, as far as it is about the API."""
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
-        self.keeps_ids = True  # calls leave with the upstream's ids, by which they are known in its answer
-        self.used = False  # the upstream got the client's bytes, in the last request to it
+        """The client's own headers, as far as they are about the API."""
+        self.keeps_ids = True
+        """Calls leave with the upstream's ids, by which they are known in its answer."""
+        self.used = False
+        """The upstream got the client's bytes, in the last request to it."""
         self.tape: deque[Taped] = deque()
+        """The events of the upstream's answer that have not left for the client."""
         self.whole: tuple[int, bytes] | None = None
+        """Status and body of the upstream's answer, where it is no stream."""
         self._chat = chat
         self._foreign = foreign
         self._unreadable = unreadable

@@ -29,27 +29,29 @@ class Finding:
 
 @dataclass(slots=True)
 class Score:
-    """How the calls of one mode, format and `tool_choice` came out.
-
-    asked: prompts that were answered for at all. valid: an offered tool was called, with arguments that fit. right: it
-    was the tool that was meant. repaired: the middleware had to repair a call of an answer that is right. late: prompts
-    that got no answer in time. seconds: of each answer, to its end. prompt_tokens: of each answer that says so.
-    completion_tokens: of all answers.
-    """
+    """How the calls of one mode, format and `tool_choice` came out, in numbers of prompts."""
 
     mode: str
     format: str
     tool_choice: str
     constrain: str = "off"
     asked: int = 0
+    """Those that were answered at all."""
     valid: int = 0
+    """An offered tool was called, with arguments that fit."""
     right: int = 0
+    """The tool was the one that was meant."""
     repaired: int = 0
+    """The answer is right, and the middleware had to repair a call of it."""
     late: int = 0
+    """No answer came in time."""
     faults: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    """Of each answer, to its end."""
     prompt_tokens: list[int] = field(default_factory=list)
+    """Of each answer that says so."""
     completion_tokens: int = 0
+    """Of all answers."""
 
     @property
     def latency(self) -> dict[str, float] | None:

@@ -76,7 +76,6 @@ class MessagesFace(StreamedFace):
         chat = self._chat_request(asked)
         if self._native:
             self.passage = Passage(
-                "messages",
                 _COUNT if counting else _PATH,
                 passed_body(body),
                 chat.body,

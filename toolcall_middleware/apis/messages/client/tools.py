@@ -41,20 +41,19 @@ class Declared:
 
 @dataclass(slots=True)
 class Toolbox:
-    """The tools of a request; what the conversation says of them is told in its order.
-
-    dropped: names of tools that nobody here can run. written: those whose definitions the conversation holds. foreign:
-    names of tools that the upstream runs, where it speaks this API itself (`native`): they are declared, so that what
-    guards tools sees them. unproven: paths of MCP servers that may have any tools called, there.
-    """
+    """The tools of a request; what the conversation says of them is told in its order."""
 
     native: bool = False
-
+    """The upstream speaks this API itself."""
     declared: dict[str, Declared] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
+    """Names of tools that nobody here can run."""
     foreign: set[str] = field(default_factory=set)
+    """Names of tools that a native upstream runs. They are declared, so that what guards tools sees them."""
     unproven: list[str] = field(default_factory=list)
+    """Paths of MCP servers of which a native upstream may call any tools."""
     written: set[str] = field(default_factory=set)
+    """Names of tools whose definitions the conversation holds."""
     _offered: dict[str, bool] = field(default_factory=dict)
     _loaded: dict[str, None] = field(default_factory=dict)
 

@@ -50,7 +50,7 @@ class AnthropicTranslation:
         return self._events is not None and self._events.done
 
     def request(self, body: bytes, passage: Passage | None = None, /) -> TranslatedRequest:
-        if passage is not None and passage.api == "messages":
+        if passage is not None:
             self._passage = passage
             if passage.take(body):
                 return self._passed(passage, body)

@@ -37,15 +37,15 @@ from .whole_events import WholeEvents, is_event_stream
 logger = logging.getLogger("toolcall_middleware.proxy")
 
 T = TypeVar("T")
-
 # What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
 _API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
 # Also escaped, because some servers unescape before they resolve.
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
-# Nothing of a request has left for the upstream.
+# How a request ends on a connection that the upstream has closed.
 _CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _BODILESS = frozenset({204, 304})
+# How a request ends of which nothing has left for the upstream.
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
