@@ -114,6 +114,25 @@ def test_a_result_needs_an_earlier_call_of_its_id() -> None:
     assert refusal(calls(call()), result(5)) == ("invalid_request", "messages[1].tool_call_id")
 
 
+def test_a_result_may_name_its_call_in_id() -> None:
+    # Qwen-Agent's only spelling of it.
+    named = {"role": "tool", "name": "f", "content": "1", "id": "call_a"}
+    paired = {"role": "tool", "name": "f", "content": "1", "tool_call_id": "call_a"}
+    for missing in ({}, {"tool_call_id": None}):
+        assert read(USER, calls(call()), {**named, **missing})[2] == paired
+    body = json.dumps({"model": "m", "messages": [calls(call()), named], "tools": [TOOL]}).encode()
+    chat = read_request(body, Settings())
+    assert isinstance(chat, ChatRequest)
+    assert json.loads(bytes(chat.fields["messages"]))[1] == paired  # what a backend with tools of its own is sent
+    # Where both stand, `id` is one more field that nobody here knows.
+    assert read(calls(call()), result(id="call_b"))[1] == result(id="call_b")
+    for other in ("call_b", "", None, 5):
+        assert refusal(calls(call()), {**named, "id": other}) == (
+            "invalid_tool_call_id",
+            "messages[1].tool_call_id",
+        )
+
+
 def test_a_result_needs_content_of_any_kind() -> None:
     for content in ("", "text", 0, False, 1.5, {"a": [None]}, [], ["x", 1], [{"type": "text", "text": "a"}], None):
         assert read(calls(call()), result(content=content))[1]["content"] == content

@@ -1,7 +1,8 @@
 """The messages of a request: roles, contents, and which result answers which call.
 
-What comes out is what the client sent, decoded, with four forms made equal so that the later stages see one: the
-deprecated `function_call` and role `function`, custom calls, arguments that came as an object, and calls without an id.
+What comes out is what the client sent, decoded, with five forms made equal so that the later stages see one: the
+deprecated `function_call` and role `function`, custom calls, arguments that came as an object, calls without an id, and
+results that name their call in `id`.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 class History:
     """Takes the messages in turn.
 
-    `is_rewritten`: a call in them is not as the client sent it.
+    `is_rewritten`: a call or a result in them is not as the client sent it.
     `messages`: as the later stages see them. `rounds`: assistant turns with calls. `deprecated`: the path of the first
     message of the deprecated functions API, or empty.
     """
@@ -121,7 +122,7 @@ class History:
             raise _refusal(f"{param}.role", f"A message's role must be one of {_ROLE_NAMES}; got {shown(role)}.")
         match role:
             case "tool":
-                self._tool(message, param)
+                message = self._tool(message, param)
             case "function":
                 message = self._function(message, param, index)
             case "assistant":
@@ -131,7 +132,11 @@ class History:
                 _check_content(message, param)
         self.messages.append(message)
 
-    def _tool(self, message: dict[str, Any], param: str) -> None:
+    def _tool(self, message: dict[str, Any], param: str) -> dict[str, Any]:
+        named = message.get("id")
+        if message.get("tool_call_id") is None and isinstance(named, str) and named in self._ids:
+            message = {**_without(message, "id"), "tool_call_id": named}  # as Qwen-Agent and DashScope spell it
+            self.is_rewritten = True
         call_id, where = message.get("tool_call_id"), f"{param}.tool_call_id"
         if not self.rounds:
             text = "A message with role 'tool' must follow an assistant message with 'tool_calls'."
@@ -148,6 +153,7 @@ class History:
             raise _refusal(f"{param}.content", "A message with role 'tool' needs 'content'.")
         if not isinstance(message.get("is_error"), bool | None):
             raise _refusal(f"{param}.is_error", f"'is_error' must be a boolean, got {kind(message['is_error'])}.")
+        return message
 
     def _function(self, message: dict[str, Any], param: str, index: int) -> dict[str, Any]:
         self.deprecated = self.deprecated or f"{param}.role"
