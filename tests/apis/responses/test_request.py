@@ -83,6 +83,7 @@ def test_thoughts_are_asked_for_in_their_own_field() -> None:
     ("field", "value", "words"),
     [
         ("previous_response_id", "resp_1", "Previous response with id 'resp_1' not found."),
+        ("previous_response_id", "resp_1", "store=False"),
         ("conversation", "conv_1", "'conversation'"),
         ("conversation", {"id": "conv_1"}, "'conversation'"),
         ("prompt", {"id": "pmpt_1"}, "'prompt'"),

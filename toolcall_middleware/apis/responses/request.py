@@ -152,7 +152,7 @@ class _Request:
         previous = read.value("previous_response_id")
         if previous is not None:
             message = f"Previous response with id {shown(previous)} not found."
-            hint = " Responses are not stored here: send the whole conversation in 'input'."
+            hint = " Responses are not stored here: send the whole conversation in 'input' (many clients: store=False)."
             raise refusal("previous_response_id", message + hint)
         if read.given("conversation") is not None:
             message = "'conversation' is not supported: nothing is stored here. Send the whole conversation in 'input'."
