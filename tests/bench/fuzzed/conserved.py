@@ -107,14 +107,16 @@ def complete_calls(events: list[Event]) -> list[str]:
 def all_there(text: str, events: list[Event]) -> None:
     """See the module."""
     parts: list[str] = []
-    stopped = False
+    stopped = behind_call = False
     for event in events:
         match event:
             case Stop():
                 stopped = True
                 break
             case Text(part) | Reasoning(part) | CallEnd(raw=part):
-                parts.append(part)
+                # Between the white space behind a call and other text a closing tag may have stood that closes nothing.
+                parts.append(part.lstrip() if behind_call else part)
+                behind_call = isinstance(event, CallEnd)
             case _:
                 pass
     lost = _lost(text, parts, stopped=stopped)
