@@ -67,6 +67,36 @@ def test_text_completions_of_llama_cpp_are_asked_for_no_structural_tag() -> None
     assert chats[0].kind == "structural_tag"
 
 
+def test_what_silences_a_schema_in_text_completions_of_llama_cpp_is_left_out() -> None:
+    url = "http://127.0.0.1:8000/v1"
+    properties = {
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "maxItems": 3},
+        "page": {"type": "string", "format": "uri"},
+        "mail": {"type": "string", "pattern": "^(?!x).*$"},
+        "date": {"type": "string", "pattern": "^[0-9]{4}$"},
+        "any": True,
+        "not": {"type": "string"},
+    }
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": properties}}}
+    chat = request(HELLO, tools=[tool], tool_choice="required")
+    told = Settings(send="completions", template=url, upstream_url=url)
+    for settings, left_out in ((told, True), (told.replace(send="chat"), False)):
+        asked = constraint_requests(chat, registry.get("json"), settings, BackendMemory())[0]
+        schema = asked.fields["response_format"]["json_schema"]["schema"]
+        said = schema["properties"]["tool_calls"]["items"]["properties"]["arguments"]["properties"]
+        if not left_out:
+            assert said == properties
+            continue
+        assert said == {
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+            "page": {"type": "string"},
+            "mail": {"type": "string"},
+            "date": {"type": "string", "pattern": "^[0-9]{4}$"},
+            "any": {},
+            "not": {"type": "string"},
+        }
+
+
 def test_a_required_call_is_constrained_to_any_tool() -> None:
     schema = schema_of(fields("required"))
     assert "weather" in schema

@@ -7,6 +7,8 @@ ignores it (backend_memory.py).
 from __future__ import annotations
 
 import dataclasses
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,8 @@ from ..formats.base import Tag, ToolFormat
 from ..json_schema.compact import calls_schema, either_schema
 from ..json_schema.grammars.plain_regex import json_safe
 from ..json_schema.grammars.text import with_grammar
+from ..json_schema.loosen import BOOLEANS, without
+from ..json_schema.walk import changed
 from ..model import Tool
 from ..request.parse import ChatRequest, callable_tools
 from ..settings import Settings
@@ -50,10 +54,12 @@ def constraint_requests(
         return []
     strict = any(tool.strict or tool.grammar for tool in tools)
     answer = answer_schema(chat)
-    if change is not None and answer is not None:
-        answer = change(answer)
     if not chat.choice.must_call and not strict and answer is None:
         return []
+    if asks_llama_cpp_for_text(settings):
+        change = functools.partial(_known_to_llama_cpp, change=change)
+    if change is not None and answer is not None:
+        answer = change(answer)
     in_json = _held(tools, change, raw=False)
     own = fmt.constraint(in_json, chat.choice)
     tags = own.tags if own is not None else ()
@@ -84,6 +90,27 @@ def asks_llama_cpp_for_text(settings: Settings) -> bool:
     """
     told = settings.template is not None and settings.template == settings.upstream_url
     return told and settings.send == "completions"
+
+
+_SILENCING = frozenset({
+    "contains", "dependencies", "dependentRequired", "dependentSchemas", "else", "format", "if", "maxContains",
+    "minContains", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", BOOLEANS,
+})  # fmt: skip
+"""At one of these llama.cpp's text completions drop the whole schema, and do not say so; of formats at `uri`."""
+_SILENCING_PATTERN = re.compile(r"\(\?[=!<]|\\[bB]")
+
+
+def _known_to_llama_cpp(schema: Mapping[str, Any], change: Change | None) -> dict[str, Any]:
+    """The schema without what would cost it in text completions: chat completions read over most of it, too."""
+
+    def plain(node: dict[str, Any]) -> dict[str, Any]:
+        pattern = node.get("pattern")
+        silences = isinstance(pattern, str) and _SILENCING_PATTERN.search(pattern) is not None
+        return {key: value for key, value in node.items() if not (silences and key == "pattern")}
+
+    made = schema if change is None else change(schema)
+    known: dict[str, Any] = changed(without(made, _SILENCING), plain)
+    return known
 
 
 def _held(tools: Sequence[Tool], change: Change | None, *, raw: bool) -> tuple[Tool, ...]:
