@@ -7,7 +7,7 @@ from .json_reader import JsonReader
 from .json_spelling import decode, quoted
 
 _SHORT = 256
-_PLAIN = anywhere(r'[^"\'\\]*')
+_PLAIN = anywhere(r'[^"\'\\\n]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
 _RUN = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
@@ -33,7 +33,8 @@ class StringArguments:
 
     tail = ""
     __slots__ = (
-        "_bare", "_first", "_held", "_high", "_inner", "_lead", "_plain", "_quote", "_short", "done", "repaired",
+        "_bare", "_first", "_held", "_high", "_inner", "_lead", "_over", "_plain", "_quote", "_short", "done",
+        "repaired",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class StringArguments:
         self._plain: list[str] | None = None
         self._bare = False
         self._short = False  # what is inside ended in a value
+        self._over = False  # the line ends behind the object: only the quote may follow
 
     @property
     def is_plain(self) -> bool:
@@ -93,8 +95,11 @@ class StringArguments:
             s, i, self._held = "\\" + s[i:], 0, ""
         n = len(s)
         while i < n:
+            if self._over and not s[i].isspace() and s[i] != self._quote:
+                self.close(out)
+                return i + before
             if not self._held and self._quote == '"':
-                if not i and '"' not in s and "\\" not in s:
+                if not i and '"' not in s and "\\" not in s and "\n" not in s:
                     text, j = s, n  # nearly every piece of a long string
                 else:
                     j = _RUN.match(s, i).end()
@@ -121,7 +126,11 @@ class StringArguments:
                     self._bare = self._inner.in_string
                 i += 1
                 continue
-            j = _PLAIN.match(s, i).end()
+            if s[i] == "\n":
+                self._over = self._over or self._inner.done
+                j = i + 1
+            else:
+                j = _PLAIN.match(s, i).end()
             self._give(s[i:j], out)
             i = j
         return i + before
