@@ -73,10 +73,17 @@ def test_changes_are_read_as_settings(toolcall: dict[str, Any], expected: dict[s
         ({"max_tools": None}, "toolcall.max_tools"),
         ({"max_tools": True}, "toolcall.max_tools"),
         ({"unknown_tool": "forward"}, "toolcall.unknown_tool"),
+        ({"allowlist": ["x" * 129]}, "toolcall.allowlist"),
+        ({"allowlist": [f"x{number}" for number in range(129)]}, "toolcall.allowlist"),
     ],
 )
 def test_other_changes_are_refused(toolcall: Any, param: str) -> None:
     assert refusal(Settings(), toolcall=toolcall) == ("invalid_request", param)
+
+
+def test_a_list_of_as_many_tools_as_may_be_offered_is_read() -> None:
+    names = tuple(f"{number:0128}" for number in range(128))
+    assert read(Settings(), toolcall={"allowlist": list(names)}).overrides["allowlist"] == names
 
 
 STRICT = Settings(

@@ -13,6 +13,10 @@ from ..settings.strictness import is_looser, of_request
 from ..wire import openai
 from ..wire.json_input import decode
 
+# Each is compared with each tool and each call, and kept compiled.
+_MOST_PATTERNS = 128
+_LONGEST_PATTERN = 128
+
 
 def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, settings: Settings) -> dict[str, Any]:
     """The settings that the request changes, by name, with values as `Settings` holds them.
@@ -63,6 +67,9 @@ def _read(name: str, value: Any, settings: Settings) -> Any:
     except (ValueError, TypeError, KeyError):
         message = f"{param}: {shown(value)} is not allowed; use {option.allowed}."
         raise ToolCallError("invalid_request", message, param=param) from None
+    if name == "allowlist" and (len(read) > _MOST_PATTERNS or max(map(len, read), default=0) > _LONGEST_PATTERN):
+        message = f"{param} may hold {_MOST_PATTERNS} names or globs of {_LONGEST_PATTERN} characters."
+        raise ToolCallError("invalid_request", message, param=param)
     if name == "format" and registry.is_place(read):
         # Importing a module runs it: only whoever operates this may say which.
         message = f"{param}: {shown(read)} names a module, which a request cannot do; use a format's name."
