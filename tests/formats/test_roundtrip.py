@@ -78,6 +78,7 @@ def test_calls_come_back(name: str) -> None:
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(calls=_calls(limit), spaced=st.booleans(), ascii_only=st.booleans(), seed=st.integers(0, 1000))
     @example(calls=[("f", {})], spaced=True, ascii_only=True, seed=0)
+    @example(calls=[("tool_calls", {})], spaced=True, ascii_only=True, seed=0)
     @example(calls=[("f", {"a": 1}), ("g", {"b": "x"}), ("f", {})], spaced=False, ascii_only=False, seed=0)
     def check(calls: list[tuple[str, dict[str, Any]]], spaced: bool, ascii_only: bool, seed: int) -> None:
         separators = (", ", ": ") if spaced else (",", ":")

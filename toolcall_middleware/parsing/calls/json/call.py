@@ -246,7 +246,7 @@ class CallReader:
         """The first character of a value tells how it is read."""
         syntax, key = self._syntax, self._key
         self._hopeless = self._hopeless or _VALUE_BEGINS.match(c) is None
-        if self._level == 0 and key in syntax.wrappers and self._name is None:
+        if self._level == 0 and key in syntax.wrappers and self._name is None and not syntax.keyed:
             if c not in "[{":
                 self.failed = True
                 return i

@@ -22,7 +22,7 @@ class JsonCallSyntax:
     no_other_keys: bool = False
     """Only known keys may stand behind the arguments, too: for a reader that tells of nothing before the call ends."""
     wrappers: frozenset[str] = frozenset({"tool_calls"})
-    """Keys under which a list of calls, or one call, may stand (`tool_calls`)."""
+    """Keys under which a list of calls, or one call, may stand (`tool_calls`), unless keys are names."""
     message: bool = False
     """What opened it has shown an assistant's message, in which such a list stands."""
     wrapper_only: bool = False
