@@ -50,6 +50,12 @@ def _object(text: str) -> tuple[str, AbstractSet[str]]:
         return "", frozenset()
 
 
+def _named(syntax: TaggedSyntax, m: re.Match[str], group: str) -> str:
+    """The name that a tag's group holds."""
+    written = m.group(group).strip()
+    return without_entities(written) if syntax.entities else written
+
+
 class TaggedCalls(PartReader):
     """Reads such calls. See `Body`."""
 
@@ -110,7 +116,7 @@ class TaggedCalls(PartReader):
                 return j + len(tag)
         m = None if syntax.bare_name and self._sink.committed else syntax.call.match(s, j)
         if m is not None and (m.end() < len(s) or last or not syntax.bare_name):
-            name = self._named(m, "name")
+            name = _named(syntax, m, "name")
             self._open_call(name)
             self._state = _EMPTY if m.groupdict().get("empty") else _PARAMETERS
             self._sink.start(name)
@@ -158,7 +164,7 @@ class TaggedCalls(PartReader):
                 return j + len(close)
         m = None if self._whole else syntax.parameter.match(s, j)
         if m is not None:
-            self._open_value(self._named(m, "key"), m.groupdict().get("kind"))
+            self._open_value(_named(syntax, m, "key"), m.groupdict().get("kind"))
             # A key that the value's tag ends, or one that closes a value.
             self._repaired = self._repaired or not m.group().endswith(syntax.key_close)
             return m.end()
@@ -211,10 +217,6 @@ class TaggedCalls(PartReader):
         elif i == len(s) and args.streams is not None:
             self._sink.flows(args.streams)
         return i if i > begin or args.done else -1
-
-    def _named(self, m: re.Match[str], group: str) -> str:
-        written = m.group(group).strip()
-        return without_entities(written) if self._syntax.entities else written
 
     def _open_value(self, key: str, kind: str | None = None) -> None:
         declared = _declared(self._parameters)
@@ -319,7 +321,7 @@ class TaggedCalls(PartReader):
         if own_line or not self._value.lined:
             m = syntax.parameter.match(s, k)
             if m is not None:
-                key = self._named(m, "key")
+                key = _named(syntax, m, "key")
                 declared = _declared(self._parameters)
                 if key not in self._seen and (key in declared or (own_line and not declared)):
                     self._repaired = True
