@@ -100,12 +100,15 @@ def document(seed: int) -> dict[str, Any]:
 
 
 def has_unique_names(root: dict[str, Any]) -> bool:
-    """Whether no two schemas have one address or one name: which of them is meant, nobody says."""
+    """Whether no two schemas have one address, as a whole or as it is written, or one name: which of them is meant,
+    nobody says, and referencing takes two that are written alike (`//host/x`) for one.
+    """
     seen: set[tuple[str, str | None]] = set()
     scope = Scope.of(root)
     for schema, _, inside in walk(root, scope, enter, scope.draft.keywords):
         mine: list[tuple[str, str | None]] = [(inside.base, name) for name in inside.draft.names(schema)]
-        mine += [(inside.base, None)] if inside.resource is schema else []
+        if inside.resource is schema:
+            mine += [(inside.base, None), ("as it is written", str(schema.get("$id", schema.get("id"))))]
         if not seen.isdisjoint(mine) or len(set(mine)) < len(mine):
             return False
         seen.update(mine)
