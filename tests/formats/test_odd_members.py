@@ -153,6 +153,13 @@ def test_the_end_of_a_list_is_no_text_where_an_object_follows(behind: str, left:
 
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_behind_a_call_that_is_refused_nothing_is_lost(size: int) -> None:
+    behind = ', {"name": "nope"], "arguments": {"a": 1}}, {"name": "other", "arguments": }{}]}'
+    message = f'{{"tool_calls": [{{"name": "ping", "arguments": {{}}}}{behind}'
+    assert said(read("auto", message, size)) == (behind, [("ping", "{}", False)])
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
 @pytest.mark.parametrize(
     ("format_name", "text"),
     [

@@ -191,10 +191,12 @@ class Sink:
             self.changed = True
         return self._refused
 
-    def closes(self) -> None:
-        """What was consumed behind the last call, and in this step, is the end of what holds the calls: its markup."""
-        self.changed = True
-        self._closes = True
+    def closes(self) -> bool:
+        """What was consumed behind the last call, and in this step, is the end of what holds the calls: its markup,
+        where it returns true. The step is over then. Behind a call that is refused it is not known whose it is.
+        """
+        self.changed = self._closes = self.committed and not self._refused
+        return self._closes
 
     def accept(self) -> None:
         """What was consumed and will be is markup, whether or not a call comes; text leaves by `emit_text`."""

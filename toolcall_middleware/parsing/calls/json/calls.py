@@ -47,9 +47,8 @@ class JsonCalls:
                     self._call = None
                     self._state = _LOST if call.lost and (self._syntax.close or self._in_list) else _BETWEEN
                     if not self._sink.changed:
-                        if self._state == _LOST or not self._sink.committed:
+                        if self._state == _LOST or not self._sink.closes():
                             continue
-                        self._sink.closes()
                 return i
             if self._state == _LOST:
                 k = self._find_back(s, i, last=last)
