@@ -138,6 +138,12 @@ ODD = {
     "json in place of tags": (FUNCTION, function('{"s": "a", "n": [1]}'), {"s": "a", "n": [1]}),
     "repaired json in place of tags": (FUNCTION, function("{'s': 'a'"), {"s": "a"}),
     "garbage between tags": (FUNCTION, function("well\n<b>\n<parameter=s>a</parameter>"), {"s": "a"}),
+    "keys for tags": (FUNCTION, function("<s>\na\n</s>\n<n>1</n>"), {"s": "a", "n": 1}),
+    "... around tags": (FUNCTION, function("<s><b>a</b> and </s>, </s><o>{}</o>"), {"s": "<b>a</b> and </s>, ", "o": {}}),
+    "... in another tag": (FUNCTION, function("<parameters><s>a</s></parameters>"), {"s": "a"}),
+    "... of another family": (INVOKE, '<minimax:tool_call><invoke name="f"><s>a</s><n>1</n></invoke></minimax:tool_call>', {"s": "a", "n": 1}),
+    "... before the family's own": (FUNCTION, function("<s>a</s>\n<parameter=n>\n1\n</parameter>"), {"s": "a", "n": 1}),
+    "... not of the tool": (FUNCTION, function("<zz>a</zz><s>a</s><s>b</s>"), {"s": "a"}),
     "markers between": (STEP, '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>', {}),
 }  # fmt: skip
 
@@ -151,6 +157,13 @@ def test_a_tag_missing_at_a_key_is_a_repair() -> None:
     for inner in ("f<arg_key>s<arg_value>a", "f<arg_key>s</arg_value><arg_value>a", "fs</arg_key><arg_value>a"):
         call = KEYS.call(f"<tool_call>{inner}</arg_value></tool_call>")
         assert (call.complete, call.repaired) == (True, True)
+
+
+def test_a_key_for_a_tag_is_a_repair_and_its_value_streams() -> None:
+    call = FUNCTION.call(function("<s>a</s>"))
+    assert (call.complete, call.repaired) == (True, True)
+    (cut,) = calls_in(FUNCTION.events(["<tool_call><function=f><s>a"]))
+    assert (cut.arguments, cut.complete) == ('{"s": "a', False)
 
 
 @pytest.mark.parametrize("joined", ["fzz", "zzs", "f zz", "f", "s", " fs s"])
@@ -233,7 +246,7 @@ def test_a_cut_call_is_a_prefix_of_json() -> None:
 
 
 MARKUP = {
-    "function": ["<tool_call>", "<function=f>", "<function=zz>", "<parameter=s>", "<parameter=n>", "<parameter=ns>",
+    "function": ["<tool_call>", "<function=f>", "<function=zz>", "<parameter=s>", "<s>", "</s>", "<parameter=n>", "<parameter=ns>",
                  "</parameter>", "</function>", "</tool_call>", "<|im_end|>"],
     "invoke": ["<minimax:tool_call>", '<invoke name="f">', "<invoke name='g'>", '<parameter name="s">', '<invoke name="f"/>',
                '<parameter name="o">', "</parameter>", "</invoke>", "</minimax:tool_call>"],

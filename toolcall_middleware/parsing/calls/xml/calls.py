@@ -19,6 +19,7 @@ from ...values.json_spelling import decode, quoted
 from ...values.typed_text import repaired_json
 from ..call_parts import PartReader
 from ..json.arguments import CallArguments
+from .elements import element_at, element_syntax
 from .syntax import TaggedSyntax
 from .value import TagValue, without_entities
 from .value_end import CDATA, CDATA_END, MAX_TAG, tag_ends
@@ -60,13 +61,13 @@ class TaggedCalls(PartReader):
     """Reads such calls. See `Body`."""
 
     __slots__ = (
-        "_args", "_cut", "_ends", "_first", "_parameters", "_repaired", "_rest", "_seen", "_syntax", "_value", "_whole",
-        "_wrapper",
+        "_args", "_cut", "_ends", "_first", "_own", "_parameters", "_repaired", "_rest", "_seen", "_syntax", "_value",
+        "_whole", "_wrapper",
     )  # fmt: skip
 
     def __init__(self, sink: Sink, syntax: TaggedSyntax) -> None:
         super().__init__(sink, _CALL)
-        self._syntax = syntax
+        self._own = self._syntax = syntax
         self._ends = tag_ends(syntax)
         self._value = TagValue(syntax)
         self._rest = ""
@@ -174,6 +175,12 @@ class TaggedCalls(PartReader):
         for tag in syntax.noise:
             if s.startswith(tag, j):
                 return j + len(tag)
+        key = element_at(s, j, last=last) if s[j] == "<" and not (self._whole or syntax.value_open) else None
+        if key and key in _declared(self._parameters) and key not in self._seen:
+            self._syntax, self._ends = element_syntax(syntax, key)
+            self._repaired = True
+            self._open_value(key)
+            return j + len(f"<{key}>")
         if s[j] == "`" and self._first and not self._whole:
             fence = _FENCE.match(s, j)
             if fence is not None:
@@ -191,7 +198,7 @@ class TaggedCalls(PartReader):
             return j
         rest = s[j : j + MAX_TAG]
         if not last and len(rest) < MAX_TAG:
-            if self._ends.half.match(s, j) or syntax.parameter_part.fullmatch(rest):
+            if key == "" or self._ends.half.match(s, j) or syntax.parameter_part.fullmatch(rest):
                 return -1
         # Text between the tags of a call is nobody's: it is passed over up to the next tag.
         self._repaired = True
@@ -277,7 +284,7 @@ class TaggedCalls(PartReader):
         while True:
             found = end.search(s, k) if (k := s.find("<", at)) >= 0 else None
             if found is None:
-                self._put(value.take(s[start:]))
+                self._sink.args(value.take(s[start:]))
                 self._sink.flows(value)
                 return n
             k = found.start()
@@ -285,12 +292,14 @@ class TaggedCalls(PartReader):
             if verdict == -1:
                 at = k + 1
                 continue
-            self._put(value.take(s[start:k]))
+            self._sink.args(value.take(s[start:k]))
             if verdict is None:
                 return k if k > i else -1
             if self._state == _VALUE:
                 self._end_value(closed=verdict > k)
                 self._state = _PARAMETERS
+                if self._syntax is not self._own:
+                    self._syntax, self._ends = self._own, tag_ends(self._own)
             return verdict
 
     def _closes(self, s: str, k: int, start: int, *, last: bool) -> int | None:
@@ -327,33 +336,26 @@ class TaggedCalls(PartReader):
                     self._repaired = True
                     return k
             elif not last and len(rest) < MAX_TAG:
-                if any(head.startswith(rest) for head in syntax.parameter_heads) or syntax.parameter_part.fullmatch(
-                    rest
-                ):
+                heads, part = syntax.parameter_heads, syntax.parameter_part
+                if any(head.startswith(rest) for head in heads) or part.fullmatch(rest):
                     return None
         return -1
 
     def _section(self, s: str, i: int, *, last: bool) -> int:
         """Inside a CDATA section: up to its end."""
         k = s.find(CDATA_END, i)
-        keep = k
-        if k < 0:
-            keep = len(s)
-            if not last:
-                keep -= 2 if s.endswith("]]") else s.endswith("]")
-        self._put(self._value.take_section(s[i : max(i, keep)], closed=k >= 0))
+        keep = k if k >= 0 else len(s)
+        if k < 0 and not last:
+            keep -= 2 if s.endswith("]]") else s.endswith("]")
+        self._sink.args(self._value.take_section(s[i : max(i, keep)], closed=k >= 0))
         if k < 0:
             return keep if keep > i else -1
         self._state = _VALUE
         return k + len(CDATA_END)
 
-    def _put(self, text: str) -> None:
-        if text:
-            self._sink.args(text)
-
     def _end_value(self, *, closed: bool) -> None:
         value = self._value
-        self._put(value.end(closed=closed))
+        self._sink.args(value.end(closed=closed))
         if value.streams:
             return
         if self._wrapper:
