@@ -105,3 +105,22 @@ def test_a_face_that_does_not_exist_is_refused(value: str) -> None:
 def test_an_alias_that_cannot_be_followed_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match="model_aliases"):
         Settings(model_aliases=value)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"), [("/v1/messages", MESSAGES), ("/v1/responses", {"model": "m", "input": "hi"})]
+)
+async def test_a_redirect_is_told_with_where_it_leads(path: str, body: dict[str, Any], stream: bool) -> None:
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        head = [(b"location", b"https://models.example/v1/chat/completions"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 307, "headers": head})
+        await send({"type": "http.response.body", "body": b""})
+
+    wrapped = ToolCallMiddleware(app, faces="messages,responses")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(wrapped), base_url="http://here") as client:
+        answer = await client.post(path, json={**body, "stream": stream})
+    assert (answer.status_code, answer.headers["x-toolcall-error"]) == (502, "upstream_error")
+    told = "The backend answered with status 307, a redirect to https://models.example/v1/chat/completions."
+    assert answer.json()["error"]["message"] == told
+    assert "location" not in answer.headers

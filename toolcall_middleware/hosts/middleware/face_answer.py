@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from starlette.types import Message, Scope, Send
 
 from ...apis.face import ChatRequest, Face, FaceReply
-from ...errors import ToolCallError
+from ...errors import ToolCallError, on_one_line
 from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.errors import log_refusal
@@ -30,6 +30,7 @@ _QUIET = 5.0  # seconds without an event, after which one says that the answer i
 _STRANGE = re.compile(r"[^A-Za-z0-9_.:-]")
 _LIMIT = 64 << 20
 _MOST_NAMED = 20
+_LONGEST_PLACE = 200  # characters of a redirect's target
 _UNAUTHORIZED = 401  # the app's: who is not let in learns of nothing here
 
 
@@ -124,6 +125,12 @@ class FaceAnswer:
     async def _whole(self, data: bytes) -> None:
         start = self._start or {"type": "http.response.start", "status": 502, "headers": []}
         status = start["status"]
+        headers = {name.lower(): value for name, value in start.get("headers", ())}
+        if 300 <= status < 400:
+            error = _redirected(status, headers.get(b"location", b""))
+            log_refusal(error)
+            await self._fail(error)
+            return
         if status >= 400:
             self.again = await offloaded(len(data), self._face.relaxed, status, data)
             if self.again is not None:
@@ -137,7 +144,6 @@ class FaceAnswer:
                 out = await offloaded(len(data), self._face.feed, data)
                 await self._body(out + self._face.finish(cut=False), more=False)
             return
-        headers = {name.lower(): value for name, value in start.get("headers", ())}
         await self._reply(await offloaded(len(data), self._face.whole, status, headers, data))
 
     # -- what leaves -----------------------------------------------------------------------------------------------
@@ -241,3 +247,9 @@ class FaceAnswer:
         if not record_of(scope).others and self._start is None:
             await self._begin({"type": "http.response.start", "status": 200, "headers": [(b"content-type", _STREAM)]})
             await self._body(self._face.begin(), more=True)
+
+
+def _redirected(status: int, location: bytes) -> ToolCallError:
+    """The error for a redirect. It leads to chat completions, where a client of another API has nothing to ask."""
+    where = f" to {on_one_line(location.decode('latin-1')[:_LONGEST_PLACE])}" if location else ""
+    return ToolCallError("upstream_error", f"The backend answered with status {status}, a redirect{where}.")
