@@ -25,7 +25,7 @@ UNITS = (
 @given(st.lists(st.sampled_from(UNITS), max_size=40).map("".join), st.integers(1, 40))
 def test_where_a_text_is_cut_for_its_search_changes_nothing(text: str, piece: int) -> None:
     def made() -> tuple[str, str, str, bool]:
-        tags = escaping.neutralise_tags(text, {"f", "name"})
+        tags = escaping.neutralise_names(text, {"f", "name"})
         return escaping.neutralise(text), escaping.as_data(text), tags, escaping.has_markup(text)
 
     whole = made()

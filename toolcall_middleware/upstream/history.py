@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..formats.prompt.escaping import neutralise_tags
+from ..formats.prompt.escaping import neutralise_names
 from ..model import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def without_calls(
         never = {call.id for call in calls} - answered if turn.results or turn.others else set()
         results, media = _paired(calls, turn.results, names, never, max_result_bytes)
         if results:
-            harmless = [replace(one, content=neutralise_tags(one.content, offered)) for one in results]
+            harmless = [replace(one, content=neutralise_names(one.content, offered)) for one in results]
             text = fmt.render_results(harmless)
             out.append({"role": "user", "content": [_text_part(text), *media] if media else text})
         out += turn.others

@@ -30,7 +30,7 @@ MINICPM5 = Family(
     about='`<function name="f">` and `<param name="x">`: MiniCPM 5',
     models={"minicpm5": "[sglang] minicpm5"},
     auto_openers=_OPENERS,
-    markup=Markup(tags=(r"function\s+name\s*=",)),
+    markup=Markup(tags=(r"function[\sĠ]*name\s*=",)),
     prompt="""\
 # Tools
 

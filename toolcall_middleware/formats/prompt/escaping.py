@@ -19,10 +19,11 @@ import msgspec
 from ...json_schema.compact import compact_schema
 from ...json_schema.examples import sample_arguments
 from ...model import Tool, ToolCall, ToolResult
+from ...tool_names import meant_by
 from .. import markup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 
 _IN_TAG = r"[\w|｜\]]"
@@ -114,16 +115,77 @@ def neutralise(text: str) -> str:
     return _replaced(text, _markers(text), lambda match: f"{match[0]}\\")
 
 
-def neutralise_tags(text: str, names: Container[str]) -> str:
-    r"""`text` in which no line begins with a tag of one of these tools: as some models call `f`, `<f>` becomes `<\f>`.
+def neutralise_names(text: str, names: Collection[str]) -> str:
+    r"""`text` in which nothing calls one of these tools by its name alone: a line's tag `<f>` becomes `<\f>`, a list
+    `[f(` becomes `[\f(`, a member `"name": "f"` becomes `"\name": "f"`.
 
-    Which tags are a call's depends on what a request offers: `neutralise` does not know them.
+    Which words are a tool's name depends on what a request offers. `neutralise` does not know that, and leaves data
+    that has the shape of a call and too little of its own: members in another order, arguments that are null.
     """
+    if not names:
+        return text
 
     def by(match: re.Match[str]) -> str:
         return f"{match['before']}\\" if match["name"] in names else match["before"]
 
-    return _replaced(text, _at_lines(_LINE_TAG, text), by)
+    def unnamed(match: re.Match[str]) -> str:
+        return f"{match[0]}\\" if _calls_one_of(names, match) else match[0]
+
+    text = _replaced(text, _at_lines(_LINE_TAG, text), by)
+    return _replaced(text, _overlapping(_CALL_BY_NAME, text), unnamed)
+
+
+_MEMBER_OF_NAMES = frozenset({"name", "tool_name", "function", "tool", "recipient_name", "action"})
+_NAME = r"[A-Za-z_][\w.\-/:]{0,255}"
+_GAP = r"[ \t\r\n]{0,64}"
+# Letters of a key or name in JSON may be escapes, too.
+_KEY = r"(?:[a-z_]|\\u[0-9A-Fa-f]{4}){4,14}"
+_VALUE = rf"{_GAP}[:=]{_GAP}[\"'](?P<%s>(?:[^\"'\\\n]|\\u[0-9A-Fa-f]{{4}}|\\/){{1,256}})[\"']"
+_CALL_BY_NAME = re.compile(
+    rf"[\"']\\*+(?=(?P<key>{_KEY})[\"']{_VALUE % 'member'})"
+    rf"|(?<=[{{,]){_GAP}\\*+(?=(?P<bare_key>{_KEY}){_VALUE % 'bare_member'})"
+    rf"|\[\\*+(?={_GAP}(?P<listed>{_NAME}){_GAP}\()"
+    rf"|\bcall\\*+(?=:(?P<marked>{_NAME})\{{)"  # Gemma's, where its markers were dropped
+    rf"|^(?P<alone>{_NAME})\\*+(?=\n[ \t]{{0,8}}\{{)",  # Functionary's
+    re.MULTILINE,
+)
+_LONGEST_LOOK = 2048
+"""Characters that one match of it looks at, and some."""
+_ESCAPED_LETTER = re.compile(r"\\u([0-9A-Fa-f]{4})")
+
+
+def _overlapping(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The matches of a pattern that looks at no more than `_LONGEST_LOOK` characters, one behind the other."""
+    over = 0
+    for begin in range(0, len(text), _PIECE):
+        end = begin + _PIECE
+        for match in pattern.finditer(text, begin, end + _LONGEST_LOOK):
+            if over <= match.start() < end:
+                over = match.end()
+                yield match
+
+
+def _neutralised_names(text: str) -> Iterator[re.Match[str]]:
+    return (match for match in _overlapping(_CALL_BY_NAME, text) if match[0].endswith("\\") and _may_call(match))
+
+
+def _may_call(match: re.Match[str]) -> bool:
+    key = match["key"] or match["bare_key"]
+    return key is None or _plain(key) in _MEMBER_OF_NAMES
+
+
+def _calls_one_of(names: Collection[str], match: re.Match[str]) -> bool:
+    if not _may_call(match):
+        return False
+    name = match["member"] or match["bare_member"] or match["listed"] or match["marked"] or match["alone"]
+    return meant_by(_plain(name), names) is not None
+
+
+def _plain(word: str) -> str:
+    """What a reader of JSON makes of it."""
+    if "\\" not in word:
+        return word
+    return _ESCAPED_LETTER.sub(lambda match: chr(int(match[1], 16)), word).replace("\\/", "/")
 
 
 def dump(value: Any) -> str:
@@ -230,6 +292,8 @@ def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
     found = (
         match
         for result in results
-        for match in chain(_markers(result.content), _at_lines(_NEUTRALISED_TAG, result.content))
+        for match in chain(
+            _markers(result.content), _at_lines(_NEUTRALISED_TAG, result.content), _neutralised_names(result.content)
+        )
     )
     return text if next(found, None) is None else f"{text}\n{NEUTRALISED_NOTE}"

@@ -122,8 +122,8 @@ def _message(message: Message, place: int, offered: Collection[str]) -> Message:
         case "developer":
             made["role"] = "system"
         case "tool":
-            harmless = escaping.neutralise(escaping.neutralise_tags(content, offered))
-            made["content"] = escaping.with_note([harmless], [ToolResult("", content)])
+            content = escaping.neutralise_names(content, offered)
+            made["content"] = escaping.with_note([escaping.neutralise(content)], [ToolResult("", content)])
         case "assistant" if thought := reasoning_of(message):
             # Templates read the one or the other.
             made["reasoning_content"] = made["reasoning"] = thought
