@@ -122,6 +122,25 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, caplog: 
     assert [record.getMessage().startswith("trace_dir: ") for record in caplog.records] == [True]
 
 
+def test_requests_of_one_id_in_one_second_have_a_file_each(tmp_path: Path) -> None:
+    files = TraceFiles(tmp_path, sample=1, max_bytes=10_000)
+    outside = tmp_path / "outside"
+    outside.write_text("kept")
+    for number in range(4):
+        report = Report(id="same", wall=1_700_000_000.0)
+        files.begin(report, {})
+        assert report.recorder is not None
+        report.recorder.note("event", what=number)
+        files.end(report)
+        files.flush()
+        if number == 1:  # what stands there already is never written through
+            (tmp_path / "20231114T221320-same-3.part").symlink_to(outside)
+    kept = [read_trace(path.read_bytes()).rows[0]["what"] for path in written(tmp_path)]
+    assert sorted(kept) == [0, 1, 2, 3]
+    assert {path.stat().st_mode & 0o777 for path in written(tmp_path)} == {0o600}
+    assert outside.read_text() == "kept"
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [

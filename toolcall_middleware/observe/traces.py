@@ -8,6 +8,7 @@ Headers are not in it, so that no key is.
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import os
 import random
@@ -176,11 +177,35 @@ class TraceFiles:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(trace.summary["time"]))
         name = _UNSAFE.sub("_", trace.summary["id"])[:96]
         path = self._folder / f"{stamp}-{name}.jsonl"
-        part = path.with_suffix(".part")
         try:
             self._make_folder()
-            part.touch(mode=0o600)
+            path, part = self._new(path)
             part.write_bytes(trace.encode())
             part.replace(path)
         except OSError as error:
             _log.warning("trace_dir: %s cannot be written: %s", path, error.strerror)
+
+    def _new(self, path: Path) -> tuple[Path, Path]:
+        """(`path`, or one with a number where it is taken, the file beside it to write first, which is ours alone).
+
+        A client chooses its request's id, and may use one again in the same second. Raises OSError.
+        """
+        stem = path.stem
+        for number in itertools.count(2):
+            part = path.with_suffix(".part")
+            # The part keeps the name: other workers write here, too.
+            if not os.path.lexists(path) and _is_made(part):
+                if not os.path.lexists(path):
+                    break
+                part.unlink()
+            path = path.with_name(f"{stem}-{number}.jsonl")
+        return path, part
+
+
+def _is_made(path: Path) -> bool:
+    """Whether there was no such file, and is one now. Raises OSError for any other reason."""
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
