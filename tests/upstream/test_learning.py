@@ -212,6 +212,13 @@ def test_a_malformed_call_does_not_send_a_model_that_calls_natively_to_the_promp
     assert native(engine, memory, free())
 
 
+def test_a_backend_that_counts_nothing_has_not_lost_the_tools() -> None:
+    engine, memory = Engine("", lambda _body: None, frozenset(), lambda _body: 0), BackendMemory()
+    assert native(engine, memory, free())
+    assert len(engine.bodies) == 1
+    assert native(engine, memory, free())
+
+
 def test_one_bad_request_does_not_turn_native_tools_off_for_others() -> None:
     def refused(body: dict[str, Any]) -> bool:
         return "x" * 40 in json.dumps(body.get("tools"))

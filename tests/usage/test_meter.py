@@ -194,6 +194,7 @@ def test_zeros_for_what_was_not_counted_are_not_believed(zeros: dict[str, int]) 
     assert (total["prompt_tokens"], total["completion_tokens"]) == (zeros["prompt_tokens"] or estimate_prompt(BODY), 2)
     assert total["total_tokens"] == total["prompt_tokens"] + 2
     assert total["estimated"] is True
+    assert counted.prompt_tokens == (zeros["prompt_tokens"] or None)
 
 
 def test_an_answer_of_nothing_costs_nothing() -> None:

@@ -196,9 +196,9 @@ class UsageMeter:
 
     @property
     def prompt_tokens(self) -> int | None:
-        """How long this attempt's prompt was, by the backend's own count."""
+        """How long this attempt's prompt was, by the backend's own count; a zero is what none has counted."""
         tokens = None if self._attempt.backend is None else self._attempt.backend.get("prompt_tokens")
-        return tokens if isinstance(tokens, int) else None
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     @property
     def shown_tokens(self) -> int | None:
