@@ -405,6 +405,33 @@ def test_an_error_event_ends_the_answer(error: bytes) -> None:
     assert b"late" not in out
 
 
+@pytest.mark.parametrize(
+    ("more", "message", "status"),
+    [
+        ({"error": {"message": "boom", "code": 429}}, "boom", 429),
+        ({"error": "boom"}, "boom", 502),
+        ({"error": None}, "with an error", 502),
+        ({}, "with an error", 502),
+    ],
+)
+def test_a_choice_that_ends_with_an_error_is_no_answer(more: dict[str, Any], message: str, status: int) -> None:
+    end = chunk({"content": ""}, "error")
+    end["choices"][0] |= more
+    for before in ([role(), *says("x[f")], [role()], []):
+        made = rewriter()
+        out = made.feed(stream(*before, end, *says("late")))
+        assert bool(out) is bool(before)  # else it can still be an answer with a status
+        assert made.failed is not None
+        assert message in made.failed.message
+        assert made.failed.status == status
+        out += made.finish()
+        assert "".join(part["choices"][0]["delta"].get("content") or "" for part in payloads_of(out)) == (
+            "x[f" if len(before) > 1 else ""
+        )
+        assert b'"stop"' not in out
+        assert b'"finish_reason":"error"' not in out
+
+
 def test_error_null_is_no_error() -> None:
     body = stream(role(), {**says("x")[0], "error": None}, FINISH)
     assert run(body) == body

@@ -185,6 +185,16 @@ def test_a_fault_is_raised() -> None:
         rewritten(body("a [g|{~}]"), policy={"malformed": "error", "stream_arguments": False})
 
 
+@pytest.mark.parametrize("error", [{"message": "boom", "code": 503}, None])
+def test_a_choice_that_ended_with_an_error_is_no_answer(error: Any) -> None:
+    answer = json.loads(body("", reason="error"))
+    answer["choices"][0]["error"] = error
+    with pytest.raises(ToolCallError) as raised:
+        rewritten(json.dumps(answer).encode())
+    assert raised.value.status == (503 if error else 502)
+    assert ("boom" if error else "with an error") in raised.value.message
+
+
 def test_half_an_emoji_survives() -> None:
     text = 'x\ud83d[f|{"a": "\ud83d"}]'
     assert checked(body(text)).only.content == "x\ud83d"

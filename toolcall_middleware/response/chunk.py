@@ -144,9 +144,8 @@ class Choices:
         unchanged = isinstance(index, int)
         if not isinstance(index, int):
             index, fields = 0, {"index": openai.raw(0), **fields}
-        choice = self.by_index.get(index)
-        if choice is None:
-            choice = self.by_index[index] = Choice(self._make_choice())
+        broken = openai.broken_choice(fields)
+        choice = self._choice(index, broken)
         if choice.finished:
             return None
         answer = choice.answer
@@ -176,7 +175,9 @@ class Choices:
             same = is_plain(ops, text)
         # Some engines send an empty finish_reason until the end.
         reason = told = openai.read_text(fields.get("finish_reason")) or None
-        if told is not None:
+        if broken is not None:
+            answer.message.fault, reason = broken, None
+        elif told is not None:
             last, reason = answer.finish(told)
             ops += last
             if answer.fault is None:
@@ -196,6 +197,15 @@ class Choices:
         if told in ENDED:
             self._usage.ended()
         return Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat, opens)
+
+    def _choice(self, index: int, broken: ToolCallError | None) -> Choice:
+        """The choice of this index. Raises `broken` where nothing of it has begun."""
+        choice = self.by_index.get(index)
+        if choice is None:
+            if broken is not None:
+                raise broken
+            choice = self.by_index[index] = Choice(self._make_choice())
+        return choice
 
     def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
         """A delta whose content is empty, and whether it may open an answer. silent: nothing else is said.

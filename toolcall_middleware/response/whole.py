@@ -82,6 +82,8 @@ def rewrite_whole(
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
     for number, (choice, given) in enumerate(choices):
+        if (broken := openai.broken_choice(choice)) is not None:
+            raise broken
         message = with_plain_content(given)
         text = _text_of(message.get("content"))
         usage.wrote_beside(message, number)

@@ -254,6 +254,15 @@ def is_error(fields: Fields) -> bool:
     )
 
 
+def broken_choice(choice: Fields) -> ToolCallError | None:
+    """The error with which the backend broke off a choice, in its `error` or without a word (OpenRouter, Mistral)."""
+    if read_text(choice.get("finish_reason")) != "error":
+        return None
+    if is_null(choice.get("error")):
+        return ToolCallError("upstream_error", "The backend broke the answer off with an error, and does not say why.")
+    return read_error(encode({"error": choice["error"]}))
+
+
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     """A backend's error, in whatever form it came, as one of ours. Its text is kept, and its code.
 
