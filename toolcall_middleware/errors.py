@@ -126,7 +126,11 @@ def error_body(
 
 
 def status_of(code: Any) -> int:
-    """The HTTP status for an error that a backend put into a stream, by its `code`: often the status itself."""
+    """The HTTP status for an error that a backend put into a stream, by its `code`: often the status itself, and with
+    some (LiteLLM) as a string.
+    """
+    if isinstance(code, str) and len(code) == len("500") and code.isdecimal():
+        code = int(code)
     if isinstance(code, int) and 400 <= code < 600:
         return code
     return CODES[code].status if is_ours(code) else 502

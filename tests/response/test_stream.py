@@ -432,8 +432,9 @@ def test_a_choice_that_ends_with_an_error_is_no_answer(more: dict[str, Any], mes
         assert b'"finish_reason":"error"' not in out
 
 
-def test_error_null_is_no_error() -> None:
-    body = stream(role(), {**says("x")[0], "error": None}, FINISH)
+@pytest.mark.parametrize("error", [None, "", {}, False])
+def test_an_error_that_says_nothing_is_none(error: Any) -> None:
+    body = stream(role(), {**says("x")[0], "error": error}, FINISH)
     assert run(body) == body
 
 

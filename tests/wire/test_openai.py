@@ -150,6 +150,8 @@ def test_a_shape_is_never_taken_from_the_wrong_place(text: str, more: dict[str, 
         (b'{"error":{"reason":"m"}}', '{"reason":"m"}'),
         (b'{"error":{}}', '{"error":{}}'),
         (b'{"errors":["m"]}', '{"errors":["m"]}'),
+        (b'[{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}]', "m"),  # Google's OpenAI API
+        (b'{"result":null,"success":false,"errors":[{"code":5007,"message":"m"}],"messages":[]}', "m"),  # Cloudflare
         (b"", "The backend answered with status 418 and no text."),
         (b"  \n", "The backend answered with status 418 and no text."),
         (b"\xff", "\N{REPLACEMENT CHARACTER}"),
@@ -181,7 +183,10 @@ def test_a_long_error_page_is_cut() -> None:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(400, 400), (503, 503), (200, 502), (True, 502), ("upstream_timeout", 504), ("x", 502), (None, 502), (1.5, 502)],
-)
+    [
+        (400, 400), (503, 503), (200, 502), (True, 502), ("upstream_timeout", 504), ("x", 502), (None, 502), (1.5, 502),
+        ("429", 429), ("1113", 502), ("200", 502),
+    ],
+)  # fmt: skip
 def test_the_code_of_an_error_in_a_stream_is_its_status(code: Any, status: int) -> None:
     assert openai.read_error(json.dumps({"error": {"message": "m", "code": code}}).encode()).status == status

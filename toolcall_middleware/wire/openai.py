@@ -245,9 +245,9 @@ class Shape:
 
 def is_error(fields: Fields) -> bool:
     """Whether a JSON object is an error: `{"error": …}`, the `{"object": "error", "message"}` of older vLLMs, or the
-    `{"detail": …}` of FastAPI.
+    `{"detail": …}` of FastAPI. An `error` in which nothing stands is a gateway's way to say that there is none.
     """
-    if not is_null(fields.get("error")):
+    if not is_null(fields.get("error")) and read_value(fields["error"]):
         return True
     return "choices" not in fields and (
         not is_null(fields.get("detail")) or read_value(fields.get("object")) == "error"
@@ -269,8 +269,13 @@ def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     status: of the HTTP answer. An error in a stream has none, and its code tells.
     """
     value = read_value(data)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]  # Google's, in its OpenAI API as well
     outer = value if isinstance(value, dict) else {}
     inner = outer.get("error")
+    match outer.get("errors"):
+        case [{"message": str()} as first, *_] if not inner:  # Cloudflare's
+            inner = first
     fields = inner if isinstance(inner, dict) else outer  # {"error": {"message"}}, or {"object": "error", "message"}
     message = fields.get("message") or outer.get("detail") or inner  # FastAPI's {"detail"}, or {"error": "text"}
     code, kind, param = fields.get("code"), fields.get("type"), fields.get("param")
