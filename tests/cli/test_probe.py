@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -169,3 +170,27 @@ def test_a_file_without_certificates_is_told(
     monkeypatch.setenv("SSL_CERT_FILE", str(empty))
     assert cli.main(["serve", "--upstream", "https://127.0.0.1:9/v1"]) == 2
     assert f"SSL_CERT_FILE: {str(empty)!r} cannot be read (it holds no certificate)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("::wrong", "HTTPS_PROXY: it is no address of a proxy; use http://HOST:PORT, https://HOST:PORT or socks5://"),
+        ("other://user:secret@127.0.0.1:9", "HTTPS_PROXY: it is no address of a proxy"),
+        (
+            "socks5://user:secret@127.0.0.1:9",
+            "HTTPS_PROXY: SOCKS needs the library socksio: pip install 'httpx[socks]'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "check", "launch env --model m"])
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_one_line_that_names_the_variable(
+    command: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("https_proxy", value)
+    assert cli.main([*command.split(), "--upstream", "https://upstream.invalid/v1"]) == 2
+    written = capsys.readouterr().err
+    assert (written.startswith("toolcall-middleware: "), written.count("\n")) == (True, 1)
+    assert says in written
+    assert "secret" not in written

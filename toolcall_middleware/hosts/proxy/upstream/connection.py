@@ -6,6 +6,7 @@ import abc
 import asyncio
 import contextlib
 import errno
+import importlib.util
 import ipaddress
 import os
 import socket
@@ -96,23 +97,37 @@ def refusal(status: int, body: bytes) -> str:
 
 
 def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:
-    """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as everywhere; never between us and this machine itself."""
+    """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as everywhere; never between us and this machine itself.
+
+    Raises SettingsError where it cannot be used. The message names the variable; its value may hold a password.
+    """
     if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
         return None
     proxies = urllib.request.getproxies()
-    address = proxies.get(url.scheme) or proxies.get("all")
-    if not address:
+    kind = next((kind for kind in (url.scheme, "all") if proxies.get(kind)), None)
+    if kind is None:
         return None
-    return httpx.Proxy(address if "://" in address else f"http://{address}")
+    address = proxies[kind]
+    name = f"{kind.upper()}_PROXY"
+    try:
+        proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
+    except (httpx.InvalidURL, ValueError):
+        places = "http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"
+        raise SettingsError(f"{name}: it is no address of a proxy; use {places}.") from None
+    # httpx looks for it only where it makes a connection.
+    if proxy.url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
+        raise SettingsError(f"{name}: SOCKS needs the library socksio: pip install 'httpx[socks]'.")
+    return proxy
 
 
 def tls_to(origin: httpx.URL) -> ssl.SSLContext | None:
     """Whom to trust on the way to `origin`: the authorities that SSL_CERT_FILE or SSL_CERT_DIR names, or else those of
     the HTTP library. None where no TLS is spoken: reading the certificates takes longer than some requests may.
 
-    Raises SettingsError, naming the variable and its value, where they cannot be read.
+    Raises SettingsError, naming the variable and its value, where they cannot be read, and for a proxy that cannot be
+    used.
     """
-    if origin.scheme != "https" and proxy_of_environment(origin) is None:
+    if proxy_of_environment(origin) is None and origin.scheme != "https":
         return None
     places = ((name, read_variable(name)) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
     name, place = next(((name, place) for name, place in places if place), ("", ""))
