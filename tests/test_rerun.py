@@ -267,6 +267,22 @@ async def test_text_that_looks_like_a_call_is_shown_with_the_reason(
     assert f"no call: looked like a call: {why} (at {one['start']}: " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens", "told"), [("", 20, True), ("", 1, False), ("", 0, False), ("Hi.", 20, False)]
+)
+async def test_an_empty_answer_whose_tokens_were_counted_is_told(
+    text: str, tokens: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = {"usage": {"prompt_tokens": 9, "completion_tokens": tokens, "total_tokens": 9 + tokens}} if tokens else {}
+    backend = TextBackend([Answer(text, extra=counted)], usage=False)
+    _, trace = await exchanged(backend, stream=False, request={})
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(trace.encode())
+    assert main(["replay", str(path)]) == 0
+    says = "no call: the backend's answer is empty, though it counted 20 tokens: "
+    assert (says in capsys.readouterr().out) is told
+
+
 @pytest.mark.parametrize(("name", "code"), [("renamed", 0), ("coerced", 0), ("closed thought", 0), ("cut", 1)])
 async def test_replay_fails_for_what_is_malformed_alone(name: str, code: int, tmp_path: Path) -> None:
     texts, settings, request = CASES[name]

@@ -148,6 +148,8 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
         (GOOD, {"format": "qwen3_coder"}, [OTHERS.format("`<tool_call`", "qwen3_coder")]),
         ("<tool_call> is it.", {"format": "mistral_v11"}, ["nothing behind `<tool_call` can be read as one"]),
         ("[TOOL_CALLS] is it.", {"format": "auto"}, ["nothing behind `[TOOL_CALLS]` can be read as one"]),
+        ('<tool_call>\n{"name": "f', {}, ["the answer ends before what stands behind `<tool_call` is a call"]),
+        ("[TOOL_CALLS][", {"format": "auto"}, ["the answer ends before what stands behind `[TOOL_CALLS]` is a call"]),
         (f"<think>Hm. {GOOD}</think>Hi.", {}, ["`<tool_call` stands in the model's reasoning"]),
         (f"Hm. {GOOD}</think>Hi.", {"reasoning_start": "open"}, ["`<tool_call` stands in the model's reasoning"]),
         (
@@ -160,8 +162,9 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
         (f"<think>Hm. {GOOD}</think>Hi.", {"reasoning_field": "reasoning"}, []),
     ],
     ids=[
-        "another family's", "a pattern", "the same marker", "nothing", "nothing behind a pattern", "thought",
-        "opened thought", "thought and fence", "open thought", "thoughts are read", "thoughts leave the text",
+        "another family's", "a pattern", "the same marker", "nothing", "nothing behind a pattern", "cut", "cut, auto",
+        "thought", "opened thought", "thought and fence", "open thought", "thoughts are read",
+        "thoughts leave the text",
     ],
 )  # fmt: skip
 async def test_the_reason_at_debug_is_the_true_one(

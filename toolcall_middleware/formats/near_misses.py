@@ -115,11 +115,15 @@ def _behind(text: str, at: int, marker: str, syntax: ToolFormat) -> str:
     from . import registry  # what follows imports how all families write, which nobody needs before a text looks so
 
     common = registry.get("auto")
+    begun = text[at : at + _MAX_READ]
     if syntax.name != common.name:
         parser = common.parser(None, ParserOptions())
-        events = [*parser.feed(text[at : at + _MAX_READ]), *parser.finish(cut=True)]
+        events = [*parser.feed(begun), *parser.finish(cut=True)]
         if events and isinstance(events[0], CallStart):
             return f"{{}} begins a call of another format; here calls are read as {syntax.name} writes them"
+    # All of it is held back: more text could have made a call of it.
+    if len(begun) < _MAX_READ and len(text) < MAX_LOOKED_AT and not syntax.parser(None, ParserOptions()).feed(begun):
+        return "the answer ends before what stands behind {} is a call"
     if any(known.startswith(marker) for known in _markers()) or any(known.match(text, at) for known in _patterns()):
         return "nothing behind {} can be read as one"
     return "unknown marker {}"

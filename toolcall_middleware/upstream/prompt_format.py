@@ -23,7 +23,7 @@ from .backend_memory import BackendMemory
 from .request_shape import odd_fields, speaks_of_calls
 
 _log = logging.getLogger("toolcall_middleware")
-_LEAST_TOKENS = 8
+LEAST_TOKENS = 8
 """Of an answer in which nothing is to be seen: fewer are what ends a turn, and no call is as short."""
 _LEAST_BYTES = 3
 """Of a token of reasoning, so that no text is counted for less than it has: Chinese has three bytes a character."""
@@ -78,7 +78,7 @@ class PromptFormat:
         """
         if not outcome.silent or outcome.cut or self.name == _PLAIN or not callable_tools(self._chat).tools:
             return False
-        if (completion_tokens or 0) - outcome.thought_bytes / _LEAST_BYTES < _LEAST_TOKENS:
+        if (completion_tokens or 0) - outcome.thought_bytes / _LEAST_BYTES < LEAST_TOKENS:
             return False
         model, fact, chat = self._chat.model, self._fact(), self._chat
         if self._settings.format != "auto":

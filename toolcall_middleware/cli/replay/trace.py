@@ -8,6 +8,7 @@ from typing import Any
 
 from ...explain import case_of, explain
 from ...observe.traces import Trace, TraceError, read_trace
+from ...upstream.prompt_format import LEAST_TOKENS
 from ..command import UsageError
 
 _SHOWN = 72
@@ -72,6 +73,12 @@ def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
         lines.append(f"call {number}: {call['name']} {call['arguments']}{outcome}")
     lines += [f"! {fault['why']} (at {fault['start']}: {_short(text, fault)})" for fault in explained["faults"]]
     lines += [f"no call: {one['why']} (at {one['start']}: {_short(text, one)})" for one in explained["near_misses"]]
+    if _is_swallowed(explained, summary):
+        tokens = summary["completion_tokens"]
+        lines.append(
+            f"no call: the backend's answer is empty, though it counted {tokens} tokens: its engine may take calls of "
+            "this format out of the text; another one, such as json, may get through"
+        )
     if explained["error"]:
         lines.append(f"! the backend said: {explained['error']}")
     if explained["refused"]:
@@ -79,6 +86,15 @@ def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
     outcomes = ", ".join(summary.get("outcomes") or ()) or "none"
     lines.append(f"outcomes: {outcomes}; finish_reason: {', '.join(summary.get('finish_reasons') or ()) or 'none'}")
     return lines
+
+
+def _is_swallowed(explained: dict[str, Any], summary: dict[str, Any]) -> bool:
+    """Whether the model wrote something of which nothing came: where engines' own parsers of calls take it."""
+    came = ("text", "calls", "reasoning", "native", "error", "refused")
+    counted = 0 if summary.get("estimated") else summary.get("completion_tokens") or 0
+    return (
+        counted >= LEAST_TOKENS and summary.get("end") == "complete" and not any(explained.get(name) for name in came)
+    )
 
 
 def _short(text: str, span: dict[str, Any]) -> str:
