@@ -52,7 +52,9 @@ def _alone(sink: Sink) -> Body:
 
 LAST_LINE = _last_lines(_alone, _OBJECT, _OBJECT_BEGUN)
 """A call in JSON."""
-LAST_LIST = _last_lines(_alone, rf"\[[ \t]{{0,32}}{_OBJECT}", rf"\[[ \t]{{0,32}}(?:{_OBJECT_BEGUN})?")
+LAST_LIST = _last_lines(_alone, rf"\[{_WS}{_OBJECT}", rf"\[{_WS}(?:{_OBJECT_BEGUN})?")
+"""A list of them."""
+LAST_LINE_LIST = _last_lines(_alone, rf"\[[ \t]{{0,32}}{_OBJECT}", rf"\[[ \t]{{0,32}}(?:{_OBJECT_BEGUN})?")
 """A list of them, the first on the bracket's own line: what a program prints over many lines is data."""
 LAST_PYTHON = _last_lines(
     lambda sink: PythonicCalls(sink, PythonicSyntax(bare=True)),

@@ -62,8 +62,8 @@ class FencedJson:
     """A fenced JSON block that holds `tool_calls`."""
 
     name = "json"
-    openers = (*reading.ANY_JSON, reading.LAST_LINE, reading.LAST_LIST)
-    auto_openers = (*reading.LISTED_JSON, reading.BARE_OBJECT, _LIST, reading.LAST_LINE, reading.LAST_LIST)
+    openers = (*reading.ANY_JSON, reading.LAST_LINE, reading.LAST_LINE_LIST)
+    auto_openers = (*reading.LISTED_JSON, reading.BARE_OBJECT, _LIST, reading.LAST_LINE, reading.LAST_LINE_LIST)
     """What of it `auto` reads: there, Python's calls begin with the same bracket."""
     markup = Markup()
     """Its own is everybody's: markup.COMMON."""

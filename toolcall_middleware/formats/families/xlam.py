@@ -13,7 +13,6 @@ from ..base import Constraint
 from ..family import Family
 from ..prompt.tool_choice import callable_tools
 from ..prompt.tools_json import function_indented
-from ..reading import LAST_LIST
 from ..syntax.json import TOOL_CALL_JSON, listed, unmarked
 from .mistral import OPENERS as MISTRAL_OPENERS
 
@@ -45,9 +44,7 @@ XLAM = Family(
     own_openers=(
         *MISTRAL_OPENERS,
         TOOL_CALL_JSON,
-        # Besides the bare list that is the whole answer: a block behind text, or the last lines.
-        _LIST,
-        LAST_LIST,
+        _LIST,  # besides the bare list that is the whole answer: a block behind text
     ),
     prompt="""\
 You have access to a set of tools. When using tools, make calls in a single JSON array:\x20
