@@ -24,6 +24,7 @@ CALLS = {
     "function_call": '{"function_call": {"name": "get_weather", "arguments": ' + ARGUMENTS + "}}",
     "tool_code": '```tool_code\nget_weather(city="Paris")\n```',
     "tags": "<get_weather>\n<city>Paris</city>\n</get_weather>",
+    "invoke": '<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>',
     "json": '{"name": "get_weather", "arguments": ' + ARGUMENTS + "}",
 }
 every_call = pytest.mark.parametrize("dialect", CALLS)

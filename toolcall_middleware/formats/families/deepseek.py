@@ -13,6 +13,7 @@ from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
+from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener, shared, xml_calls
 from ..syntax.xml import TagWriter
@@ -178,6 +179,7 @@ _DSML_OPENERS = (
     opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
     opener("<｜DSML｜ invoke name=", xml_calls(_DSML_V41.read), consume=False, special=True),
     opener("<|DSML|invoke name=", xml_calls(_DSML_ASCII.read), consume=False),
+    *BARE_INVOKE,
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3.2 (encoding_dsv32.py; llama.cpp: models/templates/DeepSeek-V3.2.jinja)

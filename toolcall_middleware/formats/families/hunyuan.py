@@ -21,6 +21,7 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import Write, between_tags
 from ..prompt.tools_json import function
+from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.json import listed
 from ..syntax.openers import fork, ignored, opener, shared, xml_calls
 from ..syntax.xml import Tags, TagWriter
@@ -83,7 +84,7 @@ _SUFFIXED = tuple(
 _plain = xml_calls(_tags(""))
 _OPENERS = (
     *_SUFFIXED,
-    shared("<tool_calls>", _plain, "<"),
+    shared("<tool_calls>", _plain, NO_INVOKE),
     TOOL_CALL,  # without the wrapper
 )
 

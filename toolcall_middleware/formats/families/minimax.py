@@ -13,6 +13,7 @@ from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import definition
+from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter
@@ -33,7 +34,7 @@ def _json_tool(tool: Tool) -> str:
 
 
 _INVOKE = invoke_calls("minimax:tool_call")
-_OPENERS = (opener("<minimax:tool_call>", xml_calls(_INVOKE.read)),)
+_OPENERS = (opener("<minimax:tool_call>", xml_calls(_INVOKE.read)), *BARE_INVOKE)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
 MINIMAX_M2 = Family(
@@ -82,6 +83,7 @@ _M3_OPENERS = (
     opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MARK, "tool_call")),
     # Without the wrapper around the calls.
     opener(f"{_MARK}<invoke name=", lambda sink: NestedCalls(sink, _MARK, "tool_call"), consume=False),
+    *BARE_INVOKE,
 )
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M3 (llama.cpp: models/templates/MiniMax-M3.jinja)

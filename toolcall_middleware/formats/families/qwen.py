@@ -25,6 +25,7 @@ from ..markup import Markup
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
+from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import opener, shared, xml_calls
 from ..syntax.xml import TagWriter
@@ -96,7 +97,7 @@ For each function call, return a json object with function name and arguments wi
 FUNCTIONS = function_calls("tool_call", lines=True)
 _functions = xml_calls(FUNCTIONS.read)
 FUNCTION_OPENERS = (
-    shared("<tool_call>", _functions, "<"),
+    shared("<tool_call>", _functions, NO_INVOKE),
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
     opener("<function=", _functions, consume=False),
     opener("<parameter=", _functions, consume=False),  # which holds the name, and the parameters follow

@@ -1,0 +1,40 @@
+"""`<invoke name="f">` without its family's wrapper and marks, or in a plain one.
+
+MiniMax and DeepSeek slip into it, and so do models that were shown Claude's transcripts.
+Some gateways take the marks out.
+"""
+
+from __future__ import annotations
+
+from ...parsing.calls.fork import Refused
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Context, Opener, Where, beginnings
+from .openers import shared, xml_calls
+from .xml_tags import invoke_tags
+
+INVOKE, NO_INVOKE = r"<i", r"<(?!i)"
+"""What tells it from other tags in the same wrapper, and all of those."""
+
+_HEAD = "<invoke name="
+_NAME = r"[^\s<>\"']"
+_bare = xml_calls(invoke_tags("</tool_calls>"))
+
+
+def _if_offered(sink: Sink, context: Context) -> Body:
+    """Without a marker it is a call only of a tool that is offered."""
+    return _bare(sink) if sink.offered(context.opening[len(_HEAD) + 1 : -1]) else Refused()
+
+
+BARE_INVOKE: tuple[Opener, ...] = (
+    Opener(
+        pattern=rf"{_HEAD}(?:\"{_NAME}{{1,256}}\"|'{_NAME}{{1,256}}')",
+        partial=rf"{_HEAD}[\"']{_NAME}{{0,256}}|{beginnings(_HEAD)}",
+        where=Where.LINE,
+        consume=False,
+        body=_if_offered,
+    ),
+    *(
+        shared(f"<{wrapper}>", xml_calls(invoke_tags(f"</{wrapper}>")), INVOKE, undecided="<?")
+        for wrapper in ("function_calls", "tool_calls", "tool_call")
+    ),
+)
