@@ -103,6 +103,10 @@ LAYOUTS: list[tuple[str, list[tuple[str, Any]], str]] = [
     ("<|tool_call> call : f {} <tool_call|>", [("f", {})], ""),
     ("<|tool_call>:f{}<tool_call|>", [("f", {})], ""),
     (f"<|tool_call>call:f(s={Q}a{Q}, n=1)<tool_call|>", [("f", {"s": "a", "n": 1})], ""),
+    ('<|tool_call>call:f({"s": "a", "a": ["b"]})<tool_call|>', [("f", {"s": "a", "a": ["b"]})], ""),
+    ('<|tool_call>call:f({"n": "1", "s": "({a})"}) <tool_call|>b', [("f", {"n": 1, "s": "({a})"})], "b"),
+    (f"<|tool_call>call:f({{s:{Q}a{Q},o:{{k:1}}}}<tool_call|>", [("f", {"s": "a", "o": {"k": 1}})], ""),
+    ('<|tool_call>call:f({})<tool_call|><|tool_call>call:g({"x": "y"})', [("f", {}), ("g", {"x": "y"})], ""),
     ('<|tool_call>call:f(s="a", o={"k": [1]})<tool_call|>', [("f", {"s": "a", "o": {"k": [1]}})], ""),
     (f"<|tool_call>call:f{{s:{Q}a{Q}<tool_call|>b", [("f", {"s": "a"})], "b"),
     (f"<|tool_call>call:f{{a:[{Q}a{Q}<tool_call|>b", [("f", {"a": ["a"]})], "b"),
@@ -182,7 +186,7 @@ def test_any_value_comes_back(value: Any) -> None:
 
 
 MARKUP = ["<|tool_call>", "<|tool_call>call:f{", "call:", "f{", "s:", "n:", "a:[", "o:{", Q, f"{Q},t:{Q}", f"{Q}}}", "},",
-          "<tool_call|>", '<|"', "(s="]  # fmt: skip
+          "<tool_call|>", '<|"', "(s=", 'call:f({"s": "', '"})']  # fmt: skip
 
 
 @pytest.mark.slow

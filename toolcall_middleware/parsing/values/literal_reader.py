@@ -276,7 +276,10 @@ class Arguments:
 
     def _key(self, s: str, k: int, c: str, out: list[str], *, last: bool) -> int:
         at, ahead = self._at, self._ahead
-        if c in ",;:=":
+        holds_all = c == "{" and at.empty and not at.stack and ahead.closer == ")" and not ahead.notation.keywords
+        if holds_all:
+            at.stack.append("*")  # an object in the call's parentheses
+        if holds_all or c in ",;:=":
             at.repaired = at.repaired or c != ","
             return k + 1
         quote = ahead.opens(s, k, last=last)
