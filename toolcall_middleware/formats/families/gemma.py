@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from ...parsing.calls.gemma_calls import GemmaSyntax
 from ...parsing.calls.harmony_messages import ReasoningBlock
+from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..syntax import gemma
 from ..syntax.gemma import GemmaWriter, gemma_calls, responses
-from ..syntax.openers import opener
+from ..syntax.openers import opener, shared
 
 _MARKUP = Markup(
     stops=("<start_of_turn>", "<start_function_response>", "<|tool_response>", "<|turn>"),
@@ -51,6 +52,8 @@ FUNCTIONGEMMA = Family(
 _gemma4_calls = gemma_calls(GemmaSyntax("<tool_call|>", '<|"|>', inner='"'))
 _GEMMA4_OPENERS = (
     opener("<|tool_call>", _gemma4_calls),
+    # A slip in the marker, with which the arguments are often JSON in parentheses.
+    shared("<|tool_call|>", _gemma4_calls, "call:", undecided=f"(?:{beginnings('call:')})?"),
     gemma.bare_call(_gemma4_calls),
     opener("<|channel>thought", lambda sink: ReasoningBlock(sink, "<channel|>")),
 )

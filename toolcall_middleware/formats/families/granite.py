@@ -11,7 +11,7 @@ from ..markup import Markup
 from ..prompt.tool_results import between_tags, json_each
 from ..prompt.tools_json import function
 from ..syntax.json import TOOL_CALL_JSON, each, listed
-from ..syntax.openers import json_calls, opener
+from ..syntax.openers import json_calls, opener, shared
 
 _MARKUP = Markup(
     stops=("<|start_of_role|>", "<function_response>"),
@@ -19,7 +19,7 @@ _MARKUP = Markup(
     tags=("function_(?:call|result|response)",),
 )
 
-PIPED = opener("<|tool_call|>", json_calls(close=("<|/tool_call|>",)))
+PIPED = shared("<|tool_call|>", json_calls(close=("<|/tool_call|>",)), "")
 
 # https://huggingface.co/ibm-granite/granite-4.0-h-small
 GRANITE4 = Family(
