@@ -122,7 +122,15 @@ You SHOULD NOT include any other text in the response if you call a function.
     answer="the function call in that format",
 )
 
-_PYTHON_START = opener("<|python_start|>", pythonic_calls(close=("<|python_end|>",)))
+# Under the JSON template of Llama 3.1, which engines offer for it, JSON stands between the tokens.
+_PYTHON_START = opener(
+    "<|python_start|>",
+    fork(
+        (r"\[?[ \t\r\n]*\{", json_calls(close=("<|python_end|>",))),
+        (r"", pythonic_calls(close=("<|python_end|>",))),
+        undecided=r"\[?[ \t\r\n]*",
+    ),
+)
 
 # https://www.llama.com/docs/model-cards-and-prompt-formats/llama4/
 # (vLLM: examples/tool_chat_template_llama4_pythonic.jinja)
