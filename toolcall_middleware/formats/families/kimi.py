@@ -56,7 +56,7 @@ _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 _calls = named_calls(
     item=("<|tool_call_begin|>",),
-    name_ends=("<|tool_call_argument_begin|>",),
+    name_ends=("<|tool_call_argument_begin|>", "{"),
     item_close=("<|tool_call_end|>",),
     close=_SECTION_ENDS,
     noise=True,
