@@ -144,6 +144,7 @@ ODD = {
     "... of another family": (INVOKE, '<minimax:tool_call><invoke name="f"><s>a</s><n>1</n></invoke></minimax:tool_call>', {"s": "a", "n": 1}),
     "... before the family's own": (FUNCTION, function("<s>a</s>\n<parameter=n>\n1\n</parameter>"), {"s": "a", "n": 1}),
     "... not of the tool": (FUNCTION, function("<zz>a</zz><s>a</s><s>b</s>"), {"s": "a"}),
+    "half of an attribute's quotes": (FUNCTION, '<tool_call>\n<function=f">\n<parameter=s">a</parameter>\n</function>', {"s": "a"}),
     "markers between": (STEP, '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>', {}),
 }  # fmt: skip
 

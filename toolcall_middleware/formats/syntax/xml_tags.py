@@ -19,8 +19,8 @@ from .xml import Tags
 XmlSyntax = Callable[[], TaggedSyntax]
 """Gives what the reader of calls in tags needs, always the same object."""
 
-# `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`.
-_NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[ ]?"
+# `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`, of which only the last quote may be left.
+_NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[\"']?[ ]?"
 _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{0})[\"'])[ ]?"
 
 ATTRIBUTE = r"[^\"'>\n]{1,256}"
@@ -92,7 +92,7 @@ def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
         tail=f"\n</{wrapper}>",
         parameter="<parameter={key}>",
         parameter_end="</parameter>",
-        key=r"(?![\"'])[^>\n]{1,256}",  # quotes around it are markup
+        key=r"(?![\"'])[^>\n]{1,256}(?<![\"'])",  # quotes around it are markup
         lines=lines,
     )
     return XmlCalls(read, written)
