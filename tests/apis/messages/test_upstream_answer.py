@@ -174,6 +174,13 @@ def test_an_error_keeps_status_type_and_text(status: int, kind: str, text: str) 
     assert json.loads(out) == {"error": {"message": text, "type": kind, "param": None, "code": None}}
 
 
+def test_a_prompt_that_is_too_long_has_openai_s_code() -> None:
+    said = {"type": "invalid_request_error", "message": "prompt is too long: 250000 tokens > 200000 maximum"}
+    body = json.dumps({"type": "error", "error": said}).encode()
+    status, answer = translation(stream=False).whole(400, body)
+    assert (status, json.loads(answer)["error"]) == (400, {**said, "param": None, "code": "context_length_exceeded"})
+
+
 def test_the_hosts_own_error_stays_as_it_is() -> None:
     error = ToolCallError("upstream_timeout", "The upstream sent nothing.")
     status, out = translation(stream=False).whole(504, error.body())

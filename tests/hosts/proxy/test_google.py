@@ -252,6 +252,19 @@ async def test_errors_keep_their_status(
 
 @pytest.mark.parametrize("tools", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
+async def test_a_prompt_that_is_too_long_has_openai_s_code(stream: bool, tools: bool) -> None:
+    said = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+    fake = FakeGemini([Error(400, "INVALID_ARGUMENT", said)])
+    async with talking(fake) as client:
+        with pytest.raises(openai.BadRequestError, match="The input token count") as caught:
+            await client.chat.completions.create(
+                model=MODEL, messages=HELLO, stream=stream, tools=[WEATHER] if tools else openai.omit
+            )
+    assert caught.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
 async def test_the_time_to_wait_is_told_where_clients_look_for_it(stream: bool, tools: bool) -> None:
     fake = FakeGemini([Error(429, "RESOURCE_EXHAUSTED", "Quota.", delay="12.5s")])
     async with talking(fake) as client:

@@ -16,6 +16,7 @@ from typing import Any
 from ...errors import ToolCallError, error_body
 from ...wire import openai
 from ...wire.new_call_id import ALPHABET, new_call_id
+from ..context_errors import CONTEXT, is_context_error
 from .partial_arguments import PartialArguments
 
 _ID_CHARACTERS = frozenset(ALPHABET + "_-.:")
@@ -252,7 +253,8 @@ def _told(index: int, message: dict[str, Any], reason: str, own: str) -> dict[st
 def error_of(data: bytes, status: int | None) -> ToolCallError:
     """Google's error (`{"error": {code, message, status, details}}`, or a list of one) as ours.
 
-    The status stays; Google's name for it (`INVALID_ARGUMENT`) is the code, and the field that it blames the param.
+    The status stays; Google's name for it (`INVALID_ARGUMENT`) is the code, and the field that it blames the param. A
+    prompt that is too long has OpenAI's code instead: by that clients know that they must shorten it.
     """
     value = openai.read_value(data)
     value = value[0] if isinstance(value, list) and value else value
@@ -266,7 +268,7 @@ def error_of(data: bytes, status: int | None) -> ToolCallError:
         message = data[:MAX_SHOWN].decode("utf-8", "replace").strip() or f"The upstream answered with status {status}."
     name = fields.get("status")
     details = fields.get("details")
-    return ToolCallError(
+    error = ToolCallError(
         name if isinstance(name, str) else number if isinstance(number, int) else None,
         message,
         param=_blamed(details),
@@ -274,6 +276,9 @@ def error_of(data: bytes, status: int | None) -> ToolCallError:
         headers=_wait(details),
         extra={"details": details} if details else None,
     )
+    if is_context_error(error):
+        error.code = CONTEXT
+    return error
 
 
 def _wait(details: Any) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import ToolCallError
 from ....wire.openai import encode, read_error, read_object, read_objects, read_value
+from ...context_errors import CONTEXT, is_context_error
 
 _STOP_REASONS = {
     "end_turn": "stop",
@@ -151,8 +152,14 @@ def _model(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def error(data: bytes, status: int) -> tuple[int, bytes]:
-    """An error of the API, or of the host, in OpenAI's envelope; its status, type and text stay."""
-    return status, read_error(data, status).body()
+    """An error of the API, or of the host, in OpenAI's envelope; its status, type and text stay.
+
+    A prompt that is too long gets OpenAI's code: by that clients know that they must shorten it.
+    """
+    fault = read_error(data, status)
+    if fault.code is None and is_context_error(fault):
+        fault.code = CONTEXT
+    return status, fault.body()
 
 
 def stream_error(data: bytes) -> ToolCallError:
