@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from .markup import Markup
 from .prompt import escaping, tool_choice
 from .prompt.thoughts import NO_THOUGHTS, Thoughts
 from .prompt.tool_results import Write as WriteResults
-from .prompt.tool_results import named
+from .prompt.tool_results import guarded, named
 from .prompt.tools_json import definition
 from .syntax.json import WriteCalls
 
@@ -25,6 +26,10 @@ _ARGUMENTS = '{"arguments": "0b6ad9c1"}'
 
 
 _NO_MARKUP = Markup()
+
+
+_BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
+"""The tag that ends the tools in a prompt: no description may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,8 +105,12 @@ class Family:
         if not tools:
             return ""
         # Not str.format: the layouts are full of braces, and the tools' texts may hold the other placeholder.
-        parts = {"tools": self.between.join(map(self.tool, tools)), "example": self._example(tools[0])}
-        block = escaping.fill(self.prompt, parts)
+        told = self.between.join(map(self.tool, tools))
+        closing = _BEHIND_TOOLS.search(self.prompt)
+        if closing is not None:
+            # In JSON, too, `<\/functions>` means `</functions>`.
+            told = guarded(told, closing[1])
+        block = escaping.fill(self.prompt, {"tools": told, "example": self._example(tools[0])})
         return block if parallel else block + self.one
 
     def _example(self, tool: Tool) -> str:

@@ -11,7 +11,7 @@ from ...parsing.text.reasoning import Opened
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
-from ..prompt.tool_results import between_tags
+from ..prompt.tool_results import between_tags, guarded
 from ..prompt.tools_json import definition
 from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.nested_xml import NestedXmlWriter
@@ -30,7 +30,7 @@ _MARKUP = Markup(
 
 
 def _json_tool(tool: Tool) -> str:
-    return f"<tool>{definition(tool)}</tool>"
+    return f"<tool>{guarded(definition(tool), '</tool>')}</tool>"
 
 
 _INVOKE = invoke_calls("minimax:tool_call")
