@@ -131,6 +131,21 @@ def test_arguments_leave_as_they_come() -> None:
         ),
         pytest.param([[delta("null", "f", index=0, id="a")]], [("f", "a", {})], id="null"),
         pytest.param(
+            [[delta("{}", "f", index=0, id="a")], [delta('{"x":', index=0)], [delta("1}", index=0)]],
+            [("f", "a", {"x": 1})],
+            id="opened with {}: LiteLLM 4537",
+        ),
+        pytest.param(
+            [[delta("{}", "f", index=0, id="a")], [delta("", index=0)], [delta("{}", "get", index=1, id="b")]],
+            [("f", "a", {}), ("get", "b", {})],
+            id="opened with {}, and that is all",
+        ),
+        pytest.param(
+            [[delta('{}{"x":1}', "f", index=0, id="a")], [delta("{}", "f", index=0, id="b")]],
+            [("f", "a", {"x": 1}), ("f", "b", {})],
+            id="{} and the arguments in one",
+        ),
+        pytest.param(
             [[delta('{"x":1}', "f", id="a"), delta("{}", "get", id="a"), delta("{}", "get", id="a")]],
             [("f", "a", {"x": 1}), ("get", "a", {}), ("get", "a", {})],
             id="one id for all calls of a whole answer",

@@ -57,10 +57,12 @@ class _Call:
     extra: dict[str, Any] = field(default_factory=dict)
     """Fields of its deltas that nobody here knows."""
 
+    empty: bool = False  # it was opened with `{}`, which is all, or what Anthropic's blocks begin with
+
     @property
     def done(self) -> bool:
         """Whether its arguments are complete."""
-        return self.reader is not None and self.reader.done
+        return self.empty or (self.reader is not None and self.reader.done)
 
 
 class NativeCalls:
@@ -166,7 +168,7 @@ class NativeCalls:
         if name and not call.started:
             self._name(call, name)
         if arguments:
-            self._arguments(call, arguments)
+            self._arguments(call, arguments, opens=bool(name))
         return named or bool(name)
 
     def _find(self, index: Any, call_id: str | None, name: str, arguments: str, *, named: bool) -> _Call:
@@ -217,7 +219,13 @@ class NativeCalls:
         else:
             call.name += name  # comes in pieces
 
-    def _arguments(self, call: _Call, text: str) -> None:
+    def _arguments(self, call: _Call, text: str, *, opens: bool) -> None:
+        if opens and call.reader is None and text.startswith("{}") and text[2:].strip()[:1] in {"", "{"}:
+            text, call.empty, call.sofar, call.written = text[2:].strip(), True, "{}", ["{}"]
+        if call.empty:
+            if not text.lstrip().startswith("{"):
+                return
+            call.empty, call.sofar, call.written = False, "", []
         sofar = call.sofar
         if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS or _is_unique(sofar):
             if sofar and text.startswith(sofar) and not (sofar.rstrip().endswith(":") and not call.cumulative):
@@ -261,14 +269,13 @@ class NativeCalls:
             later = self._current + 1 < len(self._calls)
             if not call.started:
                 ready = call.done if self._is_part(call.name) else bool(call.waiting) or self._is_whole(call.name)
-                if not call.name or not (ready or later or over):
-                    break
-                if self._is_part(call.name) and not (call.done or over):
+                is_part = self._is_part(call.name) and not (call.done or over)
+                if is_part or not call.name or not (ready or later or over):
                     break
                 self._start(call, events)
             self._pass(call, events)
             # Deltas with an index come in any order; without one, the next call's beginning ends this one.
-            is_done = call.done and (later or over or not self._waits)
+            is_done = call.done and (later or over or not (self._waits or call.empty))
             if is_done or (later and not isinstance(call.key, int)) or self._has_none(self._current):
                 self._end(call, events)
             else:
