@@ -92,6 +92,45 @@ def test_one_requests_schema_does_not_turn_constraints_off_for_others(
     assert [body["response_format"] for body in again] == [bodies[1]["response_format"]]
 
 
+def late(engine: Engine) -> Engine:
+    """The same engine, which looks at a request when the answer has begun: its refusals have status 200."""
+    inner = engine.answer
+
+    def answer(raw: bytes) -> tuple[int, str, bytes]:
+        status, kind, said = inner(raw)
+        if status < 400 or not json.loads(raw).get("stream"):
+            return 200, kind, said
+        return 200, "text/event-stream", b"data: " + said + b"\n\ndata: [DONE]\n\n"
+
+    engine.answer = answer  # type: ignore[method-assign]
+    return engine
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_with_status_200_is_one(stream: bool) -> None:
+    message = 'Grammar error: Unimplemented keys: ["uniqueItems"]'
+    engine, memory = late(picky(message, has('"uniqueItems"'))), BackendMemory()
+    bodies, answer = asked(engine, memory, request(with_property(SET), stream=stream))
+    assert [kind_of(body) for body in bodies] == ["response_format", "response_format"]
+    assert b'"go"' in answer.body
+    assert len(asked(engine, memory, request(with_property(SET), stream=stream))[0]) == 1
+    engine, memory = late(picky("m does not support tools", lambda body: "tools" in body, deaf())), BackendMemory()
+    bodies, answer = asked(engine, memory, free(stream=stream), mode="auto")
+    assert ["tools" in body for body in bodies] == [True, False]
+    assert len(asked(engine, memory, free(stream=stream), mode="auto")[0]) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_refusals_with_status_200_that_do_not_end_teach_nothing(stream: bool) -> None:
+    refuses = [True]
+    engine, memory = late(picky("The json schema is odd.", lambda _body: refuses[0])), BackendMemory()
+    with pytest.raises(Exception, match="is odd"):
+        asked(engine, memory, request(stream=stream))
+    refuses.clear()
+    refuses.append(False)
+    assert [kind_of(body) for body in asked(engine, memory, request(stream=stream))[0]] == ["response_format"]
+
+
 def test_a_kind_is_given_up_when_a_schema_that_says_nothing_is_refused_too() -> None:
     engine = picky("response_format.json_schema is not supported here", has("json_schema"))
     memory = BackendMemory()

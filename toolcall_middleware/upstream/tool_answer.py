@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..apis.context_errors import CONTEXT, is_context_error
-from ..errors import ToolCallError, on_one_line
+from ..errors import ToolCallError, is_ours, on_one_line
 from ..request.parse import ChatRequest
 from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
@@ -131,7 +131,6 @@ class ToolAnswer:
             return State.COLLECTING
         if not 200 <= status < 300 or status in {204, 205}:
             return State.PASSING
-        self._request.is_accepted()
         return State.SNIFFING if self._chat.stream else State.COLLECTING
 
     def sniff(self, data: bytes) -> State:
@@ -187,8 +186,11 @@ class ToolAnswer:
         return self.stream
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes of the stream; what leaves."""
-        return self._stream.feed(data)
+        """The next bytes of the stream; what leaves. The first ones at least, others may be fed to it directly."""
+        out = self._stream.feed(data)
+        if self._stream.choices.begun:
+            self._request.is_accepted()
+        return out
 
     def finish(self, *, cut: bool, left: bool) -> bytes:
         """The stream is over. What leaves, unless it is asked again (`take_next`) or waits for a count (`pending`).
@@ -201,6 +203,10 @@ class ToolAnswer:
         out = stream.finish(cut=cut)
         left = left or bool(out)
         error = stream.failed
+        if stream.choices.begun:
+            request.is_accepted()
+        elif error is not None and not left and self._is_refusal(error):
+            return b""
         if error is not None and not left and request.retries(error):
             return b""
         if error is None and not stream.choices.begun:
@@ -222,6 +228,12 @@ class ToolAnswer:
             self._is_due = True
             return out
         return out + stream.end()
+
+    def _is_refusal(self, error: ToolCallError) -> bool:
+        """Whether an answer of status 200 is a refusal, after which the backend is asked again as for one with its own
+        status: some engines look at a request too late to choose that.
+        """
+        return not is_ours(error.code) and self._request.repairs(error.status, error.body())
 
     def flush(self) -> bytes:
         """What is held back of a stream that has begun and cannot go on: an error follows."""
@@ -261,7 +273,9 @@ class ToolAnswer:
                 return None
             raise
         if answer is None:
-            raise no_completion(data)
+            self._refuse(no_completion(data))
+            return None
+        request.is_accepted()
         outcome = answer.outcome
         if not request.is_settled(outcome, left=False):
             return None
@@ -274,13 +288,19 @@ class ToolAnswer:
             return self._json(answer.body)
         return self._counted_json(answer.body)
 
+    def _refuse(self, error: ToolCallError) -> None:
+        """The answer is this error. Raises it, unless the backend is asked again."""
+        if not self._is_refusal(error):
+            raise error
+
     def _as_stream(self, data: bytes) -> Reply | None:
         """A whole answer to a request for a stream goes the way of a stream."""
         events = as_stream(data)
         if events is None:
             if not data.strip() and self._request.asks_whole():
                 return None
-            raise no_completion(data)
+            self._refuse(no_completion(data))
+            return None
         self.stream = self._new_rewriter()
         out = self.feed(events)
         out += self.finish(cut=False, left=bool(out))

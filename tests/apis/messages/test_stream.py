@@ -346,6 +346,12 @@ def test_an_error_in_the_stream_is_an_error_event_and_the_end() -> None:
     assert face.keepalive() == b""
 
 
+@pytest.mark.parametrize("error", [None, "", {}, False])
+def test_an_error_that_says_nothing_is_none(error: Any) -> None:
+    chunked = event({**HEAD, "choices": [{"index": 0, "delta": {"content": "Hi"}}], "error": error})
+    assert stream(ROLE + chunked + end("stop")).text == "Hi"
+
+
 def test_a_fault_of_the_model_is_an_api_error() -> None:
     fault = ToolCallError("malformed_tool_arguments", "The arguments are broken.")
     face = asked(**STREAM)

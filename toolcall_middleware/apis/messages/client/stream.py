@@ -208,7 +208,7 @@ class MessageStream:
         if chunk is None:
             self._events.out.append(self._fail(ToolCallError("upstream_error", "A chunk of the answer is no JSON.")))
             return
-        if chunk.error is not NONE and chunk.error != openai.NULL:
+        if chunk.error is not NONE and openai.read_value(chunk.error):
             self._events.out.append(self._fail(openai.read_error(data)))
             return
         if not self.begun:
