@@ -438,6 +438,12 @@ def test_an_error_that_says_nothing_is_none(error: Any) -> None:
     assert run(body) == body
 
 
+@pytest.mark.parametrize("empty", [b"data:\n\n", b"data: \n\n", b"event: ping\ndata: \n\n"])
+def test_an_event_without_data_is_a_comment(empty: bytes) -> None:
+    said = [event(payload) for payload in (role(), *says("x"), FINISH)]
+    assert run(empty.join([b"", *said, DONE])) == b":\n\n".join([b"", *said, DONE])
+
+
 def test_a_fault_of_the_model_ends_the_answer_after_what_came_before() -> None:
     made = rewriter(policy={"malformed": "error", "stream_arguments": False})
     out = made.feed(stream(role(), *says("a[f|{}]b[g|{~}]c[h|{}]"), FINISH))

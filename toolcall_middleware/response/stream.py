@@ -22,6 +22,9 @@ from .operations import Content, Op
 from .release_gate import Gate, Hold
 from .templates import Template, Templates
 
+_COMMENT = b":\n\n"
+"""What leaves for an event with empty data, which keeps a connection alive: SDKs would read that data as JSON."""
+
 
 class StreamRewriter:
     """Bytes of the backend's event stream in, bytes for the client out. One per attempt. Never raises: see `failed`.
@@ -234,6 +237,10 @@ class StreamRewriter:
             if typed is not None:
                 out.append(typed)
                 return
+        if not data.strip():
+            self._gate.said = True
+            out.append(_COMMENT)
+            return
         if data.strip() == b"[DONE]":
             self._flush_odd(out)
             self._end_events()
