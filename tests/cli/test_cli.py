@@ -78,7 +78,7 @@ def test_completion_without_its_package_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert cli.main(["completion", "bash"]) == 2
-    assert "pip install shtab" in capsys.readouterr().err
+    assert "shtab: pip install 'toolcall-middleware[completion]'" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,3 +146,19 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
     with os.fdopen(writing, "w") as nobody:
         done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no shell, and no /dev/full")
+@pytest.mark.parametrize("command", ["config --json", "config", "formats"])
+@pytest.mark.parametrize(
+    ("onto", "code", "says"),
+    [
+        (">&-", 0, ""),
+        ("> /dev/full", 1, "toolcall-middleware: the output cannot be written: No space left on device\n"),
+    ],
+    ids=["closed", "full"],
+)
+def test_an_output_that_takes_nothing_is_no_traceback(command: str, onto: str, code: int, says: str) -> None:
+    line = f"{shlex.quote(sys.executable)} -m toolcall_middleware {command} {onto}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stderr) == (code, says)

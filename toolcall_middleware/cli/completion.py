@@ -17,7 +17,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        raise UsageError("completion needs the package shtab: pip install shtab") from None
+        raise UsageError("completion needs the package shtab: pip install 'toolcall-middleware[completion]'") from None
     from .dispatch import build_parser
 
     print(shtab.complete(build_parser(), shell=args.shell))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import pkgutil
@@ -20,13 +21,16 @@ from ..settings import ENV_PREFIX, OPTIONS
 from .command import PROG, WIDTH, Command, UsageError
 
 _USAGE_ERROR = 2  # argparse's own
-_BROKEN_PIPE = 1
+_OUTPUT_LOST = 1
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # As shells tell of a process that SIGINT (2) ended.
 _INTERRUPTED = 128 + 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: the command's own, 2 for a mistake, 130 after Ctrl-C."""
+    if sys.stdout is None:  # started with it closed
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     arguments, rest = _split(sys.argv[1:] if argv is None else list(argv))
     parser = build_parser()
     if not arguments:
@@ -46,10 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SettingsError, FormatError, UsageError) as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return _USAGE_ERROR
-    except BrokenPipeError:
-        # `... | head`: nobody reads on, and what is left must not fail once more when Python flushes it at exit.
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # `... | head`: nobody reads on
+            if error.errno not in _NO_ROOM:
+                raise
+            print(f"{PROG}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        # What is left must not fail once more when Python flushes it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        return _OUTPUT_LOST
     except KeyboardInterrupt:
         print(f"\n{PROG}: stopped.", file=sys.stderr)
         return _INTERRUPTED
