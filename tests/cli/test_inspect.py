@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -117,7 +118,8 @@ def test_inspect_shows_the_traces_of_files_and_folders(tmp_path: Path) -> None:
                 assert httpx.post(f"{base}/v1/chat/completions", json=BODY, timeout=20).status_code == 200
     files = sorted(tmp_path.glob("*.jsonl"))
     assert len(files) == 2
-    for arguments, count in (([str(tmp_path)], 2), ([str(files[0])], 1)):
+    ends = (([str(tmp_path)], 2, signal.SIGINT, 0), ([str(files[0])], 1, signal.SIGTERM, -signal.SIGTERM))
+    for arguments, count, number, code in ends:
         with started("inspect", *arguments) as (process, address):
             assert "<title>" in get(address).text
             shown = get(address, "api/exchanges").json()
@@ -125,6 +127,10 @@ def test_inspect_shows_the_traces_of_files_and_folders(tmp_path: Path) -> None:
             one = get(address, f"api/exchanges/{shown[0]['number']}").json()
             assert json.loads(one["rows"][0]["data"])["messages"] == BODY["messages"]
             assert process.poll() is None
+            process.send_signal(number)
+            assert process.wait(timeout=20) == code  # as its help says
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(

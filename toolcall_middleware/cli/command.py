@@ -29,6 +29,10 @@ class UsageError(Exception):
     """What the user can put right, in one line: the command ends with exit code 2."""
 
 
+SERVED = {0: "stopped by Ctrl-C", 130: "Ctrl-C before it served", 143: "stopped by SIGTERM"}
+"""Exit codes of what serves until a signal. uvicorn hands the signal that ended it on to the process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command of the command line."""
@@ -44,7 +48,7 @@ class Command:
     examples: tuple[str, ...] = ()
     """Whole lines, as a user would type them; `# …` behind one says what it is for."""
     exit_codes: Mapping[int, str] = field(default_factory=dict)
-    """What 0 and 1 mean, where it is not "done"; 2 and 130 are the same for all."""
+    """What they mean, where it is not what it is for all: 0 "done", 2 and 130."""
     order: int = 50
     """Where it stands in the list."""
     takes_rest: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import secrets
 import socket
 import sys
@@ -10,7 +11,7 @@ import webbrowser
 from pathlib import Path
 
 from ..observe.traces import TraceError, read_trace
-from .command import PROG, Command, UsageError, add_template, number, template_of
+from .command import PROG, SERVED, Command, UsageError, add_template, number, template_of
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +63,8 @@ def _run(args: argparse.Namespace) -> int:
         print(f"{PROG}: {len(store.entries)} exchanges at {address}", file=sys.stderr, flush=True)
         if args.open:
             webbrowser.open(address)
-        uvicorn.Server(config).run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):  # how it is ended; uvicorn hands the signal on
+            uvicorn.Server(config).run(sockets=[listener])
     return 0
 
 
@@ -82,6 +84,6 @@ COMMAND = Command(
     configure=_configure,
     run=_run,
     examples=("toolcall-middleware inspect traces/", "toolcall-middleware inspect traces/*.jsonl --open"),
-    exit_codes={0: "stopped by a signal"},
+    exit_codes=SERVED,
     order=75,
 )

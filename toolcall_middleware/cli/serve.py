@@ -14,6 +14,7 @@ from .. import __version__
 from ..settings import ENV_PREFIX, Settings
 from .command import (
     PROG,
+    SERVED,
     Command,
     UsageError,
     add_settings,
@@ -202,6 +203,10 @@ COMMAND = Command(
         "toolcall-middleware serve --upstream http://127.0.0.1:8000/v1 --inspect   # and a page to look at",
         "toolcall-middleware serve --upstreams upstreams.toml --host 0.0.0.0 --set api_keys=alice=KEY",
     ),
-    exit_codes={0: "stopped by a signal", 3: "the server did not start, as its log says"},
+    exit_codes={
+        **SERVED,
+        3: "the server did not start, as its log says",
+        143: f"{SERVED[143]}, with several workers 0",
+    },
     order=10,
 )
