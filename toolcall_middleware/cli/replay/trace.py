@@ -74,11 +74,12 @@ def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
     lines += [f"! {fault['why']} (at {fault['start']}: {_short(text, fault)})" for fault in explained["faults"]]
     lines += [f"no call: {one['why']} (at {one['start']}: {_short(text, one)})" for one in explained["near_misses"]]
     if _is_swallowed(explained, summary):
-        tokens = summary["completion_tokens"]
         lines.append(
-            f"no call: the backend's answer is empty, though it counted {tokens} tokens: its engine may take calls of "
-            "this format out of the text; another one, such as json, may get through"
+            f"no call: the backend's answer is empty, though it counted {summary['completion_tokens']} tokens: its "
+            "engine's own parser may have taken a call out of it"
         )
+        if summary.get("format") != "json":
+            lines[-1] += "; format=json asks for calls that engines leave alone"
     if explained["error"]:
         lines.append(f"! the backend said: {explained['error']}")
     if explained["refused"]:
