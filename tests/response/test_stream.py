@@ -768,6 +768,15 @@ def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
     assert _same(answer(ByType, [body[at : at + size] for at in range(0, len(body), size)]), due)
 
 
+def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
+    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    broken = {"index": 0, "delta": {"content": "f|"}, "token_ids": [1]}
+    for one in (role(), *says("["), {**HEAD, "choices": [broken]}, {**HEAD, "choices": [broken]}):
+        made.feed(event(one))
+    assert made.failed is not None
+    assert made.feed(event({**HEAD, "choices": [broken]})) == b""
+
+
 def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() -> None:
     sent = [role(), *({**one, "x": x} for one, x in zip(says("a", "b", "[f", "|", "{}"), (1, 2, 2, 1, 1), strict=True))]
     made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)

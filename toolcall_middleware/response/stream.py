@@ -128,7 +128,7 @@ class StreamRewriter:
     def _unexpected(self, data: bytes) -> bytes:
         """Bytes that are not like those before."""
         templates = self._templates
-        if self._gate.is_open and not self._reader.buffer:
+        if self._gate.is_open and not (self._reader.buffer or self._read_all):
             if templates.are_several and (found := templates.find(data)) is not None:
                 out = self._repeat(data, *found)
                 self._expect()
