@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..formats.prompt.escaping import neutralise_names
+from ..formats.repeated_results import RepeatedResults
 from ..model import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def without_calls(
     turns = _turns(messages)
     answered = {message["tool_call_id"] for turn in turns for message in turn.results}
     names: dict[str, str] = {}
+    is_call = RepeatedResults(fmt, offered).is_call
     for turn in turns:
         calls: list[ToolCall] = []
         for message in turn.assistant:
@@ -104,7 +106,7 @@ def without_calls(
         never = {call.id for call in calls} - answered if turn.results or turn.others else set()
         results, media = _paired(calls, turn.results, names, never, max_result_bytes)
         if results:
-            harmless = [replace(one, content=neutralise_names(one.content, offered)) for one in results]
+            harmless = [replace(one, content=neutralise_names(one.content, offered, is_call)) for one in results]
             text = fmt.render_results(harmless)
             out.append({"role": "user", "content": [_text_part(text), *media] if media else text})
         out += turn.others

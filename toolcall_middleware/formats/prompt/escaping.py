@@ -115,9 +115,12 @@ def neutralise(text: str) -> str:
     return _replaced(text, _markers(text), lambda match: f"{match[0]}\\")
 
 
-def neutralise_names(text: str, names: Collection[str]) -> str:
+def neutralise_names(text: str, names: Collection[str], is_call: Callable[[str, int], bool] | None = None) -> str:
     r"""`text` in which nothing calls one of these tools by its name alone: a line's tag `<f>` becomes `<\f>`, a list
     `[f(` becomes `[\f(`, a member `"name": "f"` becomes `"\name": "f"`.
+
+    is_call: whether the text from an index on would be read as a call. Without it, any of these places is one; with it,
+    data and source code stay as they are: a package that is called like a tool, a list of calls of a function.
 
     Which words are a tool's name depends on what a request offers. `neutralise` does not know that, and leaves data
     that has the shape of a call and too little of its own: members in another order, arguments that are null.
@@ -129,7 +132,8 @@ def neutralise_names(text: str, names: Collection[str]) -> str:
         return f"{match['before']}\\" if match["name"] in names else match["before"]
 
     def unnamed(match: re.Match[str]) -> str:
-        return f"{match[0]}\\" if _calls_one_of(names, match) else match[0]
+        found = _calls_one_of(names, match) and (is_call is None or _is_in_call(match, is_call))
+        return f"{match[0]}\\" if found else match[0]
 
     text = _replaced(text, _at_lines(_LINE_TAG, text), by)
     return _replaced(text, _overlapping(_CALL_BY_NAME, text), unnamed)
@@ -151,6 +155,9 @@ _CALL_BY_NAME = re.compile(
 )
 _LONGEST_LOOK = 2048
 """Characters that one match of it looks at, and some."""
+_LONGEST_GAP = 64
+_MOST_OBJECTS = 8
+"""Braces before a member of which one may open the call that it stands in. With more of them, it is taken for one."""
 _ESCAPED_LETTER = re.compile(r"\\u([0-9A-Fa-f]{4})")
 
 
@@ -179,6 +186,26 @@ def _calls_one_of(names: Collection[str], match: re.Match[str]) -> bool:
         return False
     name = match["member"] or match["bare_member"] or match["listed"] or match["marked"] or match["alone"]
     return meant_by(_plain(name), names) is not None
+
+
+def _is_in_call(match: re.Match[str], is_call: Callable[[str, int], bool]) -> bool:
+    """Whether what the match is part of would be read as a call, or may be: where its object begins is not known for
+    sure, because strings may hold braces, too.
+    """
+    text, start = match.string, match.start()
+    if match["key"] is None and match["bare_key"] is None:
+        return is_call(text, start)
+    is_first = text[max(0, start - _LONGEST_GAP) : start].rstrip().endswith("{")
+    begin = start
+    for _ in range(_MOST_OBJECTS):
+        begin = text.rfind("{", max(0, start - _LONGEST_LOOK), begin)
+        if begin < 0:
+            return start > _LONGEST_LOOK
+        if is_call(text, begin):
+            return True
+        if is_first:
+            return False
+    return True
 
 
 def _plain(word: str) -> str:

@@ -8,12 +8,13 @@ prompt, and what `tool_choice` asks for stands at the end, in the words of the f
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ...errors import ToolCallError, shown
 from ...formats.base import ToolFormat
 from ...formats.prompt import escaping
+from ...formats.repeated_results import RepeatedResults
 from ...formats.template import at_hand
 from ...formats.template.prompts import TemplatePrompts
 from ...model import ToolResult
@@ -54,7 +55,7 @@ class RawPrompt:
         # All of them, also where one is named: the prompt's beginning stays the same from turn to turn.
         offered = chat.tools.tools if callable_tools(chat).tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
-        self._begin = _messages(chat, settings)
+        self._begin = _messages(chat, settings, fmt)
         self.messages = self._begin
 
     def begin(self, words: str) -> None:
@@ -98,9 +99,11 @@ def _for_template(chat: ChatRequest) -> dict[str, Any]:
     return {"reasoning_effort": effort, **more} if isinstance(effort, str) else more
 
 
-def _messages(chat: ChatRequest, settings: Settings) -> list[Message]:
+def _messages(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> list[Message]:
     messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=False) or chat.messages
-    made = [_message(message, place, chat.tools.by_name) for place, message in enumerate(messages)]
+    offered = chat.tools.by_name
+    is_call = RepeatedResults(fmt, offered).is_call
+    made = [_message(message, place, offered, is_call) for place, message in enumerate(messages)]
     system = [message["content"] for message in made if message["role"] == "system"]
     if settings.messages == "keep" or not system:
         return made
@@ -111,7 +114,7 @@ def _messages(chat: ChatRequest, settings: Settings) -> list[Message]:
     return [front, *rest]
 
 
-def _message(message: Message, place: int, offered: Collection[str]) -> Message:
+def _message(message: Message, place: int, offered: Collection[str], is_call: Callable[[str, int], bool]) -> Message:
     made = {name: message[name] for name in _FIELDS if name in message}
     content = plain_content(message)
     if not isinstance(content, str):
@@ -122,7 +125,7 @@ def _message(message: Message, place: int, offered: Collection[str]) -> Message:
         case "developer":
             made["role"] = "system"
         case "tool":
-            content = escaping.neutralise_names(content, offered)
+            content = escaping.neutralise_names(content, offered, is_call)
             made["content"] = escaping.with_note([escaping.neutralise(content)], [ToolResult("", content)])
         case "assistant" if thought := reasoning_of(message):
             # Templates read the one or the other.
