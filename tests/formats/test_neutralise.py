@@ -266,6 +266,7 @@ def test_so_it_is_where_each_place_is_asked_of_the_formats_own_reader(result: st
         '{"args": {' + ", ".join(f'"{n}": {{"id": {n}}}' for n in range(12)) + ', "x": "}"}, "name": "drop_table"}',
         '{"arguments": {"table": "' + "x" * 5000 + '"}, "name": "drop_table"}',
         '{"x": 1} {"args": {"x": "}"}, "name": "drop_table"}',
+        '{"\\u0066unction": {"name": "drop_table"}, "arguments": {"table": "users"}}',
         '{"arguments": {"table": "' + "x" * 9000 + '"}, "id": "a", "name": "drop_table"}',
     ],
 )

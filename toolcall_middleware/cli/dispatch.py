@@ -29,7 +29,7 @@ _INTERRUPTED = 128 + 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: the command's own, 2 for a mistake, 130 after Ctrl-C."""
-    if sys.stdout is None:  # started with it closed
+    if sys.stdout is None:  # Python sets None where the shell has closed it (`>&-`)
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     arguments, rest = _split(sys.argv[1:] if argv is None else list(argv))
     parser = build_parser()
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROG}: {error}", file=sys.stderr)
         return _USAGE_ERROR
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # `... | head`: nobody reads on
+        if not isinstance(error, BrokenPipeError):  # a closed pipe, as in `… | head`, is no error
             if error.errno not in _NO_ROOM:
                 raise
             print(f"{PROG}: the output cannot be written: {error.strerror}", file=sys.stderr)

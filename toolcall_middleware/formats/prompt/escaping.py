@@ -197,13 +197,13 @@ def _is_in_call(match: re.Match[str], is_call: Callable[[str, int], bool]) -> bo
         return is_call(text, start)
     is_first = text[max(0, start - _LONGEST_GAP) : start].rstrip().endswith("{")
     begin = start
-    for _ in range(_MOST_OBJECTS):
+    for number in range(_MOST_OBJECTS):
         begin = text.rfind("{", max(0, start - _LONGEST_LOOK), begin)
         if begin < 0:
-            return start > _LONGEST_LOOK
+            return start > _LONGEST_LOOK and not is_first
         if is_call(text, begin):
             return True
-        if is_first:
+        if is_first and number:  # neither the object that begins here nor the one around it (`"function": {…}`)
             return False
     return True
 

@@ -47,7 +47,7 @@ class Toolbox:
     """The upstream speaks this API itself."""
     declared: dict[str, Declared] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
-    """Names of tools that nobody here can run."""
+    """Names of hosted tools: only Anthropic's service can run them, so they are left out of the request."""
     foreign: set[str] = field(default_factory=set)
     """Names of tools that a native upstream runs. They are declared, so that what guards tools sees them."""
     unproven: list[str] = field(default_factory=list)

@@ -20,7 +20,8 @@ class JsonCallSyntax:
     """No marker stands before it, so only known keys keep it a candidate, and the call starts when its arguments are
     plainly JSON."""
     no_other_keys: bool = False
-    """Only known keys may stand behind the arguments, too: for a reader that tells of nothing before the call ends."""
+    """A key that calls do not have makes the object no call behind its arguments, too. Only a reader that reports
+    nothing before the call ends can take it back then."""
     wrappers: frozenset[str] = frozenset({"tool_calls"})
     """Keys under which a list of calls, or one call, may stand (`tool_calls`), unless keys are names."""
     message: bool = False

@@ -27,7 +27,7 @@ from .value_end import CDATA, CDATA_END, MAX_TAG, tag_ends
 # Arguments that stand as JSON may stand in a code block.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
 _FENCE_PART = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
-# ... or in a string.
+# The JSON object of all arguments, which may stand in a string.
 _OBJECT = re.compile(r"[\"']?\{")
 _LOOK = 64
 # Parameters that no tool declares, and that hold all arguments as one object.
@@ -139,7 +139,7 @@ class TaggedCalls(PartReader):
         return i
 
     def _joined(self, s: str, i: int) -> int:
-        """The index behind a name at `i` and the first key, which no tag parts from it; 0 where there is none."""
+        """Read a tool's name and its first key, written at `i` without a tag between; the index behind them, or 0."""
         if (m := self._syntax.joined.match(s, i)) is None:
             return 0
         for end in range(m.end("joined") - 1, i, -1):
