@@ -28,7 +28,7 @@ from .backend_memory import BackendMemory
 
 @dataclass(frozen=True, slots=True)
 class ConstraintRequest:
-    """One way of way for a constraint: the setting's name for it, and the request's fields."""
+    """One way of asking for a constraint: the setting's name for it, and the request's fields."""
 
     kind: str
     fields: dict[str, Any]
