@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 
 from ...model import Tool, ToolCall
 from ...parsing.calls.fork import Nothing
@@ -21,8 +22,21 @@ from ..prompt.tools_typescript import declared
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener
 
+
+def _identify(written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
+    """The tool of a written name, behind which Llama 3 may write `=` or `(` in place of the bracket."""
+    return (written if offered(written) else written.rstrip("=("), None)
+
+
 # Functionary 3.1, and Llama 3.1 where a prompt asks for it. (`auto`: Qwen3-Coder's reader knows it too.)
-FUNCTION = opener("<function=", named_calls(name_ends=(">",), item_close=("</function>",)))
+FUNCTION = opener(
+    "<function=",
+    named_calls(
+        name_ends=(">", "{"),  # Llama 3 forgets the bracket before the arguments
+        item_close=("</function>",),
+        identify=_identify,
+    ),
+)
 
 
 def _introduced(tool: Tool) -> str:

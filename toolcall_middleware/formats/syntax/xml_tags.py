@@ -71,7 +71,9 @@ def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
     read = xml_syntax(
         # The name may stand in the tag of a parameter, which the call's parameters follow.
         call=re.compile(
-            rf"<(?:function|(?P<odd>parameter)){_NAMED.format('name')}>(?(odd)(?={ws}(?:<parameter[= ]|</function>)))"
+            rf"<(?:function|(?P<odd>parameter)){_NAMED.format('name')}"
+            # Llama 3 forgets the bracket before arguments in JSON, or writes something else.
+            rf"(?(odd)>(?={ws}(?:<parameter[= ]|</function>))|(?:>|[=(,]?[ ]?(?=\[?\{{)))"
         ),
         call_heads=("<function=", "<function "),
         call_part=re.compile(

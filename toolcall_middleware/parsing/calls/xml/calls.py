@@ -27,8 +27,9 @@ from .value_end import CDATA, CDATA_END, MAX_TAG, tag_ends
 # Arguments that stand as JSON may stand in a code block.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
 _FENCE_PART = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
-# The JSON object of all arguments, which may stand in a string.
-_OBJECT = re.compile(r"[\"']?\{")
+# The JSON object of all arguments, which may stand in a string or in a list.
+_OBJECT = re.compile(r"(?:[\"']|(?P<list>\[[ \t\r\n]{0,16}))?\{")
+_OBJECT_PART = re.compile(r"(?:[\"']|\[[ \t\r\n]{0,16})\Z")
 _LOOK = 64
 # Parameters that no tool declares, and that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
@@ -182,15 +183,15 @@ class TaggedCalls(PartReader):
             self._open_value(key)
             return j + len(f"<{key}>")
         if s[j] == "`" and self._first and not self._whole:
-            fence = _FENCE.match(s, j)
-            if fence is not None:
+            if (fence := _FENCE.match(s, j)) is not None:
                 return fence.end()
             if not last and _FENCE_PART.match(s, j):
                 return -1
         untouched = self._first and not self._whole and not self._repaired
-        if untouched and s[j] in "\"'" and j + 1 == len(s) and not last:
+        if untouched and not last and _OBJECT_PART.match(s, j):
             return -1
-        if untouched and _OBJECT.match(s, j):
+        if untouched and (m := _OBJECT.match(s, j)):
+            j += len(m["list"] or "")
             self._args = CallArguments(s[j], self._ends.closing, self._sink.arguments)
             self._whole = True
             self._first = False
