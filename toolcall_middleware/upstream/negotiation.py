@@ -16,6 +16,7 @@ import msgspec
 from ..errors import shown
 from ..formats.base import ToolFormat
 from ..request.parse import ChatRequest, callable_tools
+from ..response.whole import CALL_REFUSED
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate
 from ..wire import openai
@@ -183,8 +184,8 @@ class Negotiation:
             if _says_only(refusal, _NO_PARSER, name=self._chat.choice.name):
                 self._memory.refuse(self._chat.model, _TOOLS)
                 _log.warning("The backend of %s takes no tools: they go by prompt.", shown(self._chat.model))
-            elif has_plain_messages(self._chat):
-                self._refused_tools = True
+            elif has_plain_messages(self._chat) and CALL_REFUSED.encode() not in refusal:
+                self._refused_tools = True  # and not this one call of the model's
             return Next.PROMPT
         for field in (_STREAM_OPTIONS, _SPECIAL_TOKENS):
             if status in _REFUSED and field.encode() in refusal and self._leaves_out(field):

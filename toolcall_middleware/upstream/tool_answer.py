@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
-from ..request.parse import ChatRequest
+from ..formats import registry
+from ..formats.base import ParserOptions
+from ..request.parse import ChatRequest, callable_tools
+from ..response.answer_outcome import AnswerOutcome
 from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
 from ..response.release_gate import hold_for
 from ..response.stream import StreamRewriter
-from ..response.whole import Reply, as_stream, is_stream, no_completion, rewrite_whole
+from ..response.whole import CALL_REFUSED, Reply, as_stream, is_stream, no_completion, refused_call, rewrite_whole
 from ..settings import Settings
 from ..usage.pending_count import PendingCount
 from ..wire import openai
 from ..wire.sse import DONE
 from .actions import State
-from .attempt import ToolRequest
+from .attempt import Decision, ToolRequest
 from .backend_memory import BackendMemory
 from .conversation import Facts
 
@@ -68,6 +72,7 @@ class ToolAnswer:
         self._warnings: tuple[str, ...] = ()  # of the whole answer
         self._finished: tuple[FinishedCall, ...] = ()  # the finished calls of the whole answer
         self._is_due = False  # the answer's end waits for a count
+        self._salvaged = False  # it is the call that an error of the backend's held
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. It is over."""
@@ -125,6 +130,7 @@ class ToolAnswer:
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
         """A response begins: what becomes of it."""
         self.stream = None
+        self._salvaged = False
         self._status = status
         self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         if status >= 400:
@@ -205,8 +211,13 @@ class ToolAnswer:
         error = stream.failed
         if stream.choices.begun:
             request.is_accepted()
-        elif error is not None and not left and self._is_refusal(error):
-            return b""
+        elif error is not None and not left:
+            if (written := self._written(error)) is not None and (events := as_stream(written)) is not None:
+                self.stream = self._new_rewriter()
+                out = self.feed(events)
+                return out + self.finish(cut=False, left=bool(out))
+            if self._is_refusal(error):
+                return b""
         if error is not None and not left and request.retries(error):
             return b""
         if error is None and not stream.choices.begun:
@@ -221,13 +232,30 @@ class ToolAnswer:
             self.error = error
             return out + error.sse() + DONE
         outcome = stream.choices.outcome
-        if not request.is_settled(outcome, left=left):
+        if not self._is_settled(outcome, left=left):
             return b""
         _warn(outcome.warnings)
         if self._defer and stream.is_due:
             self._is_due = True
             return out
         return out + stream.end()
+
+    def _written(self, refusal: ToolCallError) -> bytes | None:
+        """The chat completion with the call that the backend refuses as its model wrote it."""
+        if not self.native or not self.offers_tools:
+            return None
+        options = ParserOptions(repair_names=self._settings.repair_names)
+        written = refused_call(refusal, registry.get("auto").parser(callable_tools(self._chat), options))
+        if written is not None:
+            self._salvaged = True
+            self._request.decisions.append(Decision("call", CALL_REFUSED, "the backend's error holds it"))
+        return written
+
+    def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
+        """See `ToolRequest.is_settled`. A call that the backend refused was left to us, and not in the text."""
+        if self._salvaged:
+            outcome = replace(outcome, read_markup=False)
+        return self._request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:
         """Whether an answer of status 200 is a refusal, after which the backend is asked again as for one with its own
@@ -245,9 +273,12 @@ class ToolAnswer:
         """A collected response. None: ask again, with `take_next`. Raises ToolCallError as `finish` does."""
         chat, request, settings = self._chat, self._request, self._settings
         if self._status >= 400:
+            refusal = openai.read_error(data, self._status)
+            if (written := self._written(refusal)) is not None:
+                self._status = 200
+                return self.whole(written)
             if request.repairs(self._status, data):
                 return None
-            refusal = openai.read_error(data, self._status)
             if not isinstance(refusal.code, str) and is_context_error(refusal):
                 refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one
             reply = self._json(refusal.body())
@@ -273,11 +304,14 @@ class ToolAnswer:
                 return None
             raise
         if answer is None:
-            self._refuse(no_completion(data))
+            refusal = no_completion(data)
+            if (written := self._written(refusal)) is not None:
+                return self.whole(written)
+            self._refuse(refusal)
             return None
         request.is_accepted()
         outcome = answer.outcome
-        if not request.is_settled(outcome, left=False):
+        if not self._is_settled(outcome, left=False):
             return None
         _warn(outcome.warnings)
         self._calls = outcome.calls
@@ -299,7 +333,10 @@ class ToolAnswer:
         if events is None:
             if not data.strip() and self._request.asks_whole():
                 return None
-            self._refuse(no_completion(data))
+            refusal = no_completion(data)
+            if (written := self._written(refusal)) is not None:
+                return self._as_stream(written)
+            self._refuse(refusal)
             return None
         self.stream = self._new_rewriter()
         out = self.feed(events)
