@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,32 +16,61 @@ from ..engines import PROSE, Answered, Engine, ask
 
 GO = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "go", "description": "Goes there.", "parameters": GO}}
+TAGS = """\
+<tool_call>
+<function=go>
+<parameter=city>
+Paris
+</parameter>
+<parameter=days>
+2
+</parameter>
+</parameter>
+</function>
+</tool_call>"""
 WRITTEN = '<function=go{"city": "Paris", "days": "2"}</function>'
 
 
 class Host(Engine):
-    """Refuses what its model wrote, where it was given tools.
+    """Refuses what its model wrote, where it was given tools: as Groq does, or in the words `llama_cpp`.
 
-    how: `status`, or an error in an answer of status 200 that is an `event` or a whole `body`.
+    how: `status`, or an error in an answer of status 200 that is an `event` or a whole `body`. before: deltas of the
+    stream that come before the error.
     """
 
-    def __init__(self, written: str | None, how: str = "status") -> None:
+    def __init__(
+        self, written: str | None, how: str = "status", *, llama_cpp: bool = False, before: Sequence[Any] = ()
+    ) -> None:
         super().__init__("", lambda _body: None, frozenset())
         self.written = written
         self.how = how
+        self.llama_cpp = llama_cpp
+        self.before = before
 
     def answer(self, raw: bytes) -> tuple[int, str, bytes]:
         body = json.loads(raw)
         if "tools" not in body:
             return super().answer(raw)
         self.bodies.append(body)
-        error = {"message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed"}
-        if self.written is not None:
+        error: dict[str, Any] = {"message": "Failed.", "type": "invalid_request_error", "code": "tool_use_failed"}
+        status = 400
+        if self.llama_cpp:
+            status = 500
+            error = {"message": f"Failed to parse input at pos 204: {self.written}", "type": "server_error"}
+            error["code"] = 500
+        elif self.written is not None:
             error["failed_generation"] = self.written
         if self.how == "event" and body.get("stream"):
-            event = json.dumps({"error": {**error, "status_code": 400}}).encode()
-            return 200, "text/event-stream", b"event: error\ndata: " + event + b"\n\n"
-        return 400 if self.how == "status" else 200, "application/json", json.dumps({"error": error}).encode()
+            event = json.dumps({"error": {**error, "status_code": status}}).encode()
+            named = b"" if self.llama_cpp else b"event: error\n"
+            return 200, "text/event-stream", b"".join(map(chunk, self.before)) + named + b"data: " + event + b"\n\n"
+        return status if self.how == "status" else 200, "application/json", json.dumps({"error": error}).encode()
+
+
+def chunk(delta: dict[str, Any]) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
 
 
 def body(*, stream: bool = False, **more: Any) -> dict[str, Any]:
@@ -53,7 +83,8 @@ def calls_of(answer: Answered) -> list[tuple[str, str]]:
         message = json.loads(answer.body)["choices"][0]["message"]
         return [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()]
     events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
-    deltas = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls") or ()]
+    choices = [choice for event in events for choice in event["choices"]]
+    deltas = [call for choice in choices for call in choice["delta"].get("tool_calls") or ()]
     name = "".join(call["function"].get("name", "") for call in deltas)
     return [(name, "".join(call["function"]["arguments"] for call in deltas))] if deltas else []
 
@@ -61,11 +92,12 @@ def calls_of(answer: Answered) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("mode", ["native", "auto"])
 @pytest.mark.parametrize("how", ["status", "event", "body"])
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("llama_cpp", [False, True])
 def test_a_call_that_the_host_could_not_read_is_read_from_its_error(
-    mode: str, how: str, stream: bool, caplog: pytest.LogCaptureFixture
+    mode: str, how: str, stream: bool, llama_cpp: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "toolcall_middleware")
-    host, memory = Host(WRITTEN, how), BackendMemory()
+    host, memory = Host(TAGS if llama_cpp else WRITTEN, how, llama_cpp=llama_cpp), BackendMemory()
     for number in (1, 2):  # and nothing is learned from it: the next request is asked in the same way
         answer = ask(host, memory, body(stream=stream), mode=mode)
         assert answer.status == 200
@@ -75,7 +107,7 @@ def test_a_call_that_the_host_could_not_read_is_read_from_its_error(
         assert answer.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
         assert len(host.bodies) == number
         assert "tools" in host.bodies[-1]
-    assert any("call=tool_use_failed" in line for line in caplog.messages)
+    assert any("call=refused" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -110,3 +142,58 @@ def test_a_call_from_an_error_is_judged_as_any_other() -> None:
         ask(again, memory, body(), mode="native", validate_arguments="retry")
     assert len(again.bodies) == 2  # the model is told what was wrong
     assert "city" in again.bodies[1]["messages"][-1]["content"]
+
+
+def said(answer: Answered, field: str) -> str:
+    """A field of a stream's deltas."""
+    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
+    return "".join(event["choices"][0]["delta"].get(field) or "" for event in events if event.get("choices"))
+
+
+@pytest.mark.parametrize("text", [TAGS, f"<think>It is far.</think>\n\n{TAGS}", f"I will go.\n{TAGS}\n"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        [{"role": "assistant", "content": None}, {"reasoning_content": "It is "}, {"reasoning_content": "far."}],
+        [{"role": "assistant", "content": "I will go."}, {"content": "\n"}],
+    ],
+)
+def test_what_came_before_the_error_is_not_said_twice(text: str, before: list[dict[str, Any]]) -> None:
+    """llama.cpp streams what it can read, and repeats it in the error or not."""
+    host = Host(text, "event", llama_cpp=True, before=before)
+    answer = ask(host, BackendMemory(), body(stream=True, stream_options={"include_usage": True}), mode="auto")
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    for field in ("reasoning_content", "content"):
+        assert said(answer, field).strip() == "".join(delta.get(field) or "" for delta in before).strip()
+    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
+    assert {event["id"] for event in events} == {"chatcmpl-1"}
+    assert [event["choices"][0].get("finish_reason") for event in events if event["choices"]][-1] == "tool_calls"
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    assert answer.body.count(b'"role"') == 1
+
+
+def test_a_call_that_has_begun_is_cut_where_the_host_gives_up() -> None:
+    """Its arguments have left in the host's own spelling: what would follow cannot be told."""
+    begun = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "go", "arguments": '{"city":"Par'}}
+    host = Host(TAGS, "event", llama_cpp=True, before=[{"role": "assistant", "tool_calls": [begun]}])
+    answer = ask(host, BackendMemory(), body(stream=True), mode="native")
+    assert b'"error"' in answer.body
+    assert b'"tool_calls"' in answer.body
+    assert b'"finish_reason":"tool_calls"' not in answer.body
+
+
+def test_the_texts_of_an_answer_by_prompt_are_read_too() -> None:
+    """llama.cpp parses every answer, of a model that was told of the tools in the prompt, too."""
+    host = Unaware(TAGS)
+    answer = ask(host, BackendMemory(), body(), mode="prompt")
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    assert "tools" not in host.bodies[0]
+
+
+class Unaware(Host):
+    """It was not given the tools, and parses the text all the same."""
+
+    def answer(self, raw: bytes) -> tuple[int, str, bytes]:
+        self.bodies.append(json.loads(raw))
+        error = {"code": 500, "message": f"Failed to parse input at pos 0: {self.written}", "type": "server_error"}
+        return 500, "application/json", json.dumps({"error": error}).encode()

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError
+from ..formats.base import StreamParser
+from ..formats.refused_calls import refused_text
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.content_parts import with_plain_content
@@ -66,10 +68,13 @@ class Choices:
 
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
     `patience`: how often a complete answer is found unended before we end it: an event counts once or twice. The
-    backend tells its usage where it ends the answer itself.
+    backend tells its usage where it ends the answer itself. `read_refused`: makes the reader for `refused_call`, where
+    calls may come; `salvaged`: the call is one that the backend could not read.
     """
 
-    __slots__ = ("_counts", "_expected", "_make_choice", "_usage", "by_index", "patience")
+    __slots__ = (
+        "_counts", "_expected", "_make_choice", "_usage", "by_index", "patience", "read_refused", "salvaged",
+    )  # fmt: skip
 
     def __init__(
         self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int, counts: bool
@@ -80,6 +85,8 @@ class Choices:
         self._counts = counts
         self.by_index: dict[int, Choice] = {}
         self.patience = 0
+        self.read_refused: Callable[[], StreamParser] | None = None
+        self.salvaged = False
 
     # -- how far they are ----------------------------------------------------------------------------------------
 
@@ -135,6 +142,22 @@ class Choices:
             return False
         self.patience -= 1
         return received_all or self.patience < 0
+
+    def refused_call(self, error: ToolCallError) -> msgspec.Raw | None:
+        """What a chunk would say of the choices that ends them with the call of which an error of the backend's holds
+        the text; None where that has none, or where a call has begun.
+        """
+        read, answers = self.read_refused, self.answers
+        if read is None or len(answers) > 1 or self.all_finished:
+            return None
+        if any(answer.calls or (answer.native is not None and answer.native.seen) for answer in answers):
+            return None
+        text = refused_text(error, read, spoken=self.begun)
+        if text is None:
+            return None
+        self.salvaged = True
+        index = next(iter(self.by_index), 0)
+        return openai.raw([{"index": index, "delta": {"content": text}, "finish_reason": "stop"}])
 
     # -- what a chunk says ---------------------------------------------------------------------------------------
 

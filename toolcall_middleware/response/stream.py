@@ -247,7 +247,13 @@ class StreamRewriter:
             return
         event, data, top = self._head.read(event, data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
-            self._fail(openai.read_error(data))
+            if (last := self.choices.refused_call(error := openai.read_error(data))) is None:
+                self._fail(error)
+                return
+            self._flush_odd(out)
+            top = self._head.filled({**self._writer.head(), "choices": last})
+            self._chunk(ServerEvent(openai.event(openai.encode(top)), b""), top, out)
+            self._end_events()
         elif top is None:
             self._flush_odd(out)
             self._odd = event.raw

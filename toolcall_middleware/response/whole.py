@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError
-from ..formats.base import StreamParser
-from ..parsing.events import CallEnd
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.content_parts import with_plain_content
@@ -25,8 +23,6 @@ from .reasoning import FIELDS
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
 _MAX_SHOWN = 500
-CALL_REFUSED = "tool_use_failed"
-"""The code of such an error: see `refused_call`."""
 _STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
@@ -159,22 +155,6 @@ def no_completion(data: bytes) -> ToolCallError:
         return openai.read_error(data)
     text = stripped[:_MAX_SHOWN].decode("utf-8", "replace")
     return ToolCallError("upstream_error", f"The backend's answer is no chat completion: {text or '(empty)'}")
-
-
-def refused_call(refusal: ToolCallError, reader: StreamParser) -> bytes | None:
-    """The chat completion with the text that a backend's error holds; None where no whole call can be read from it.
-
-    Groq answers so where it cannot read its model's call, or the call does not fit the schema
-    (https://console.groq.com/docs/tool-use). reader: a fresh one, which knows the tools that are offered.
-    """
-    text = refusal.extra.get("failed_generation")
-    if not isinstance(text, str):
-        return None
-    ends = [event for event in (*reader.feed(text), *reader.finish()) if isinstance(event, CallEnd)]
-    if not ends or not all(end.complete for end in ends):
-        return None
-    message = {"role": "assistant", "content": text}
-    return _encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
 
 def _open_arguments(message: dict[str, Any]) -> None:

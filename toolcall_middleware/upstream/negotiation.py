@@ -15,8 +15,8 @@ import msgspec
 
 from ..errors import shown
 from ..formats.base import ToolFormat
+from ..formats.refused_calls import is_models_fault
 from ..request.parse import ChatRequest, callable_tools
-from ..response.whole import CALL_REFUSED
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate
 from ..wire import openai
@@ -184,8 +184,8 @@ class Negotiation:
             if _says_only(refusal, _NO_PARSER, name=self._chat.choice.name):
                 self._memory.refuse(self._chat.model, _TOOLS)
                 _log.warning("The backend of %s takes no tools: they go by prompt.", shown(self._chat.model))
-            elif has_plain_messages(self._chat) and CALL_REFUSED.encode() not in refusal:
-                self._refused_tools = True  # and not this one call of the model's
+            elif has_plain_messages(self._chat) and not is_models_fault(refusal):
+                self._refused_tools = True
             return Next.PROMPT
         for field in (_STREAM_OPTIONS, _SPECIAL_TOKENS):
             if status in _REFUSED and field.encode() in refusal and self._leaves_out(field):
@@ -250,7 +250,9 @@ class Negotiation:
 
     def _refuses_tools(self, status: int, refusal: bytes) -> bool:
         """Whether the backend's refusal is about the tools: vLLM without a parser, an unknown field, a template."""
-        return status in {*_REFUSED, *_FAILED, 404} and any(word in refusal for word in _TOOL_WORDS)
+        if status not in {*_REFUSED, *_FAILED, 404}:
+            return False
+        return any(word in refusal for word in _TOOL_WORDS) or is_models_fault(refusal)
 
     def after_answer(self, *, calls: int, read_markup: bool, lost: bool, prompt_tokens: int | None) -> Next:
         """The backend answered. PROMPT: its tools have not reached the model.

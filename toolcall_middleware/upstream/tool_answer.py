@@ -5,22 +5,24 @@ How the request is put to the backend is attempt.py's. Here its answers are read
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
-from ..formats.base import ParserOptions
+from ..formats.base import ParserOptions, StreamParser
+from ..formats.refused_calls import refused_text
 from ..request.parse import ChatRequest, callable_tools
 from ..response.answer_outcome import AnswerOutcome
 from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
 from ..response.release_gate import hold_for
 from ..response.stream import StreamRewriter
-from ..response.whole import CALL_REFUSED, Reply, as_stream, is_stream, no_completion, refused_call, rewrite_whole
+from ..response.whole import Reply, as_stream, is_stream, no_completion, rewrite_whole
 from ..settings import Settings
 from ..usage.pending_count import PendingCount
 from ..wire import openai
@@ -163,6 +165,8 @@ class ToolAnswer:
             max_bytes=settings.max_response_bytes,
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
+        if self.offers_tools:
+            made.choices.read_refused = self._reader_of_refused()
         if chat.include_usage and self._request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
@@ -211,13 +215,8 @@ class ToolAnswer:
         error = stream.failed
         if stream.choices.begun:
             request.is_accepted()
-        elif error is not None and not left:
-            if (written := self._written(error)) is not None and (events := as_stream(written)) is not None:
-                self.stream = self._new_rewriter()
-                out = self.feed(events)
-                return out + self.finish(cut=False, left=bool(out))
-            if self._is_refusal(error):
-                return b""
+        elif error is not None and not left and self._is_refusal(error):
+            return b""
         if error is not None and not left and request.retries(error):
             return b""
         if error is None and not stream.choices.begun:
@@ -241,20 +240,25 @@ class ToolAnswer:
         return out + stream.end()
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
-        """The chat completion with the call that the backend refuses as its model wrote it."""
-        if not self.native or not self.offers_tools:
+        """The completion with the call that the backend could not read, and of which its error holds the text."""
+        text = refused_text(refusal, self._reader_of_refused(), spoken=False) if self.offers_tools else None
+        if text is None:
             return None
-        options = ParserOptions(repair_names=self._settings.repair_names)
-        written = refused_call(refusal, registry.get("auto").parser(callable_tools(self._chat), options))
-        if written is not None:
-            self._salvaged = True
-            self._request.decisions.append(Decision("call", CALL_REFUSED, "the backend's error holds it"))
-        return written
+        self._salvaged = True
+        message = {"role": "assistant", "content": text}
+        return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    def _reader_of_refused(self) -> Callable[[], StreamParser]:
+        options = ParserOptions(repair_names=self._settings.repair_names, keep_raw=True)
+        return functools.partial(registry.get("auto").parser, callable_tools(self._chat), options)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """See `ToolRequest.is_settled`. A call that the backend refused was left to us, and not in the text."""
-        if self._salvaged:
+        if self._salvaged or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
+            self._request.decisions.append(
+                Decision("call", "refused", "the backend's error holds what the model wrote")
+            )
         return self._request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:

@@ -291,7 +291,7 @@ class TaggedCalls(PartReader):
             k = found.start()
             verdict = self._closes(s, k, start, last=last)
             if verdict == -1:
-                at = k + 1
+                at = value.pass_tag(s, k)
                 continue
             self._sink.args(value.take(s[start:k]))
             if verdict is None:
@@ -308,7 +308,7 @@ class TaggedCalls(PartReader):
         syntax = self._syntax
         rest = s[k : k + MAX_TAG]
         if rest.startswith(syntax.value_close):
-            return self._ends.fits(s, k + len(syntax.value_close), last=last)
+            return self._ends.fits(s, k + len(syntax.value_close), last=last, nested=self._value.nested > 0)
         if syntax.xml and rest.startswith(CDATA):
             self._state = _SECTION
             return k + len(CDATA)

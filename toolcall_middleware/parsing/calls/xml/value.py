@@ -25,14 +25,14 @@ class TagValue:
     """The values of a reader, one after another. Reads on as `sink.ArgumentsReader` does, while one streams.
 
     streams: what is read leaves as a JSON string whose first quote has left.
-    lined: a newline has opened the value.
+    lined: a newline has opened the value. nested: how many parameters' tags are open in its text.
     """
 
     done = False
     tail = ""
     __slots__ = (
         "_begun", "_crlf", "_held", "_last", "_parts", "_quoted", "_syntax", "_types", "_whole",
-        "lined", "streams",
+        "lined", "nested", "streams",
     )  # fmt: skip
 
     def __init__(self, syntax: TaggedSyntax) -> None:
@@ -50,6 +50,7 @@ class TagValue:
         self._held = ""  # what is not known to belong to the value: a newline at its end, half an entity
         self._begun = False
         self.lined = False
+        self.nested = 0
         self._crlf = False  # that newline is of two characters
         self._last = ""
 
@@ -76,6 +77,14 @@ class TagValue:
     def own_line(self, s: str, k: int, start: int) -> bool:
         """Whether what stands at `s[k]` begins a line. start: where in `s` the value begins or goes on."""
         return (s[k - 1] if k > start else self._last) == "\n"
+
+    def pass_tag(self, s: str, k: int) -> int:
+        """The tag that begins at `s[k]` belongs to the value's text; returns the index behind its first character."""
+        if s.startswith(self._syntax.parameter_heads, k):
+            self.nested += 1
+        elif self.nested and s.startswith(self._syntax.value_close, k):
+            self.nested -= 1
+        return k + 1
 
     def take(self, text: str) -> str:
         """More of the value; returns what leaves. A newline at its end waits: it may be markup."""

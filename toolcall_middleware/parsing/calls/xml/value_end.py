@@ -53,10 +53,16 @@ class TagEnds:
         self.half_behind = _half(self.over)
         self.half_tail = _half(syntax.tails)
 
-    def fits(self, s: str, k: int, *, last: bool) -> int | None:
-        """Whether what stands at `k` can follow a value's closing tag: `k`, -1 where not, None where it may."""
+    def fits(self, s: str, k: int, *, last: bool, nested: bool) -> int | None:
+        """Whether what stands at `k` can follow a value's closing tag: an index to go on from, -1 where not, None where
+        it may.
+
+        nested: a parameter's tag has opened in the value. Else the tag may be doubled, as Qwen 3.6 writes it.
+        """
         syntax = self._syntax
         j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+        if not nested and s.startswith(syntax.value_close, j):
+            return self.fits(s, j + len(syntax.value_close), last=last, nested=True)
         if j == len(s):
             return k if last else None
         if j == k + MAX_TAG:
@@ -70,6 +76,8 @@ class TagEnds:
             return -1 if rest.startswith(syntax.value_close) else k
         if s.startswith(self.behind_value, j):
             return k
+        if not (last or nested) and syntax.value_close.startswith(s[j : j + _LOOK]):
+            return None
         return None if not last and self.half.match(s, j) else -1
 
     def ends_there(self, s: str, k: int, *, last: bool, tail: bool) -> bool | None:
