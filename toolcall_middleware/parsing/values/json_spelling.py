@@ -59,7 +59,7 @@ def repaired_number(word: str) -> str | None:
     if match is None:
         return None
     sign, whole, fraction, exponent = match.groups()
-    whole = (whole or "").replace("_", "")
+    whole = (whole or "").replace("_", "").lstrip("0")
     fraction = (fraction or "").replace("_", "")
     if not whole and len(fraction) < 2 and "0" not in word:
         return None
