@@ -172,14 +172,42 @@ def test_what_came_before_the_error_is_not_said_twice(text: str, before: list[di
     assert answer.body.count(b'"role"') == 1
 
 
-def test_a_call_that_has_begun_is_cut_where_the_host_gives_up() -> None:
-    """Its arguments have left in the host's own spelling: what would follow cannot be told."""
-    begun = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "go", "arguments": '{"city":"Par'}}
-    host = Host(TAGS, "event", llama_cpp=True, before=[{"role": "assistant", "tool_calls": [begun]}])
+@pytest.mark.parametrize("text", [TAGS, f"<think>Far.</think>{TAGS}", f"{TAGS}\n{TAGS.replace('Paris', 'Rome')}"])
+@pytest.mark.parametrize("begun", ["", "{", '{"city":"Par', '{"city":"Paris","days":2', '{"city": "Paris", "d'])
+def test_a_call_that_has_begun_goes_on(text: str, begun: str) -> None:
+    host = Host(text, "event", llama_cpp=True, before=[first("go", begun)])
     answer = ask(host, BackendMemory(), body(stream=True), mode="native")
-    assert b'"error"' in answer.body
-    assert b'"tool_calls"' in answer.body
+    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
+    entries = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls") or ()]
+    calls: dict[int, list[str]] = {}
+    for entry in entries:
+        calls.setdefault(entry["index"], []).append(entry["function"]["arguments"])
+    expected = [{"city": city, "days": 2} for city in ("Paris", "Rome")[: text.count("<tool_call>")]]
+    assert [json.loads("".join(calls[index])) for index in sorted(calls)] == expected
+    assert [entry["function"]["name"] for entry in entries if "name" in entry["function"]] == ["go"] * len(expected)
+    assert said(answer, "content") == ""
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(("name", "begun"), [("go", '{"city":"Rome'), ("other", '{"city":"Par')])
+def test_another_call_than_has_begun_does_not_go_on(name: str, begun: str) -> None:
+    host = Host(TAGS, "event", llama_cpp=True, before=[first(name, begun)])
+    answer = ask(host, BackendMemory(), body(stream=True), mode="native", unknown_tool="forward")
+    assert b"Failed to parse input at pos" in answer.body
     assert b'"finish_reason":"tool_calls"' not in answer.body
+
+
+def test_arguments_that_are_too_deep_to_go_on_are_an_error_and_no_exception() -> None:
+    deep = "[" * 3000 + "]" * 3000
+    host = Host(f'<function=go>{{"city": "a", "x": {deep}}}</function>', "event", before=[first("go", '{"city":"a')])
+    answer = ask(host, BackendMemory(), body(stream=True), mode="native")
+    assert b"tool_use_failed" in answer.body
+
+
+def first(name: str, arguments: str) -> dict[str, Any]:
+    """The first delta of a host's own call."""
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 def test_the_texts_of_an_answer_by_prompt_are_read_too() -> None:

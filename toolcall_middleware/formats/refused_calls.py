@@ -8,12 +8,15 @@ Its parser or its check of the schema failed, and the client would get an error 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
-from ..parsing.events import CallEnd
+from ..parsing.events import CallArgs, CallEnd, CallStart
+from ..parsing.values.json_spelling import decode
 
 _LLAMA_CPP = re.compile(r"Failed to parse input at pos \d+: ")
 _WORDS = (b"tool_use_failed", b"failed to parse input at pos", b"error parsing tool call")  # the last is Ollama's
@@ -24,8 +27,17 @@ def is_models_fault(refusal: bytes) -> bool:
     return any(words in refusal for words in _WORDS)
 
 
-def refused_text(refusal: ToolCallError, reader: Callable[[], StreamParser], *, spoken: bool) -> str | None:
-    """What the model wrote, by an error; None where no whole call can be read from it.
+class Refused(NamedTuple):
+    """What the model wrote, and the calls in it: the name of each, and its arguments as JSON."""
+
+    text: str
+    calls: list[tuple[str, str]]
+
+
+def refused_calls(
+    refusal: ToolCallError, reader: Callable[[], StreamParser], *, spoken: bool = False
+) -> Refused | None:
+    """What an error holds of an answer; None where no whole call can be read from it.
 
     reader: makes a parser that knows the offered tools and keeps `raw`. spoken: something of the answer has come
     before, which the error may repeat: then only what begins with the first call is told.
@@ -34,13 +46,47 @@ def refused_text(refusal: ToolCallError, reader: Callable[[], StreamParser], *, 
     if not text:
         return None
     parser = reader()
-    ends = [event for event in (*parser.feed(text), *parser.finish()) if isinstance(event, CallEnd)]
-    if not ends or not all(end.complete for end in ends):
+    calls: list[tuple[str, str]] = []
+    name, raw = "", ""
+    arguments: list[str] = []
+    for event in (*parser.feed(text), *parser.finish()):
+        match event:
+            case CallStart():
+                name, arguments = event.name, []
+            case CallArgs():
+                arguments.append(event.text)
+            case CallEnd(complete=False):
+                return None
+            case CallEnd():
+                raw = raw or event.raw
+                calls.append((name, "".join(arguments)))
+    if not calls:
         return None
-    if not spoken:
-        return text
-    begin = text.find(ends[0].raw)
-    return None if begin < 0 or not ends[0].raw else text[begin:]
+    begin = text.find(raw) if raw and spoken else 0
+    return Refused(text[begin:], calls) if begin >= 0 and (raw or not spoken) else None
+
+
+def rest_of(begun: Sequence[tuple[str, str]], calls: Sequence[tuple[str, str]]) -> list[dict[str, Any]] | None:
+    """The entries of `delta.tool_calls` that complete the calls `begun` by a backend; None where they are others.
+
+    The last of them goes on in the backend's own spelling of JSON, as far as it can be told.
+    """
+    if len(begun) > len(calls) or any(left[0] != right[0] for left, right in zip(begun, calls, strict=False)):
+        return None
+    last = len(begun) - 1
+    written = begun[last][1]
+    try:
+        value = decode(calls[last][1])
+        spellings = [json.dumps(value, ensure_ascii=False, separators=marks) for marks in ((",", ":"), (", ", ": "))]
+    except (ValueError, RecursionError):
+        return None
+    rest = next((text[len(written) :] for text in spellings if text.startswith(written)), None)
+    if rest is None:
+        return None
+    more = [{"index": at, "type": "function"} for at in range(len(begun), len(calls))]
+    for entry, (name, arguments) in zip(more, calls[len(begun) :], strict=True):
+        entry["function"] = {"name": name, "arguments": arguments}
+    return [{"index": last, "function": {"arguments": rest}}, *more]
 
 
 def _text_of(refusal: ToolCallError) -> str:

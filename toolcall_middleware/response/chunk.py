@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
-from ..formats.refused_calls import refused_text
+from ..formats.refused_calls import refused_calls, rest_of
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.content_parts import with_plain_content
@@ -144,20 +144,25 @@ class Choices:
         return received_all or self.patience < 0
 
     def refused_call(self, error: ToolCallError) -> msgspec.Raw | None:
-        """What a chunk would say of the choices that ends them with the call of which an error of the backend's holds
-        the text; None where that has none, or where a call has begun.
+        """What a chunk would say of the choices that ends them with the calls of which an error of the backend's holds
+        the text; None where that has none, or where others have begun.
         """
         read, answers = self.read_refused, self.answers
         if read is None or len(answers) > 1 or self.all_finished:
             return None
-        if any(answer.calls or (answer.native is not None and answer.native.seen) for answer in answers):
+        refused = refused_calls(error, read, spoken=self.begun)
+        native = answers[0].native if answers else None
+        begun = [] if native is None else native.seen
+        if refused is None or (not begun and any(answer.calls for answer in answers)):
             return None
-        text = refused_text(error, read, spoken=self.begun)
-        if text is None:
-            return None
+        delta: dict[str, Any] = {"content": refused.text}
+        if begun:
+            entries = rest_of(begun, refused.calls)
+            if entries is None:
+                return None
+            delta = {"tool_calls": entries}
         self.salvaged = True
-        index = next(iter(self.by_index), 0)
-        return openai.raw([{"index": index, "delta": {"content": text}, "finish_reason": "stop"}])
+        return openai.raw([{"index": next(iter(self.by_index), 0), "delta": delta, "finish_reason": "stop"}])
 
     # -- what a chunk says ---------------------------------------------------------------------------------------
 

@@ -106,9 +106,9 @@ class NativeCalls:
         self._current = 0  # the call whose events leave
 
     @property
-    def seen(self) -> bool:
-        """Whether the backend has written any call."""
-        return bool(self._calls)
+    def seen(self) -> list[tuple[str, str]]:
+        """The calls that the backend has begun: the name of each, and its arguments so far."""
+        return [(call.name, "".join(call.written)) for call in self._calls]
 
     @property
     def named(self) -> bool:

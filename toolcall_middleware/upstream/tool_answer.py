@@ -15,7 +15,7 @@ from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser
-from ..formats.refused_calls import refused_text
+from ..formats.refused_calls import refused_calls
 from ..request.parse import ChatRequest, callable_tools
 from ..response.answer_outcome import AnswerOutcome
 from ..response.outcome import FinishedCall, as_header
@@ -241,11 +241,11 @@ class ToolAnswer:
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
         """The completion with the call that the backend could not read, and of which its error holds the text."""
-        text = refused_text(refusal, self._reader_of_refused(), spoken=False) if self.offers_tools else None
-        if text is None:
+        refused = refused_calls(refusal, self._reader_of_refused()) if self.offers_tools else None
+        if refused is None:
             return None
         self._salvaged = True
-        message = {"role": "assistant", "content": text}
+        message = {"role": "assistant", "content": refused.text}
         return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
     def _reader_of_refused(self) -> Callable[[], StreamParser]:
