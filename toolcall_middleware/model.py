@@ -59,6 +59,14 @@ class ToolChoice:
         """Whether an answer without a call breaks the promise."""
         return self.mode is ChoiceMode.REQUIRED or self.mode is ChoiceMode.NAMED
 
+    def allows(self, name: str) -> bool:
+        """Whether the model may call the tool of this name, which is one of those that are offered."""
+        if self.mode is ChoiceMode.NONE:
+            return False
+        if self.mode is ChoiceMode.NAMED:
+            return name == self.name
+        return self.allowed is None or name in self.allowed
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

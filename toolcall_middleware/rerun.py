@@ -22,7 +22,7 @@ from .formats.base import ToolFormat
 from .model import ToolSet
 from .observe.recorder import Row
 from .parsing.text.reasoning import Opened
-from .request.parse import ChatRequest, callable_tools, read_request
+from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
 from .upstream.backend_memory import BackendMemory
@@ -148,7 +148,7 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None 
         settings=own,
         syntax=chosen if exchange.offers_tools else registry.plain(),
         format=name,
-        tools=callable_tools(chat),
+        tools=chat.callable_tools,
         opened=opened,
         most=own.max_tool_calls if chat.choice.parallel else 1,
         complete=exchange.state is State.ENDED,

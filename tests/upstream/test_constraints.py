@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.formats import registry
-from toolcall_middleware.request.parse import callable_tools
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 from toolcall_middleware.upstream.constraints import ConstraintRequest, constraint_requests
@@ -212,7 +211,7 @@ def test_the_memory_is_bounded() -> None:
     ],
 )
 def test_only_what_may_be_called_now_is_offered(choice: Any, names: list[str]) -> None:
-    offered = callable_tools(request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice))
+    offered = request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice).callable_tools
     assert [tool.name for tool in offered.tools] == names
 
 

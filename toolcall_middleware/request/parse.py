@@ -57,6 +57,19 @@ class ChatRequest:
     custom: frozenset[str] = frozenset()
     deprecated: str = ""
 
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the answer may hold calls. Where no tool may be called, `tool_choice` is read as `none`."""
+        return self.choice.mode is not ChoiceMode.NONE
+
+    @property
+    def callable_tools(self) -> ToolSet:
+        """The tools that may be called under `tool_choice`."""
+        choice, tools = self.choice, self.tools
+        if self.offers_tools and choice.name is None and choice.allowed is None:
+            return tools
+        return tools.only(frozenset(filter(choice.allows, tools.by_name)))
+
 
 @dataclass(frozen=True, slots=True)
 class UsageOnly:
@@ -350,15 +363,3 @@ class _Reader:
 
 def _refusal(param: str, message: str) -> ToolCallError:
     return ToolCallError("invalid_request", message, param=param)
-
-
-def callable_tools(chat: ChatRequest) -> ToolSet:
-    """The tools that may be called under `tool_choice`."""
-    choice = chat.choice
-    if choice.mode is ChoiceMode.NONE:
-        return ToolSet()
-    if choice.name is not None:
-        return chat.tools.only(frozenset({choice.name}))
-    if choice.allowed is not None:
-        return chat.tools.only(choice.allowed)
-    return chat.tools

@@ -16,7 +16,7 @@ from ..json_schema.validate_arguments import checker_for
 from ..model import Tool, ToolSet
 from ..parsing.text.reasoning import Opened
 from ..parsing.values.coercion import Coercion, needs_coercion
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
@@ -65,7 +65,7 @@ def make_choice(
     full: whether the model has written about as many tokens as the request allows. report: who is told of finished
     calls. retried: the model was asked again. opened: the thought that the prompt has opened, where it is known to.
     """
-    offered = callable_tools(chat)
+    offered = chat.callable_tools
     unknown = settings.unknown_tool
     if unknown == "forward" and chat.choice.name is not None:
         unknown = "text"  # the one tool was asked for: a call of another is none

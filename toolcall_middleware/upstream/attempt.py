@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ToolCallError, shown
 from ..parsing.text.reasoning import Opened
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
 from ..response.choice_setup import make_choice, no_more_than_asked
@@ -132,11 +132,6 @@ class ToolRequest:
         return choice.must_call and not choice.parallel and (self.native or self._negotiation.is_constrained)
 
     @property
-    def offers(self) -> bool:
-        """Whether the answer may hold calls."""
-        return bool(callable_tools(self.chat).tools)
-
-    @property
     def settings(self) -> Settings:
         """Those of the attempt at hand: a call that must come and could not be held to its schema is checked when it is
         written. Under `auto` only strict tools are held to theirs, and these are checked anyway.
@@ -247,7 +242,7 @@ class ToolRequest:
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""
-        free = self.offers and not self.chat.choice.must_call
+        free = self.chat.offers_tools and not self.chat.choice.must_call
         return answer_schema(self.chat) if free else None
 
     # -- another attempt -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ..fading_memory import digest
 from ..formats.base import ToolFormat
 from ..json_schema.grammars.text import with_grammar
 from ..json_schema.loosen import loose_keywords, named_keywords, without
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..settings import Settings
 from .backend_memory import BackendMemory
 from .constraints import ConstraintRequest, answer_schema, constraint_requests
@@ -162,7 +162,7 @@ class ConstraintLadder:
         return True
 
     def _schemas(self) -> list[Any]:
-        schemas: list[Any] = [with_grammar(tool) for tool in callable_tools(self._chat).tools]
+        schemas: list[Any] = [with_grammar(tool) for tool in self._chat.callable_tools.tools]
         answer = answer_schema(self._chat)
         return schemas if answer is None else [*schemas, answer]
 

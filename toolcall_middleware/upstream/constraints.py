@@ -20,7 +20,7 @@ from ..json_schema.grammars.text import with_grammar
 from ..json_schema.loosen import BOOLEANS, without
 from ..json_schema.walk import changed
 from ..model import Tool
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
 from .backend_memory import BackendMemory
@@ -49,7 +49,7 @@ def constraint_requests(
     `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
     the arguments of tools with `strict: true` or a grammar are held, where the syntax has tags that can trigger it.
     """
-    tools = callable_tools(chat).tools
+    tools = chat.callable_tools.tools
     if settings.constrain == "off" or not tools:
         return []
     strict = any(tool.strict or tool.grammar for tool in tools)

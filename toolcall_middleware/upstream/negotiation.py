@@ -16,7 +16,7 @@ import msgspec
 from ..errors import shown
 from ..formats.base import ToolFormat
 from ..formats.refused_calls import is_models_fault
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate
 from ..wire import openai
@@ -65,7 +65,7 @@ class Negotiation:
         self._watches_format = False  # whether an empty answer would teach something about the prompt's format
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
-        own_answer = answer_schema(chat) is not None and bool(callable_tools(chat).tools)
+        own_answer = answer_schema(chat) is not None and chat.offers_tools
         either = own_answer and not chat.choice.must_call
         self.native = settings.mode == "native" or (self._auto and not either and not self._refuses(_TOOLS))
         if own_answer and chat.choice.must_call:
@@ -128,7 +128,7 @@ class Negotiation:
         _log.info("%s: these tools go to %s by prompt for a while.", why, shown(self._chat.model))
 
     def _is_unproven(self) -> bool:
-        return bool(callable_tools(self._chat).tools) and not self._memory.knows(self._chat.model, _PROVEN)
+        return self._chat.offers_tools and not self._memory.knows(self._chat.model, _PROVEN)
 
     @property
     def is_constrained(self) -> bool:
@@ -157,7 +157,7 @@ class Negotiation:
         self.native = False
         self._watches_format = watch
         self._ask_for_numbers()
-        if callable_tools(self._chat).tools:
+        if self._chat.offers_tools:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
             # words, and together with the calls where a schema can say both.
             self.extra["response_format"] = None
@@ -260,7 +260,7 @@ class Negotiation:
         read_markup: calls were read from its text, and none was its own. lost: it says that there was a call, and
         there is none. prompt_tokens: by its own count.
         """
-        if not self.native or not self._auto or not callable_tools(self._chat).tools:
+        if not self.native or not self._auto or not self._chat.offers_tools:
             return Next.GIVE
         if read_markup or lost:
             # It leaves the calls in the text as the model wrote them, or loses them: no parser for this model; unless

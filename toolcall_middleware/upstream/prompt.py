@@ -79,7 +79,7 @@ def injected_text(
 
 def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
     """What `tool_choice` asks for, in words."""
-    if not _offers(chat):
+    if not chat.offers_tools:
         return ""
     if bare:
         return choice_text(chat.tools.tools, chat.choice, noun="tool", answer=_BARE)
@@ -177,20 +177,16 @@ def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
     """The middleware ends text at the client's stop strings itself, because a backend would cut calls by them. Where
     no call can come the backend is told of them too, and stops there.
     """
-    if _offers(chat):
+    if chat.offers_tools:
         fields.pop("stop", None)
-
-
-def _offers(chat: ChatRequest) -> bool:
-    return len(chat.tools) > 0 and chat.choice.mode is not ChoiceMode.NONE
 
 
 def _wants_special_tokens(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> bool:
     match settings.special_tokens:
         case "on":
-            return _offers(chat)
+            return chat.offers_tools
         case "auto":
-            return _offers(chat) and bool(getattr(fmt, "special_tokens", False))
+            return chat.offers_tools and bool(getattr(fmt, "special_tokens", False))
         case _:
             return False
 
@@ -218,7 +214,7 @@ def put_last(messages: list[dict[str, Any]], text: str) -> None:
 
 
 def _tool_block(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> str:
-    if not _offers(chat):
+    if not chat.offers_tools:
         return ""
     parallel = _block_parallel(chat, settings)
     # The method stands for the format object itself: two of one name may render differently. The names, because a guard

@@ -16,7 +16,7 @@ import logging
 from ..errors import shown
 from ..formats import registry
 from ..formats.base import ToolFormat
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..settings import Settings
 from .backend_memory import BackendMemory
@@ -60,8 +60,7 @@ class PromptFormat:
         settings, model = self._settings, self._chat.model
         if settings.format != "auto" or settings.upstream_api != "openai" or settings.usage == "count":
             return False
-        offers = bool(callable_tools(self._chat).tools)
-        return offers and self.name != _PLAIN and not self._memory.knows(model, self._proof())
+        return self._chat.offers_tools and self.name != _PLAIN and not self._memory.knows(model, self._proof())
 
     def prove(self) -> None:
         """A call has come."""
@@ -76,7 +75,7 @@ class PromptFormat:
         It is remembered then, and the prompt is to be written anew. completion_tokens: by the backend's own count,
         without those of hidden reasoning.
         """
-        if not outcome.silent or outcome.cut or self.name == _PLAIN or not callable_tools(self._chat).tools:
+        if not outcome.silent or outcome.cut or self.name == _PLAIN or not self._chat.offers_tools:
             return False
         if (completion_tokens or 0) - outcome.thought_bytes / _LEAST_BYTES < LEAST_TOKENS:
             return False

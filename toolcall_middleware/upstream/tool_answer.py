@@ -16,7 +16,7 @@ from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser
 from ..formats.refused_calls import refused_calls
-from ..request.parse import ChatRequest, callable_tools
+from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
@@ -125,7 +125,7 @@ class ToolAnswer:
     @property
     def offers_tools(self) -> bool:
         """Whether the answer may hold calls."""
-        return self._request.offers
+        return self._chat.offers_tools
 
     # -- the response --------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class ToolAnswer:
 
     def _reader_of_refused(self) -> Callable[[], StreamParser]:
         options = ParserOptions(repair_names=self._settings.repair_names, keep_raw=True)
-        return functools.partial(registry.get("auto").parser, callable_tools(self._chat), options)
+        return functools.partial(registry.get("auto").parser, self._chat.callable_tools, options)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """See `ToolRequest.is_settled`. A call that the backend refused was left to us, and not in the text."""

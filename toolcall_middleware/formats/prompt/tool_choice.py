@@ -24,11 +24,7 @@ def choice_text(tools: Sequence[Tool], choice: ToolChoice, *, noun: str, answer:
 
 def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
     """The tools that `choice` lets the model call."""
-    if choice.mode is ChoiceMode.NONE:
-        return []
-    if choice.mode is ChoiceMode.NAMED:
-        return [tool for tool in tools if tool.name == choice.name]
-    return [tool for tool in tools if choice.allowed is None or tool.name in choice.allowed]
+    return [tool for tool in tools if choice.allows(tool.name)]
 
 
 def quoted_names(tools: Iterable[Tool]) -> str:

@@ -19,7 +19,7 @@ from ...formats.template import at_hand
 from ...formats.template.prompts import TemplatePrompts
 from ...model import ToolResult
 from ...request.messages import calls_of
-from ...request.parse import ChatRequest, callable_tools
+from ...request.parse import ChatRequest
 from ...settings import Settings
 from ...wire import openai
 from .. import prompt
@@ -53,7 +53,7 @@ class RawPrompt:
         self._llama_cpp = asks_llama_cpp_for_text(settings)
         self._more = _for_template(chat)
         # All of them, also where one is named: the prompt's beginning stays the same from turn to turn.
-        offered = chat.tools.tools if callable_tools(chat).tools else ()
+        offered = chat.tools.tools if chat.offers_tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
         self._begin = _messages(chat, settings, fmt)
         self.messages = self._begin
