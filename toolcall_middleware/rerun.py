@@ -21,7 +21,7 @@ from .formats import registry, thoughts
 from .formats.base import ToolFormat
 from .model import ToolSet
 from .observe.recorder import Row
-from .parsing.text.reasoning import Opened
+from .parsing.text.reasoning import OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
@@ -108,7 +108,7 @@ class Rerun:
     syntax: ToolFormat
     format: str
     tools: ToolSet
-    opened: Opened | None
+    opened: OpenedReasoning | None
     most: int | None
     """How many calls may come."""
     complete: bool

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.operations import Arguments, Content, Op, Opened, ReasoningText
+from toolcall_middleware.response.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.wire.new_call_id import new_call_id
 
@@ -36,7 +36,7 @@ class Played:
         self.ids: list[str] = []
         for op in self.ops:
             match op:
-                case Opened(index, call_id, name):
+                case CallOpened(index, call_id, name):
                     self.calls.append([index, name, ""])
                     self.ids.append(call_id)
                 case Arguments(index, text):
@@ -74,7 +74,7 @@ def test_ids_are_random() -> None:
 
 def test_text_and_arguments_leave_as_they_come() -> None:
     played = Played(["Hi ", "[f|{", '"a"', ": 1}", "]"])
-    assert [type(op) for op in played.fed] == [Content, Opened, *[Arguments] * 3]
+    assert [type(op) for op in played.fed] == [Content, CallOpened, *[Arguments] * 3]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_text_that_waits_is_bounded(policy: dict[str, Any]) -> None:
 
 def test_a_call_that_waits_leaves_in_one_piece() -> None:
     played = Played(['[f|{"a"', ": 1}", "]"], stream_arguments=False)
-    assert [type(op).__name__ for op in played.fed] == ["Opened", "Arguments"]
+    assert [type(op).__name__ for op in played.fed] == ["CallOpened", "Arguments"]
     assert played.calls == [[0, "f", '{"a": 1}']]
 
 
@@ -296,8 +296,8 @@ def test_reasoning_stays_in_the_text_unless_it_has_a_field() -> None:
 def test_a_custom_tool_gets_its_free_text() -> None:
     played = Played(['[run|{"input": "a\\nb"}][f|{"input": "x"}]'], custom=frozenset({"run"}))
     assert played.calls == [[0, "run", "a\nb"], [1, "f", '{"input": "x"}']]
-    assert [op.custom for op in played.ops if isinstance(op, Opened | Arguments)][:2] == [True, True]
-    assert not any(op.custom for op in played.ops[2:] if isinstance(op, Opened | Arguments))
+    assert [op.custom for op in played.ops if isinstance(op, CallOpened | Arguments)][:2] == [True, True]
+    assert not any(op.custom for op in played.ops[2:] if isinstance(op, CallOpened | Arguments))
 
 
 @pytest.mark.parametrize("arguments", ['{"other": 1}', '{"input": 5}', "1", "broken", '{"input": "\\ud83d"}'])
@@ -350,9 +350,9 @@ def test_cuts_change_nothing(text: str, ends: list[int], policy: dict[str, Any],
 def test_calls_behind_the_first_can_wait_for_their_end() -> None:
     assert play(TWO, hold_later=True).calls == play(TWO).calls
     answer = ChoiceAnswer(ScriptParser(), AnswerPolicy(hold_later=True))
-    assert [type(op) for op in answer.feed('[f|{"a')] == [Opened, Arguments]
+    assert [type(op) for op in answer.feed('[f|{"a')] == [CallOpened, Arguments]
     assert answer.feed('": 1}][g|{"b') == [Arguments(0, '": 1}')]
-    assert [type(op) for op in answer.feed('": 2}]')] == [Opened, Arguments]
+    assert [type(op) for op in answer.feed('": 2}]')] == [CallOpened, Arguments]
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])

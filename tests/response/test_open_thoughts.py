@@ -12,7 +12,7 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Reasoning
-from toolcall_middleware.parsing.text.reasoning import Opened
+from toolcall_middleware.parsing.text.reasoning import OpenedReasoning
 from toolcall_middleware.response import reasoning
 from toolcall_middleware.response.reasoning import OpenThought
 
@@ -271,14 +271,14 @@ def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_an_answer_that_begins_in_a_thought(text: str, thought: str, shown: str, calls: int) -> None:
-    events = read(fresh(opened=Opened()), [text])
+    events = read(fresh(opened=OpenedReasoning()), [text])
     for cut in [*one_cut(text), list(text)]:
-        assert read(fresh(opened=Opened()), cut) == events
+        assert read(fresh(opened=OpenedReasoning()), cut) == events
     assert (thought_in(events), text_in(events), len(calls_in(events))) == (thought, shown, calls)
 
 
 def test_a_thought_in_a_channel_that_the_prompt_opened() -> None:
-    tags = Opened("<|open|>think<|sep|>", "<|close|>think<|sep|>", channel=True)
+    tags = OpenedReasoning("<|open|>think<|sep|>", "<|close|>think<|sep|>", channel=True)
     events = read(fresh(opened=tags), ["a<|close|>think<|sep|>c"])
     assert [event for event in events if isinstance(event, Reasoning)] == [
         Reasoning("a", channel=True),

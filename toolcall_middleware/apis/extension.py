@@ -7,7 +7,7 @@ from typing import Any
 from ..wire import openai
 
 
-class Extension:
+class ExtensionCopy:
     """Takes the field out of one chat answer, for the answer of another API. name: of the field, where there is one."""
 
     __slots__ = ("_name", "_said", "_written")

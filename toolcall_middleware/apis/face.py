@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import ToolCallError
-from .extension import Extension
+from .extension import ExtensionCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
+class FaceRequest:
     """A client's request as a chat completion.
 
     body: the JSON of a chat completion. stream: whether the client asked for events. settings: options that this
@@ -45,21 +45,21 @@ class Face(Protocol):
     extension: what writes the operator's field of warnings into the answer.
     """
 
-    extension: Extension
+    extension: ExtensionCopy
 
     @property
     def api(self) -> str:
         """`messages` or `responses`, as the header `x-toolcall` names it."""
         ...
 
-    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> ChatRequest:
+    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest:
         """The client's request (header names in lower case) as a chat completion.
 
         Raises ToolCallError for what the API forbids or what cannot be served without state.
         """
         ...
 
-    def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:
+    def relaxed(self, status: int, data: bytes, /) -> FaceRequest | None:
         """The request as it can be asked once more after this refusal of the backend's; None where there is no way."""
         ...
 
@@ -117,7 +117,7 @@ class StreamedFace:
     """
 
     def __init__(self) -> None:
-        self.extension = Extension()
+        self.extension = ExtensionCopy()
         self._stream: AnswerStream | None = None
         self.feed: Callable[[bytes], bytes] = self._first
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ..parsing.text.reasoning import Opened
+from ..parsing.text.reasoning import OpenedReasoning
 from . import markup
 from .prompt.thoughts import NO_THOUGHTS, Returned, Thoughts
 
@@ -16,7 +16,7 @@ def of_format(fmt: object) -> Thoughts:
     return found if isinstance(found, Thoughts) else NO_THOUGHTS
 
 
-def opened_for(model: str) -> Opened | None:
+def opened_for(model: str) -> OpenedReasoning | None:
     """The reasoning that the template of this model opens; None where it opens none, or the name tells nothing."""
     from . import models  # as is `auto`: who asks for one format needs no table of all
 
@@ -24,7 +24,7 @@ def opened_for(model: str) -> Opened | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _opened_for(model: str) -> Opened | None:
+def _opened_for(model: str) -> OpenedReasoning | None:
     from . import models
 
     for family in markup.families():

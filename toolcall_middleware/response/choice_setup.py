@@ -14,7 +14,7 @@ from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..model import Tool, ToolSet
-from ..parsing.text.reasoning import Opened
+from ..parsing.text.reasoning import OpenedReasoning
 from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings
@@ -57,7 +57,7 @@ def make_choice(
     extension: Extension | None,
     report: CallReport | None = None,
     retried: bool = False,
-    opened: Opened | None = None,
+    opened: OpenedReasoning | None = None,
 ) -> ChoiceAnswer:
     """A new reader of one choice.
 
@@ -182,7 +182,7 @@ def _policy(
     extension: Extension | None,
     report: CallReport | None,
     retried: bool,
-    opened: Opened | None,
+    opened: OpenedReasoning | None,
 ) -> AnswerPolicy:
     choice = chat.choice
     offers = bool(offered.tools)

@@ -12,7 +12,7 @@ from ..wire import openai
 from ..wire.openai import Fields, Shell
 from ..wire.sse import ServerEvent
 from .chunk import Choice, Part
-from .operations import Arguments, Content, Op, Opened, ReasoningText
+from .operations import Arguments, CallOpened, Content, Op, ReasoningText
 from .release_gate import Gate
 
 _encode = msgspec.json.encode
@@ -67,7 +67,7 @@ class DeltaWriter:
                 if not names:  # else it is counted
                     self._usage.thought(text)
                 return (openai.encode(dict.fromkeys(names or (self._reasoning_field,), text)),)
-            case Opened(index, call_id, name, custom, extra):
+            case CallOpened(index, call_id, name, custom, extra):
                 if self._legacy:
                     return (openai.encode({"function_call": {"name": name, "arguments": ""}}),)
                 kind, key = ("custom", "input") if custom else ("function", "arguments")

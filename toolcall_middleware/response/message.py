@@ -17,7 +17,7 @@ from ..parsing.text_buffer import Gathered
 from ..wire import openai
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
-from .operations import Arguments, Content, Op, Opened, ReasoningText
+from .operations import Arguments, CallOpened, Content, Op, ReasoningText
 from .outcome import CallOutcome, CallOutcomes, OpenCall, ShownText, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
@@ -216,7 +216,7 @@ class Message:
         custom = call.name in self._policy.custom
         call_id = new_call_id() if call.id is None or call.id in self._ids else call.id
         self._ids.add(call_id)
-        ops.append(Opened(self.calls, call_id, call.name, custom, call.extra))
+        ops.append(CallOpened(self.calls, call_id, call.name, custom, call.extra))
         self.calls += 1
         self.calls_in_reasoning += self.source in (Source.REASONING, Source.ENDED_IN)
 

@@ -1,6 +1,6 @@
 """What becomes of a choice, as operations on the client's message: text, reasoning, a call, more of its arguments.
 
-choice.py gives them; chunk_writer.py makes deltas of them, whole.py one message. Arguments follow a call's `Opened`.
+choice.py gives them; chunk_writer.py makes deltas of them, whole.py one message. Arguments follow `CallOpened`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReasoningText(msgspec.Struct, frozen=True, gc=False):
     names: tuple[str, ...] = ()
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
+class CallOpened(msgspec.Struct, frozen=True, gc=False):
     """A call begins. `extra` are fields that the backend gave it and nobody here knows."""
 
     index: int
@@ -39,4 +39,4 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
     custom: bool = False
 
 
-Op = Content | ReasoningText | Opened | Arguments
+Op = Content | ReasoningText | CallOpened | Arguments

@@ -17,7 +17,7 @@ from ..wire.sse import DONE
 from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import take_calls
-from .operations import Arguments, Content, Op, Opened, ReasoningText
+from .operations import Arguments, CallOpened, Content, Op, ReasoningText
 from .reasoning import FIELDS
 
 _encode = msgspec.json.encode
@@ -216,7 +216,7 @@ def _fold(
             case ReasoningText(piece, names):
                 for name in names or (reasoning or "reasoning",):
                     thoughts.setdefault(name, []).append(piece)
-            case Opened(index, call_id, name, custom, extra):
+            case CallOpened(index, call_id, name, custom, extra):
                 kind = "custom" if custom else "function"
                 call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}, **(extra or {})}
                 calls.append({"index": index, **call} if indexed else call)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ToolCallError, shown
-from ..parsing.text.reasoning import Opened
+from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
@@ -170,7 +170,7 @@ class ToolRequest:
         )
         return no_more_than_asked(make, self.chat.n)
 
-    def _opened(self) -> Opened | None:
+    def _opened(self) -> OpenedReasoning | None:
         """The thought that the answer begins in."""
         prompt = self.prompt
         if prompt is None or self.settings.reasoning_start != "auto":

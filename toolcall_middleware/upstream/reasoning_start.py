@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..formats import thoughts
 from ..formats.base import ToolFormat
-from ..parsing.text.reasoning import Opened
+from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
@@ -33,7 +33,7 @@ class ReasoningStart:
         # Of a model whose template has a switch, each position is another matter.
         self._fact = _FACT if self._switch is None else f"{_FACT}: {self._switch}"
 
-    def opened(self, *, constrained: bool) -> Opened | None:
+    def opened(self, *, constrained: bool) -> OpenedReasoning | None:
         """The thought that the next answer begins in. constrained: it is held to JSON from its first character."""
         if constrained or self._start == "closed":
             return None

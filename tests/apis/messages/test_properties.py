@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.face import ChatRequest
+from toolcall_middleware.apis.face import FaceRequest
 from toolcall_middleware.apis.messages.client.face import MessagesFace, model_reply, models_reply
 from toolcall_middleware.errors import ToolCallError
 
@@ -250,7 +250,7 @@ def mutated(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return made
 
 
-def request_or_refusal(face: MessagesFace, data: bytes) -> ChatRequest | ToolCallError:
+def request_or_refusal(face: MessagesFace, data: bytes) -> FaceRequest | ToolCallError:
     try:
         return face.request(data, {})
     except ToolCallError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from toolcall_middleware.apis.face import ChatRequest
+from toolcall_middleware.apis.face import FaceRequest
 from toolcall_middleware.apis.responses import ResponsesFace
 
 MARK = "0123456789abcdef"
@@ -33,7 +33,7 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "m", "input": "hi", **fields}).encode()
 
 
-def asked(**fields: Any) -> tuple[ResponsesFace, ChatRequest]:
+def asked(**fields: Any) -> tuple[ResponsesFace, FaceRequest]:
     face = ResponsesFace(mark=MARK)
     return face, face.request(body(**fields), {})
 

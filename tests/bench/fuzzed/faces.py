@@ -16,7 +16,7 @@ from tests.apis.messages import received as by_messages
 from tests.apis.responses import received as by_responses
 from tests.driven import Driven
 from tests.stream_rules import Answered, check_stream, check_whole
-from toolcall_middleware.apis.face import ChatRequest, Face
+from toolcall_middleware.apis.face import Face, FaceRequest
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.apis.responses import ResponsesFace
 from toolcall_middleware.errors import ToolCallError
@@ -108,7 +108,7 @@ def _refused(way: _Way, refusal: ToolCallError) -> None:
     assert (reply.status, told_error["message"]) == (500 if way.objects else 400, refusal.message)
 
 
-def _requested(way: _Way, *, stream: bool) -> tuple[Face, ChatRequest]:
+def _requested(way: _Way, *, stream: bool) -> tuple[Face, FaceRequest]:
     face = way.make()
     return face, face.request(json.dumps({**way.body, "stream": stream}).encode(), {})
 

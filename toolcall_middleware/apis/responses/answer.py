@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import ToolCallError
 from ...wire.new_call_id import new_call_id
-from ..extension import Extension
+from ..extension import ExtensionCopy
 from .errors import failed_code
 from .names import ClientTool, Kind
 from .output import CallItem, Events, Frame, Item, ReasoningItem, TextItem, call_item
@@ -28,7 +28,7 @@ class ResponseWriter:
     `begun`: the first event is out. `ended`: the last one is.
     """
 
-    def __init__(self, asked: Asked, events: Events, mark: str, extension: Extension) -> None:
+    def __init__(self, asked: Asked, events: Events, mark: str, extension: ExtensionCopy) -> None:
         self._asked = asked
         self._extension = extension
         self._events = events

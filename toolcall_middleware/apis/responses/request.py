@@ -12,7 +12,7 @@ from ...errors import kind, shown
 from ...wire import openai
 from ...wire.json_input import DECODE_ERRORS, not_json, read_fields
 from ...wire.letting_go import let_go
-from ..face import ChatRequest
+from ..face import FaceRequest
 from .fields import Fields, Raw, Reader, encode, refusal
 from .items import History, Paths
 from .names import Names
@@ -89,7 +89,7 @@ _PARAMS = {
 }
 
 
-def read_request(body: bytes) -> tuple[ChatRequest, Asked]:
+def read_request(body: bytes) -> tuple[FaceRequest, Asked]:
     """The request as a chat completion. Raises ToolCallError and nothing else, whatever the bytes."""
     fields = read_fields(body)
     return _Request(fields).read()
@@ -102,7 +102,7 @@ class _Request:
         self._fields = fields
         self._read = Reader(fields)
 
-    def read(self) -> tuple[ChatRequest, Asked]:
+    def read(self) -> tuple[FaceRequest, Asked]:
         read = self._read
         model = read.text("model")
         if not model:
@@ -138,7 +138,7 @@ class _Request:
         )
         body = encode(chat, "input")
         let_go(history.messages, items)
-        request = ChatRequest(
+        request = FaceRequest(
             body=body,
             stream=stream,
             settings={"reasoning_field": "reasoning"},

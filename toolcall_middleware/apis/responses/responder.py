@@ -11,7 +11,7 @@ import msgspec
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ..face import ChatRequest, FaceReply, StreamedFace
+from ..face import FaceReply, FaceRequest, StreamedFace
 from .answer import ResponseWriter, response_usage
 from .chunks import read_completion
 from .errors import error_reply
@@ -39,7 +39,7 @@ class ResponsesFace(StreamedFace):
         """As the header `x-toolcall` names it."""
         return "responses"
 
-    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> ChatRequest:  # noqa: ARG002 - the body says all
+    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest:  # noqa: ARG002 - the body says all
         """The request as a chat completion. Raises ToolCallError for what the API forbids or what needs a memory."""
         request, self._asked = read_request(body)
         if request.dropped_tools:
@@ -47,7 +47,7 @@ class ResponsesFace(StreamedFace):
             _log.warning("responses: tools that nobody here can run are left out: %s", names)
         return request
 
-    def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:  # noqa: ARG002 - as a face
+    def relaxed(self, status: int, data: bytes, /) -> FaceRequest | None:  # noqa: ARG002 - as a face
         """None: clients of this API send only what they were told to."""
         return None
 

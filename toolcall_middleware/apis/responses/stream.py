@@ -12,7 +12,7 @@ import msgspec
 from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
-from ..extension import Extension
+from ..extension import ExtensionCopy
 from ..repeated_chunk import RepeatedChunk, Said
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
@@ -39,7 +39,7 @@ class EventStream:
         self,
         asked: Asked,
         mark: str,
-        extension: Extension,
+        extension: ExtensionCopy,
         limit: int = MAX_EVENT,
         max_kept: int | None = None,
     ) -> None:

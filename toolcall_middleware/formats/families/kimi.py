@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...model import ToolCall
 from ...parsing.calls.harmony_messages import ReasoningBlock
-from ...parsing.text.reasoning import Opened
+from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
@@ -157,7 +157,7 @@ KIMI_K3 = Family(
         opened={"kimi-k3": "[llama.cpp] Kimi-K3"},
         before=_THINK,
         after=_THOUGHT,
-        tags=Opened(_THINK, _THOUGHT, channel=True),
+        tags=OpenedReasoning(_THINK, _THOUGHT, channel=True),
     ),
     prompt="""\
 # Tools

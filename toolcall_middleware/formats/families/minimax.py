@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...model import Tool
 from ...parsing.calls.xml.nested_calls import NestedCalls
-from ...parsing.text.reasoning import Opened
+from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
@@ -98,7 +98,7 @@ MINIMAX_M3 = Family(
         source="[llama.cpp] MiniMax-M3",
         before="<mm:think>",
         after="</mm:think>",
-        tags=Opened("<mm:think>", "</mm:think>"),
+        tags=OpenedReasoning("<mm:think>", "</mm:think>"),
     ),
     prompt=f"""\
 # Tools

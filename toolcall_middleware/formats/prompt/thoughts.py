@@ -11,10 +11,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...parsing.text.reasoning import Opened
+from ...parsing.text.reasoning import OpenedReasoning
 from . import escaping
 
-THINK = Opened()
+THINK = OpenedReasoning()
 """`<think>` and `</think>`."""
 
 
@@ -46,7 +46,7 @@ class Thoughts:
     """What stands between it and the rest of the turn."""
     text: str = ""
     """What stands before a rest that does not begin with a marker (`<`), where that is a message of its own."""
-    tags: Opened = THINK
+    tags: OpenedReasoning = THINK
     """What opens and closes it in an answer."""
 
     def written(self, thought: str, rest: str = "") -> str:

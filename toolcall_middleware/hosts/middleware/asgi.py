@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...apis.extension import Extension
-from ...apis.face import ChatRequest, Face
+from ...apis.extension import ExtensionCopy
+from ...apis.face import Face, FaceRequest
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
@@ -232,12 +232,12 @@ class ToolCallMiddleware:
             await caller.refuse(refusal)
             return
         caller.settings, answer.asked = settings, asked
-        face.extension = Extension(settings.extension_field)
+        face.extension = ExtensionCopy(settings.extension_field)
         if counting and isinstance(face, MessagesFace):
             await self._count(caller, face, answer, asked.body, scope)
             return
         async with answer.waiting(scope):
-            again: ChatRequest | None = asked
+            again: FaceRequest | None = asked
             while again is not None:
                 inner, messages = chat_request(scope, again.body, settings.paths, passage)
                 await self._chat(caller, again.body, inner, messages, (messages, inner), always=True)

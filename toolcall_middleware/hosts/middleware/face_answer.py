@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from starlette.types import Message, Scope, Send
 
-from ...apis.face import ChatRequest, Face, FaceReply
+from ...apis.face import Face, FaceReply, FaceRequest
 from ...errors import ToolCallError, on_one_line
 from ...observe.recorder import Recorder
 from ...wire import openai
@@ -55,8 +55,8 @@ class FaceAnswer:
         self._over = False
         self._quiet = True  # nothing has left since the last look
         self.recorder: Recorder | None = None
-        self.asked: ChatRequest | None = None
-        self.again: ChatRequest | None = None
+        self.asked: FaceRequest | None = None
+        self.again: FaceRequest | None = None
 
     # -- what the chat answer is -----------------------------------------------------------------------------------
 

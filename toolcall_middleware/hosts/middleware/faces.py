@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from starlette.types import Message, Scope
 
-from ...apis.face import ChatRequest, Face
+from ...apis.face import Face, FaceRequest
 from ...apis.messages.client.face import MessagesFace
 from ...apis.messages.unread import refuse_unread
 from ...apis.passage import PASSAGE, Passage
@@ -207,7 +207,7 @@ class FaceSettings:
     def __init__(self) -> None:
         self._made: dict[tuple[int, str], tuple[Settings, Mapping[str, Any], Settings]] = {}
 
-    def of(self, settings: Settings, api: str, asked: ChatRequest) -> Settings:
+    def of(self, settings: Settings, api: str, asked: FaceRequest) -> Settings:
         """`settings` for a request on this face."""
         key = id(settings), api
         known = self._made.get(key)

@@ -18,7 +18,7 @@ _LOOK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedReasoning:
     """Reasoning that the prompt has opened: the answer begins in it."""
 
     opening: str = "<think>"
@@ -33,7 +33,7 @@ class ReasoningSpan:
 
     __slots__ = ("_late_size", "_out", "_special", "late", "opening")
 
-    def __init__(self, compiled: Compiled, out: Output, opened: Opened | None = None) -> None:
+    def __init__(self, compiled: Compiled, out: Output, opened: OpenedReasoning | None = None) -> None:
         self._special = compiled.special
         self._out = out
         self.opening = ""

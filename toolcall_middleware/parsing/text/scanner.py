@@ -24,7 +24,7 @@ from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
 from .prose import Prose
-from .reasoning import Opened, ReasoningSpan
+from .reasoning import OpenedReasoning, ReasoningSpan
 
 _MAX_ENDS = 512  # characters: where more stand behind a token that ends a turn, it is text
 _PIECE = 16 * 1024
@@ -61,7 +61,7 @@ class Scanner:
         keep_arguments: bool = False,
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
-        opened: Opened | None = None,
+        opened: OpenedReasoning | None = None,
         names: Collection[str] = (),
     ) -> None:
         """names: those that are offered, for openers that hold one; others are asked of `offered`. in_thought: all of

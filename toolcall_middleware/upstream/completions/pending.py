@@ -11,7 +11,7 @@ from ...formats.base import ToolFormat
 from ...formats.template.live import TemplateRefusalError
 from ...formats.template.prompts import TemplatePrompts, Written
 from ...formats.thoughts import of_model
-from ...parsing.text.reasoning import Opened
+from ...parsing.text.reasoning import OpenedReasoning
 from .preserved import preserved_tokens
 
 
@@ -65,10 +65,10 @@ class PendingPrompt:
         return asked
 
     @property
-    def opened(self) -> Opened | None:
+    def opened(self) -> OpenedReasoning | None:
         """The thought that the prompt's end opens."""
         if self.written is None or self.written.opened is None:
             return None
         opening, closing = self.written.opened
         known = of_model(self._format, self._model).tags
-        return known if known.opening.strip() == opening.strip() else Opened(opening, closing)
+        return known if known.opening.strip() == opening.strip() else OpenedReasoning(opening, closing)

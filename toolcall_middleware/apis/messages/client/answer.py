@@ -9,7 +9,7 @@ import msgspec
 from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.openai import Fields
-from ...extension import Extension
+from ...extension import ExtensionCopy
 from .blocks import Blocks, as_input, text_of
 from .chunks import arguments_of
 from .request import Asked
@@ -59,7 +59,7 @@ def _raw_string(inner: bytes) -> msgspec.Raw:
     return msgspec.Raw(b'"%b"' % inner)
 
 
-def message_of(data: bytes, asked: Asked, message_id: str, extension: Extension) -> bytes:
+def message_of(data: bytes, asked: Asked, message_id: str, extension: ExtensionCopy) -> bytes:
     """The Messages answer for the chat completion `data`. extension: takes the operator's field out of it.
 
     Raises ToolCallError if `data` is no chat completion.

@@ -16,7 +16,7 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
 from ...context_errors import context_fault
-from ...face import AnswerStream, ChatRequest, FaceReply, StreamedFace
+from ...face import AnswerStream, FaceReply, FaceRequest, StreamedFace
 from ...passage import Passage
 from ..passed import passed_body, passed_whole
 from ..passed_stream import PassedStream
@@ -60,17 +60,17 @@ class MessagesFace(StreamedFace):
 
     # -- the request -----------------------------------------------------------------------------------------------
 
-    def request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> ChatRequest:
+    def request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> FaceRequest:
         return self._read(body, counting=False)
 
-    def count_request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> ChatRequest:
+    def count_request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> FaceRequest:
         """A request for count_tokens as the chat completion whose prompt is to be counted.
 
         Raises ToolCallError as `request` does.
         """
         return self._read(body, counting=True)
 
-    def _read(self, body: bytes, *, counting: bool) -> ChatRequest:
+    def _read(self, body: bytes, *, counting: bool) -> FaceRequest:
         asked = self._asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
         self._errors.messages, self._errors.tools = asked.messages, asked.tools
         chat = self._chat_request(asked)
@@ -87,12 +87,12 @@ class MessagesFace(StreamedFace):
         return chat
 
     @staticmethod
-    def _chat_request(asked: Asked) -> ChatRequest:
-        return ChatRequest(
+    def _chat_request(asked: Asked) -> FaceRequest:
+        return FaceRequest(
             body=openai.encode(asked.chat), stream=asked.stream, settings=asked.settings, dropped_tools=asked.dropped
         )
 
-    def relaxed(self, status: int, data: bytes, /) -> ChatRequest | None:
+    def relaxed(self, status: int, data: bytes, /) -> FaceRequest | None:
         """The request as it can be asked once more, where the backend refused what agents send to all models alike.
 
         `max_tokens` that leaves the prompt no room is set to the room there is, or left out where that is not told.

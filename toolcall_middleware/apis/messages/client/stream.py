@@ -16,7 +16,7 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import without_lone_surrogates
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
-from ...extension import Extension
+from ...extension import ExtensionCopy
 from ...repeated_chunk import RepeatedChunk, Said
 from ..lone_surrogates import WholePairs
 from .blocks import Blocks, text_of
@@ -107,7 +107,7 @@ class _Events:
 class MessageStream:
     """One streamed answer. `over`: its last event was written, and nothing that comes is read."""
 
-    def __init__(self, asked: Asked, message_id: str, errors: Errors, extension: Extension) -> None:
+    def __init__(self, asked: Asked, message_id: str, errors: Errors, extension: ExtensionCopy) -> None:
         self._asked = asked
         self._extension = extension
         self._message_id = message_id
