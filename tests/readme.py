@@ -15,7 +15,7 @@ import toolcall_middleware
 from toolcall_middleware import errors
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli.launch.agents import AGENTS
-from toolcall_middleware.formats import registry, thoughts
+from toolcall_middleware.formats import models, registry
 from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
@@ -102,7 +102,7 @@ def reasoning() -> str:
     """What each family reads again of its reasoning, and which templates open it, with the sources."""
     returned, opened, unopened = [], [], []
     for name in built_in():
-        found = thoughts.of_format(registry.get(name))
+        found = models.thoughts_of_format(registry.get(name))
         if found.source:
             sample = found.written("…").replace("\n", " ").strip()
             returned.append((f"`{name}`", found.returned.value, f"`` {sample} ``", found.source))

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from toolcall_middleware.formats import models, thoughts
+from toolcall_middleware.formats import models
 from toolcall_middleware.formats.template import prompts
 from toolcall_middleware.json_schema.pointer import targets_of
 from toolcall_middleware.lru_cache import LRUCache
@@ -49,7 +49,7 @@ def test_a_cache_may_be_bounded_by_size_alone() -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [models.family, thoughts.opened_for, partial(strictness.admits, ("get_*",)), prompts._short],
+    [models.family, models.opened_reasoning, partial(strictness.admits, ("get_*",)), prompts._short],
     ids=["family", "thought", "allowlist", "call id"],
 )
 def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], object]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.driven import Driven
-from toolcall_middleware.formats import markup, models, thoughts
+from toolcall_middleware.formats import markup, models
 from toolcall_middleware.formats.prompt.thoughts import Returned
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
@@ -137,7 +137,7 @@ def test_a_call_in_a_thought_that_the_prompt_opened_and_nothing_closes_is_one() 
     ],
 )
 def test_auto_knows_families_whose_template_opens_it(model: str, opens: bool) -> None:
-    assert (thoughts.opened_for(model) is not None) is opens
+    assert (models.opened_reasoning(model) is not None) is opens
     if opens and "K3" not in model:
         answer = Talk(model).ask("I look.</think>Done.")
         assert (answer.reasoning, answer.content) == ("I look.", "Done.")
@@ -151,7 +151,7 @@ def test_kimi_k3s_thought_is_a_channel() -> None:
 def test_each_entry_of_the_table_has_a_source_and_matches_its_own_family() -> None:
     told = 0
     for family in markup.families():
-        found = thoughts.of_format(family)
+        found = models.thoughts_of_format(family)
         assert bool(found.source) is (found.returned is not Returned.NONE), family.name
         others = [(glob, row[1]) for glob, row in found.other.items()]
         for glob, source in [*found.opened.items(), *found.unopened.items(), *others]:

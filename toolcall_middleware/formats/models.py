@@ -1,4 +1,4 @@
-"""Which family a model belongs to, by its name: the format in which `auto` writes the prompt.
+"""What a model's name tells: its family, which is the format in which `auto` writes the prompt, and its reasoning.
 
 Reading needs no such table: `auto` reads every family. A model that is not here gets the prompt of `json`; the setting
 `format` says otherwise for all models. The names stand with the families. A version that none of them names
@@ -19,7 +19,9 @@ import functools
 import logging
 import re
 
+from ..parsing.text.reasoning import OpenedReasoning
 from . import markup
+from .prompt.thoughts import NO_THOUGHTS, Returned, Thoughts
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -152,3 +154,46 @@ def family(model: str) -> str | None:
     A version that is not known is told in the log.
     """
     return _family(model) if len(model) <= MAX_NAME else None
+
+
+# -- reasoning -------------------------------------------------------------------------------------------------------
+
+
+def thoughts_of_format(fmt: object) -> Thoughts:
+    """The reasoning of the family that a format writes the prompt of."""
+    own = getattr(fmt, "thoughts", None)
+    found = getattr(getattr(fmt, "prompt", None), "thoughts", None) if own is None else own  # `auto` has a prompt's
+    return found if isinstance(found, Thoughts) else NO_THOUGHTS
+
+
+def thoughts_of(fmt: object, model: str) -> Thoughts:
+    """The reasoning of a model: as its own family has it, by its name, else as that of the format."""
+    name = family(model)
+    return thoughts_of_format(fmt) if name is None else _thoughts_by_family()[name]
+
+
+@functools.cache
+def _thoughts_by_family() -> dict[str, Thoughts]:
+    return {one.name: thoughts_of_format(one) for one in markup.families()}
+
+
+def opened_reasoning(model: str) -> OpenedReasoning | None:
+    """The reasoning that the template of this model opens; None where it opens none, or the name tells nothing."""
+    return _opened_reasoning(model) if len(model) <= MAX_NAME else None
+
+
+@functools.lru_cache(maxsize=512)
+def _opened_reasoning(model: str) -> OpenedReasoning | None:
+    for one in markup.families():
+        thoughts = thoughts_of_format(one)
+        if any(matches(model, glob) for glob in thoughts.opened):
+            return None if any(matches(model, glob) for glob in thoughts.unopened) else thoughts.tags
+    return None
+
+
+def returned(thoughts: Thoughts, model: str) -> Returned:
+    """Of which turns the model of this name reads its reasoning again."""
+    for glob, (differs, _) in thoughts.other.items():
+        if matches(model, glob):
+            return differs
+    return thoughts.returned

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from ..formats.models import returned
 from ..formats.prompt.thoughts import Returned, Thoughts
-from ..formats.thoughts import returned
 from ..wire.content_parts import thought_in
 
 _log = logging.getLogger("toolcall_middleware")

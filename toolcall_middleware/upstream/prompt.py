@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
 from ..formats.prompt.tool_choice import choice_text
-from ..formats.thoughts import of_model
 from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode
@@ -55,7 +55,7 @@ def build_messages(
         messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit, offered=names)
         front = block
     else:
-        thoughts = EarlierThoughts(chat.messages, of_model(fmt, chat.model), chat.model)
+        thoughts = EarlierThoughts(chat.messages, thoughts_of(fmt, chat.model), chat.model)
         system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
         front = history.joined([block, system])
     if front:

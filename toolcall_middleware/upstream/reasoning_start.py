@@ -1,14 +1,14 @@
 """Whether a model's answer begins in a thought, because its chat template has opened one in the prompt.
 
 Then the answer holds the thought's end and not its beginning. Names of models tell it of the families whose template
-does so (formats/thoughts.py); of others their first answer with such an end does. What an answer showed is remembered
+does so (formats/models.py); of others their first answer with such an end does. What an answer showed is remembered
 for its client alone, since a client can have a model write `</think>`; and so is that a thought was expected and none
 ended.
 """
 
 from __future__ import annotations
 
-from ..formats import thoughts
+from ..formats import models
 from ..formats.base import ToolFormat
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
@@ -38,13 +38,13 @@ class ReasoningStart:
         if constrained or self._start == "closed":
             return None
         if self._start == "open":
-            return thoughts.of_model(self._fmt, self._model).tags
+            return models.thoughts_of(self._fmt, self._model).tags
         if self._switch is False:
             return None
         known = self._known
         if known is None:
-            return thoughts.opened_for(self._model)
-        return thoughts.of_model(self._fmt, self._model).tags if known else None
+            return models.opened_reasoning(self._model)
+        return models.thoughts_of(self._fmt, self._model).tags if known else None
 
     @property
     def _known(self) -> bool | None:

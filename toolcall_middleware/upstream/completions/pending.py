@@ -8,9 +8,9 @@ from typing import Any
 from ...apis.completions.request import completion_body
 from ...errors import FormatError, ToolCallError
 from ...formats.base import ToolFormat
+from ...formats.models import thoughts_of
 from ...formats.template.live import TemplateRefusalError
 from ...formats.template.prompts import TemplatePrompts, Written
-from ...formats.thoughts import of_model
 from ...parsing.text.reasoning import OpenedReasoning
 from .preserved import preserved_tokens
 
@@ -70,5 +70,5 @@ class PendingPrompt:
         if self.written is None or self.written.opened is None:
             return None
         opening, closing = self.written.opened
-        known = of_model(self._format, self._model).tags
+        known = thoughts_of(self._format, self._model).tags
         return known if known.opening.strip() == opening.strip() else OpenedReasoning(opening, closing)

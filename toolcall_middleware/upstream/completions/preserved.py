@@ -10,7 +10,7 @@ import re
 
 from ...formats.base import ToolFormat
 from ...formats.family import Family
-from ...formats.thoughts import of_model
+from ...formats.models import thoughts_of
 from ...model import ToolCall
 
 _TOKEN = re.compile(r"<[｜|/]?[^<>\n]{1,100}>|\[/?[A-Z][A-Z_]{1,40}\]")
@@ -21,7 +21,7 @@ _MOST = 64
 
 def preserved_tokens(fmt: ToolFormat, model: str) -> list[str]:
     """The markers of a format's calls, turns and thoughts. What is no single token of the model is ignored there."""
-    tags = of_model(fmt, model).tags
+    tags = thoughts_of(fmt, model).tags
     family = fmt if isinstance(fmt, Family) else getattr(fmt, "prompt", None)
     markers = [*_TOKEN.findall(fmt.render_calls(_CALLS)), tags.opening, tags.close]
     if isinstance(family, Family):
