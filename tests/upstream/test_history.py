@@ -13,10 +13,10 @@ from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.formats.prompt.escaping import neutralise
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream import history
-from toolcall_middleware.upstream.prompt import build_messages
 
 from ..formats.restored import restore
 from ..request.chats import HELLO, calling, read, refusal, request, result
+from .built import build_messages
 
 if TYPE_CHECKING:
     from toolcall_middleware.formats.base import ToolFormat

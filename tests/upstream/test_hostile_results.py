@@ -12,12 +12,12 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions, ToolFormat
 from toolcall_middleware.model import Tool, ToolCall, ToolResult, ToolSet
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.prompt import build_messages
 
 from ..formats.test_neutralise import MARKERS
 from ..parsing.streams import calls_in, read
 from ..request.chats import HELLO, calling, request, result
 from ..thorough import THOROUGH
+from .built import build_messages
 
 FORMATS = [registry.get(name) for name in registry.names()]
 TOOLS = ToolSet.of([Tool("weather", "", {"type": "object", "properties": {"city": {"type": "string"}}}), Tool("clock")])

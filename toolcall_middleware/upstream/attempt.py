@@ -102,6 +102,7 @@ class ToolRequest:
         """What is to be written for the attempt at hand."""
         self._attempts = 1  # without those that only leave out what the backend refused
         self._bare = False  # the prompt asks for bare JSON, as the constraint does
+        self._added = prompt.Injected("", "")  # what the prompt holds besides the conversation
         self.why = "first"
         self.decisions = Decisions(chat.model)
         self.decisions.append(Decision("format", self.prompt_format, self._format.why))
@@ -201,22 +202,21 @@ class ToolRequest:
 
     def _write_prompt(self) -> None:
         self._bare = self._negotiation.is_bare
-        self._messages = prompt.build_messages(
-            self.chat, self._format.chosen, self._settings, answer=self._answer_schema(), bare=self._bare
-        )
+        chat, fmt, settings = self.chat, self._format.chosen, self._settings
+        added = self._added = prompt.injected(chat, fmt, settings, self._answer_schema(), bare=self._bare)
+        self._messages = prompt.build_messages(chat, fmt, settings, added)
         if self._raw is not None:
-            words = prompt.last_words(self.chat, self._format.chosen, self._answer_schema(), bare=self._bare)
-            self._raw.begin(words)
+            self._raw.begin(added.last)
 
     def _body(self) -> bytes:
         chat, settings, extra = self.chat, self._settings, self._negotiation.extra
         self.prompt = None
         if self.native:
-            body = prompt.build_native_body(chat, settings, messages=self._messages or None, extra=extra)
+            body = prompt.build_native_body(chat, settings, self._messages, extra)
         else:
             raw = self._raw
             messages = self._messages if raw is None else raw.messages
-            body = prompt.build_body(chat, self._format.chosen, settings, messages=messages, extra=extra)
+            body = prompt.build_body(chat, self._format.chosen, settings, messages, extra)
             if raw is not None:
                 self.prompt = raw.pending(self._messages)
                 body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
@@ -236,9 +236,7 @@ class ToolRequest:
         """What we add to the prompt, where that is reported."""
         if self.native or self._settings.extension_field is None or self._raw is not None:
             return ""
-        return prompt.injected_text(
-            self.chat, self._format.chosen, self._settings, answer=self._answer_schema(), bare=self._bare
-        )
+        return self._added.text
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""

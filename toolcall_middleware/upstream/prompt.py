@@ -6,8 +6,7 @@ keeps working; what `tool_choice` asks for stands at the very end.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -31,50 +30,56 @@ if TYPE_CHECKING:
 _NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
 _BARE = 'JSON of the form {"tool_calls": [{"name": "<tool>", "arguments": {...}}]}, whatever was said about tags'
 _ANSWER = "If you call no tool, answer with nothing but JSON that fits this JSON Schema: {schema}"
-_NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 
 
-def build_messages(
-    chat: ChatRequest,
-    fmt: ToolFormat,
-    settings: Settings,
-    *,
-    answer: Mapping[str, Any] | None = None,
-    bare: bool = False,
-) -> list[dict[str, Any]]:
+class Injected(NamedTuple):
+    """What is added to the conversation."""
+
+    front: str
+    """The tools and how to call them. It depends on the tools alone."""
+    last: str
+    """What `tool_choice` asks for, and how an answer in text is to look."""
+
+    @property
+    def text(self) -> str:
+        """All of it, for a count of its tokens."""
+        return history.joined(self)
+
+
+def injected(
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None, *, bare: bool
+) -> Injected:
+    """What is added to the conversation of one attempt.
+
+    answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to bare
+    JSON, whatever the format: the prompt asks for the same.
+    """
+    last = wish(chat, fmt, bare=bare)
+    if answer is not None:
+        text = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
+        last = history.joined([last, text])
+    return Injected(_tool_block(chat, fmt, settings), last)
+
+
+def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added: Injected) -> list[dict[str, Any]]:
     """The conversation for a text backend, with the tool block in front and the choice at the end.
 
     `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
     `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
-    answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to bare
-    JSON, whatever the format: the prompt asks for the same.
     """
-    block, choice = _parts(chat, fmt, settings, answer, bare=bare)
     limit, names = settings.max_result_bytes, chat.tools.by_name
     if settings.messages == "keep":
         messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit, offered=names)
-        front = block
+        front = added.front
     else:
         thoughts = EarlierThoughts(chat.messages, thoughts_of(fmt, chat.model), chat.model)
         system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
-        front = history.joined([block, system])
+        front = history.joined([added.front, system])
     if front:
         _put_in_front(messages, front, settings.system_role)
-    if choice:
-        put_last(messages, choice)
+    if added.last:
+        put_last(messages, added.last)
     return messages
-
-
-def injected_text(
-    chat: ChatRequest,
-    fmt: ToolFormat,
-    settings: Settings,
-    *,
-    answer: Mapping[str, Any] | None = None,
-    bare: bool = False,
-) -> str:
-    """What `build_messages` adds to the conversation."""
-    return history.joined(_parts(chat, fmt, settings, answer, bare=bare))
 
 
 def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
@@ -86,55 +91,34 @@ def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
     return fmt.render_choice(chat.tools.tools, chat.choice)
 
 
-def _parts(
-    chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None, *, bare: bool
-) -> tuple[str, str]:
-    """What goes in front, and what goes last."""
-    return _tool_block(chat, fmt, settings), last_words(chat, fmt, answer, bare=bare)
-
-
-def last_words(chat: ChatRequest, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> str:
-    """What stands at the very end: what `tool_choice` asks for, and how an answer in text is to look (`answer`)."""
-    choice = wish(chat, fmt, bare=bare)
-    if answer is not None:
-        text = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
-        choice = history.joined([choice, text])
-    return choice
-
-
 def build_body(
     chat: ChatRequest,
     fmt: ToolFormat,
     settings: Settings,
-    *,
-    messages: list[dict[str, Any]] | None = None,
-    extra: Mapping[str, Any] = _NO_EXTRA,
+    messages: list[dict[str, Any]],
+    extra: Mapping[str, Any],
 ) -> bytes:
     """The body for a text backend: the client's, its fields byte for byte and in order, without what such a backend
     refuses.
 
-    messages: what `build_messages` gives, or a retry's; None builds them.
+    messages: what `build_messages` gives, or a retry's.
     extra: fields to set, in place where the client sent them; None removes one. `drop_params` has the last word.
     """
     fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
     _keep_stop(fields, chat)
-    fields["messages"] = build_messages(chat, fmt, settings) if messages is None else messages
+    fields["messages"] = messages
     if _wants_special_tokens(chat, fmt, settings):
         fields.setdefault("skip_special_tokens", False)
     return _encoded(fields, settings, extra)
 
 
 def build_native_body(
-    chat: ChatRequest,
-    settings: Settings,
-    *,
-    messages: list[dict[str, Any]] | None = None,
-    extra: Mapping[str, Any] = _NO_EXTRA,
+    chat: ChatRequest, settings: Settings, messages: list[dict[str, Any]], extra: Mapping[str, Any]
 ) -> bytes:
     """The body for a backend that takes tools itself: the client's, byte for byte, but for `stop` and for what such a
     backend may not know: deprecated functions and custom tools become function tools.
 
-    messages: a retry's; None leaves the client's. extra and `drop_params` as in `build_body`.
+    messages: those that go in place of the client's; empty leaves them. extra and `drop_params` as in `build_body`.
     """
     fields: dict[str, Any] = dict(chat.fields)
     _keep_stop(fields, chat)
@@ -147,7 +131,7 @@ def build_native_body(
         if chat.choice.name is not None:
             choice = {"type": "function", "function": {"name": chat.choice.name}}
         fields["tool_choice"] = choice
-    if messages is not None:
+    if messages:
         fields["messages"] = messages
     if not chat.choice.parallel and chat.choice.mode is not ChoiceMode.NAMED:
         fields["parallel_tool_calls"] = False
