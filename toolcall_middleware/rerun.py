@@ -115,7 +115,7 @@ class Rerun:
     """The exchange is over, and nothing of it is missing."""
 
 
-def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None = None) -> Rerun | None:
+def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None) -> Rerun | None:
     """Run a recorded exchange again; None where no request of ours is in it.
 
     template: the setting of that name, which no trace tells.

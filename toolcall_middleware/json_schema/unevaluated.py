@@ -58,7 +58,7 @@ class _Look:
         self._known: set[int] = set()
         self.seen: set[Any] = set()
 
-    def into(self, schema: Any, *, outermost: str = "") -> None:
+    def into(self, schema: Any, *, outermost: str) -> None:
         """Look through `schema`; `outermost` is the keyword that asks, which says nothing for itself."""
         stack = [(schema, outermost)]
         while stack:

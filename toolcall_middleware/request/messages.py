@@ -28,7 +28,7 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def read_history(raw: bytes, *, max_rounds: int | None = None, max_messages: int | None = None) -> History:
+def read_history(raw: bytes, *, max_rounds: int | None, max_messages: int | None) -> History:
     """The value of `messages`, decoded and checked. Raises ToolCallError with a `param` such as `messages[2].content`.
 
     `max_rounds` is the largest number of assistant turns with calls, `max_messages` that of messages.

@@ -8,7 +8,7 @@ from ..errors import ToolCallError, kind, shown
 from ..model import ChoiceMode, ToolChoice, ToolSet
 
 
-def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str = "tool_choice") -> ToolChoice:
+def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str) -> ToolChoice:
     """The choice that `value` (of the field `param`, decoded; None where absent) makes among `tools`.
 
     `parallel` is whether several calls are welcome where no tool is named. Without tools, nothing is chosen.

@@ -84,7 +84,7 @@ def _close(messages: list[Message], run: list[str | Parts]) -> None:
 
 
 def without_calls(
-    messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None, offered: Collection[str] = ()
+    messages: Sequence[Message], fmt: ToolFormat, *, max_result_bytes: int | None, offered: Collection[str]
 ) -> list[Message]:
     """The messages with calls and results as text. The others are the same objects, in the same order.
 

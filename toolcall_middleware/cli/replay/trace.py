@@ -26,7 +26,7 @@ def safe(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
-def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | None = None) -> int:
+def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | None) -> int:
     """Print it; 1 when something in it is malformed. Raises UsageError for a file that cannot be read or written.
 
     template: the setting of that name, which a trace does not tell.

@@ -296,7 +296,7 @@ def own_markup(
     *,
     ends: Sequence[str],
     stops: Sequence[str] = (),
-    reasoning: tuple[str, str] | None = None,
+    reasoning: tuple[str, str] | None,
 ) -> Markup:
     """The markup of a model whose calls stand in `text`, with `marks` around them."""
     ends = tuple(end for end in ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)

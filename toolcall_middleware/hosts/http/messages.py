@@ -24,7 +24,7 @@ def request_scope(scope: Scope, length: int) -> Scope:
     return scope
 
 
-def response_head(start: Message, headers: dict[str, str], *, status: int | None = None) -> Message:
+def response_head(start: Message, headers: dict[str, str], *, status: int | None) -> Message:
     """The app's response start with other headers, and without those that told of its own body."""
     replaced = {name.encode("latin-1") for name in headers}
     kept: Headers = without(start.get("headers", ()), ENTITY_HEADERS | replaced)
