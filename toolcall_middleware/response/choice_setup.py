@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
-
-import msgspec
+from dataclasses import dataclass, replace
 
 from ..errors import ToolCallError
 from ..formats import near_misses, registry
@@ -21,7 +19,7 @@ from ..settings import Settings
 from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
-from .outcome import CallReport, tells_near_misses
+from .outcome import CallReport, FindNearMisses, tells_near_misses
 from .policy import AnswerPolicy, Extension
 from .reasoning import OpenThought, ReasoningReader
 
@@ -46,34 +44,63 @@ def no_more_than_asked(make: Callable[[], ChoiceAnswer], asked: int) -> Callable
     return one
 
 
-def make_choice(
-    chat: ChatRequest,
-    settings: Settings,
-    syntax: ToolFormat,
-    *,
-    native: bool,
-    constrained: bool,
-    full: Callable[[], bool],
-    extension: Extension | None,
-    report: CallReport | None = None,
-    retried: bool = False,
-    opened: OpenedReasoning | None = None,
-) -> ChoiceAnswer:
-    """A new reader of one choice.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerContext:
+    """What is known of the attempt whose answer is read."""
 
-    syntax: what the prompt was written in. native: the backend was given the tools. constrained: it is held to calls.
-    full: whether the model has written about as many tokens as the request allows. report: who is told of finished
-    calls. retried: the model was asked again. opened: the thought that the prompt has opened, where it is known to.
-    """
+    native: bool
+    """The backend was given the tools."""
+    constrained: bool
+    """The backend is held to calls."""
+    full: Callable[[], bool]
+    """Whether the model has written about as many tokens as the request allows."""
+    extension: Extension | None
+    report: CallReport
+    """Who is told of finished calls."""
+    retried: bool
+    """The model was asked again."""
+    opened: OpenedReasoning | None
+    """The thought that the prompt has opened, where it is known to."""
+
+
+def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, context: AnswerContext) -> ChoiceAnswer:
+    """A new reader of one choice. syntax: what the prompt was written in."""
     offered = chat.callable_tools
+    options = _parser_options(chat, settings)
+    own = _native_calls(chat, settings, options, asked=context.native)
+    if not chat.offers_tools:
+        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
+        syntax = registry.plain()
+    elif context.native:
+        syntax = registry.get("auto")
+    thoughts = thought = None
+    if options.parse_reasoning and chat.offers_tools:
+        thoughts = ReasoningReader(functools.partial(_parser, syntax, offered, options))
+    elif chat.offers_tools:
+        # A thought in a thought is none, so that its calls are found wherever it has begun.
+        thought = OpenThought(functools.partial(_parser, syntax, offered, options))
+    find = None
+    if chat.offers_tools and tells_near_misses():
+        find = functools.partial(near_misses.reasons, tools=offered, syntax=syntax)
+    policy = _policy(chat, settings, context, find)
+    if not chat.offers_tools and settings.reasoning_field is None:
+        return ChoiceAnswer(Verbatim(), policy, own, thoughts)
+    unopened = None
+    if context.opened is not None:
+        unopened = functools.partial(syntax.parser, offered, options)
+        options = replace(options, opened=context.opened)
+    return ChoiceAnswer(syntax.parser(offered, options), policy, own, thoughts, thought, unopened)
+
+
+def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
     unknown = settings.unknown_tool
     if unknown == "forward" and chat.choice.name is not None:
         unknown = "text"  # the one tool was asked for: a call of another is none
-    # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
-    options = ParserOptions(
+    return ParserOptions(
         unknown_tool=unknown,
         parse_reasoning=settings.reasoning == "parse",
         repair_names=settings.repair_names,
+        # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
         keep_raw=bool(chat.custom) or not settings.stream_arguments or unknown == "error",
         # A call is refused for its arguments, and then shown or told of as it was written.
         keep_complete=settings.validate_arguments not in {"off", "warn"}
@@ -83,51 +110,20 @@ def make_choice(
         keep_arguments=settings.malformed_arguments == "forward",
         tell_unknown=True,
     )
-    # Not only where it was given the tools: vLLM makes gpt-oss's calls whatever was asked.
-    own = NativeCalls(
-        offered,
-        asked=native,
+
+
+def _native_calls(chat: ChatRequest, settings: Settings, options: ParserOptions, *, asked: bool) -> NativeCalls:
+    """What reads the backend's own calls. Also where it was given no tools: vLLM makes gpt-oss's in any case."""
+    return NativeCalls(
+        chat.callable_tools,
+        asked=asked,
         tell_unknown=True,
         waits=settings.malformed_arguments != "repair",
-        unknown=unknown,
+        unknown=options.unknown_tool,
         free=not chat.tools.tools,
         max_arguments_bytes=settings.max_arguments_bytes,
         repair_names=settings.repair_names,
     )
-    if not offered.tools:
-        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
-        syntax = registry.plain()
-    elif native:
-        syntax = registry.get("auto")
-    parsing = len(offered) > 0 or settings.reasoning_field is not None
-    thoughts = thought = None
-    if options.parse_reasoning and offered.tools:
-        thoughts = ReasoningReader(functools.partial(_parser, syntax, offered, options))
-    elif offered.tools:
-        # A thought in a thought is none, so that its calls are found wherever it has begun.
-        thought = OpenThought(functools.partial(_parser, syntax, offered, options))
-    policy = _policy(
-        chat,
-        settings,
-        offered,
-        native=native,
-        constrained=constrained,
-        full=full,
-        extension=extension,
-        report=report,
-        retried=retried,
-        opened=opened,
-    )
-    if offered.tools and tells_near_misses():
-        find = functools.partial(near_misses.reasons, tools=offered, syntax=syntax)
-        policy = msgspec.structs.replace(policy, near_misses=find)
-    if not parsing:
-        return ChoiceAnswer(Verbatim(), policy, own, thoughts)
-    unopened = None
-    if opened is not None:
-        unopened = functools.partial(syntax.parser, offered, options)
-        options = replace(options, opened=opened)
-    return ChoiceAnswer(syntax.parser(offered, options), policy, own, thoughts, thought, unopened)
 
 
 def _parser(syntax: ToolFormat, offered: ToolSet, options: ParserOptions) -> StreamParser:
@@ -171,21 +167,9 @@ _NEEDS: dict[int, tuple[weakref.ref[Tool], bool]] = {}
 """By identity, of tools that others keep: how large they are is the client's choice."""
 
 
-def _policy(
-    chat: ChatRequest,
-    settings: Settings,
-    offered: ToolSet,
-    *,
-    native: bool,
-    constrained: bool,
-    full: Callable[[], bool],
-    extension: Extension | None,
-    report: CallReport | None,
-    retried: bool,
-    opened: OpenedReasoning | None,
-) -> AnswerPolicy:
+def _policy(chat: ChatRequest, settings: Settings, context: AnswerContext, find: FindNearMisses | None) -> AnswerPolicy:
+    offered = chat.callable_tools
     choice = chat.choice
-    offers = bool(offered.tools)
     must_call = choice.must_call
     strict: frozenset[str] = frozenset()
     if settings.validate_arguments == "off":
@@ -194,14 +178,14 @@ def _policy(
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
-        may_call=offers,
+        may_call=chat.offers_tools,
         hold_prose=must_call,
         # Where no call can come there is none beside which text would stand: it leaves as it comes.
-        drop_prose=settings.prose == "drop" and offers,
+        drop_prose=settings.prose == "drop" and chat.offers_tools,
         stream_arguments=settings.stream_arguments,
         # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
         # then, and half a call more is of no use to anybody.
-        hold_later=must_call and constrained,
+        hold_later=must_call and context.constrained,
         malformed=settings.malformed_arguments,
         reasoning_field=settings.reasoning_field,
         max_arguments_bytes=settings.max_arguments_bytes,
@@ -209,8 +193,8 @@ def _policy(
         stop=chat.stop,
         custom=chat.custom,
         legacy=chat.legacy,
-        keep_ids=native and not settings.rewrite_ids,
-        write_ids=native,
+        keep_ids=context.native and not settings.rewrite_ids,
+        write_ids=context.native,
         check=_check(chat, settings, strict),
         warn_only=not refuses and settings.validate_arguments in {"off", "warn"},
         checked=strict,
@@ -219,10 +203,11 @@ def _policy(
         admit_only_warns=settings.allowlist_mode == "warn",
         offered=offered.by_name if chat.tools.tools else None,
         objects=settings.arguments_as_object,
-        extension=extension,
-        full=full,
+        extension=context.extension,
+        full=context.full,
         coerce=_coercions(offered) if settings.coerce_arguments else None,
-        report=report,
-        retried=retried,
-        opened=opened,
+        report=context.report,
+        near_misses=find,
+        retried=context.retried,
+        opened=context.opened,
     )

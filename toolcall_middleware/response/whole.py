@@ -70,8 +70,8 @@ def rewrite_whole(
 
     as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
     calls carry their `index` as in a stream (profile gateway). head: what it says of itself where the backend does not.
-    defer: leave usage out when its count is due. Raises
-    ToolCallError for a fault of the model that a setting makes an error.
+    defer: leave usage out when its count is due.
+    Raises ToolCallError for a fault of the model that a setting makes an error.
     """
     top = openai.read_object(data)
     choices = _choices(top)
@@ -92,15 +92,7 @@ def rewrite_whole(
             usage.ended()
         answer = make_choice()
         answers.append(answer)
-        answer.watch(message, text)
-        reasoning_ops: list[Op] = []
-        if answer.reads_reasoning:
-            reasoning_ops, rest, _ = answer.take_reasoning(message, text)
-            message = {name: rest.get(name, openai.NULL) for name in message}
-        own: list[Any] = []
-        if answer.native is not None:
-            own, message = take_calls(message, answer.native)
-        ops = reasoning_ops + (answer.feed_both(text, own) if own else answer.feed(text))
+        ops, message = _ops_of(answer, message, text)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
             if type(op) is ReasoningText and not op.names:
@@ -120,6 +112,19 @@ def rewrite_whole(
     if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
     return WholeAnswer(_encode(body), AnswerOutcome.of(answers))
+
+
+def _ops_of(answer: ChoiceAnswer, message: Fields, text: str) -> tuple[list[Op], Fields]:
+    """What becomes of a message whose content is `text`, and the message without what was read of it."""
+    answer.watch(message, text)
+    ops: list[Op] = []
+    if answer.reads_reasoning:
+        ops, rest, _ = answer.take_reasoning(message, text)
+        message = {name: rest.get(name, openai.NULL) for name in message}
+    own: list[Any] = []
+    if answer.native is not None:
+        own, message = take_calls(message, answer.native)
+    return ops + (answer.feed_both(text, own) if own else answer.feed(text)), message
 
 
 def as_stream(data: bytes) -> bytes | None:

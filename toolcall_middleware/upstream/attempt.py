@@ -15,7 +15,7 @@ from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..response.choice import ChoiceAnswer
-from ..response.choice_setup import make_choice, no_more_than_asked
+from ..response.choice_setup import AnswerContext, make_choice, no_more_than_asked
 from ..response.outcome import CallReport
 from ..response.policy import Extension
 from ..settings import Settings
@@ -156,11 +156,7 @@ class ToolRequest:
         reference cycle would keep an answer in memory until the garbage collector comes.
         """
         self.report.how = self.note
-        make = functools.partial(
-            make_choice,
-            self.chat,
-            self.settings,
-            self._format.chosen,
+        context = AnswerContext(
             native=self.native,
             constrained=self._negotiation.is_constrained,
             full=self.usage.full,
@@ -169,6 +165,7 @@ class ToolRequest:
             retried=self._retried,
             opened=self._opened(),
         )
+        make = functools.partial(make_choice, self.chat, self.settings, self._format.chosen, context)
         return no_more_than_asked(make, self.chat.n)
 
     def _opened(self) -> OpenedReasoning | None:

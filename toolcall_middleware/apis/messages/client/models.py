@@ -13,9 +13,7 @@ _PAGE = 20
 _LATEST = 253_402_300_799  # the last second that a date can have
 
 
-def models_of(
-    data: bytes, *, limit: int | None, after_id: str | None, before_id: str | None
-) -> dict[str, Any]:
+def models_of(data: bytes, *, limit: int | None, after_id: str | None, before_id: str | None) -> dict[str, Any]:
     """The page of `GET /v1/models` that a client asks for by its query; all models where it asks for no page.
 
     data: the body of OpenAI's list. Raises ToolCallError where it is none, or `limit` is out of bounds.
