@@ -58,13 +58,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    values = given_settings(args)
-    if args.shutdown_grace is not None:
-        values.setdefault("shutdown_grace", args.shutdown_grace)
-    if args.inspect:
-        if args.workers > 1:
-            raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
-        values.setdefault("inspector", secrets.token_urlsafe(24))
+    values = _values(args)
     settings = Settings.from_env(**values)
     refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
     if settings.metrics != "off" and args.workers > 1:
@@ -80,7 +74,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..hosts.proxy.app import create_proxy
     from ..hosts.proxy.connections import BoundedProtocol
     from ..hosts.proxy.lifetime import supervise
-    from ..hosts.proxy.upstream.connection import free_port, is_loopback
+    from ..hosts.proxy.upstream.connection import free_port
     from ..hosts.proxy.upstream.providers import with_mode
 
     registry.of_settings(settings)  # here, where it is still known who set it
@@ -91,17 +85,8 @@ def _run(args: argparse.Namespace) -> int:
         supervise()
 
     settings = with_mode(settings)
-    host = f"[{args.host}]" if ":" in args.host else args.host
     port = free_port(args.host, args.port)
-    _say(_hello(settings, f"http://{host}:{port}/v1"))
-    if settings.inspector is not None:
-        local = host if is_loopback(args.host) else "127.0.0.1"
-        _say(f"inspector: http://{local}:{port}/inspect/{settings.inspector}/")
-    if not is_loopback(args.host) and not settings.api_keys:
-        _say(
-            f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
-            f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1."
-        )
+    _announce(settings, args.host, port)
     storage = shared_storage(settings, args.workers)
     if storage is not None:
         to_environment({"rate_limit_storage": storage})
@@ -124,6 +109,34 @@ def _run(args: argparse.Namespace) -> int:
         timeout_graceful_shutdown=settings.shutdown_grace,
     )
     return 0
+
+
+def _values(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line gives, by name."""
+    values = given_settings(args)
+    if args.shutdown_grace is not None:
+        values.setdefault("shutdown_grace", args.shutdown_grace)
+    if args.inspect:
+        if args.workers > 1:
+            raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
+        values.setdefault("inspector", secrets.token_urlsafe(24))
+    return values
+
+
+def _announce(settings: Settings, address: str, port: int) -> None:
+    """Tell where it listens, and who else may use that."""
+    from ..hosts.proxy.upstream.connection import is_loopback
+
+    host = f"[{address}]" if ":" in address else address
+    _say(_hello(settings, f"http://{host}:{port}/v1"))
+    if settings.inspector is not None:
+        local = host if is_loopback(address) else "127.0.0.1"
+        _say(f"inspector: http://{local}:{port}/inspect/{settings.inspector}/")
+    if not is_loopback(address) and not settings.api_keys:
+        _say(
+            f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
+            f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1."
+        )
 
 
 def _say(text: str) -> None:

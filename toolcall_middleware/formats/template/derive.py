@@ -89,11 +89,8 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
     plain, unlikely = rendered.plain, rendered.unlikely
     if len(plain) < len(PLAIN):
         return Derived(family=None, why="the template does not render calls with arguments of every type")
-    chosen: tuple[Syntax, str | None] | None = None
-    for syntax, like in _candidates(found, rendered, declared, adopt=adopt):
-        if all(reads((*syntax.openers, *reading.ANY_JSON), turn) for turn in plain):
-            chosen = syntax, like
-            break
+    candidates = _candidates(found, rendered, declared, adopt=adopt)
+    chosen = next((one for one in candidates if all(reads(_openers(one[0]), turn) for turn in plain)), None)
     if chosen is None:
         return Derived(
             family=None,
@@ -102,7 +99,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
             + repr(found.layout.opening + found.layout.before)[:80],
         )
     syntax, like = chosen
-    openers = (*syntax.openers, *reading.ANY_JSON)
+    openers = _openers(syntax)
     lost = tuple(turn.calls[0].arguments for turn in unlikely if not reads(openers, turn))
     same = all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain)
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
@@ -115,12 +112,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
     if block.own_words:
         whose = "our words" if like is None else f"the words of {like}"
         unknown.append(f"how the template presents tools: the prompt says it in {whose}")
-    if found.reasoning is None:
-        unknown.append("the markers around reasoning")
-    if found.result is None:
-        unknown.append("tags around a result: they stand in our own")
-    if found.layout.between is None:
-        unknown.append("what stands between two calls: the template writes one a turn")
+    unknown += _not_rendered(found)
     return Derived(
         family=family,
         kind=syntax.kind,
@@ -140,6 +132,22 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
             "tools": block.place,
         },
     )
+
+
+def _openers(syntax: Syntax) -> tuple[Opener, ...]:
+    return (*syntax.openers, *reading.ANY_JSON)
+
+
+def _not_rendered(found: Turns) -> list[str]:
+    """What the template's turns do not show."""
+    unknown = []
+    if found.reasoning is None:
+        unknown.append("the markers around reasoning")
+    if found.result is None:
+        unknown.append("tags around a result: they stand in our own")
+    if found.layout.between is None:
+        unknown.append("what stands between two calls: the template writes one a turn")
+    return unknown
 
 
 class _Renderings:

@@ -98,52 +98,28 @@ def upstream_app(
 
     settings: `upstream_*` and limits. headers: the operator's, added to what the API wants. The others: see Forwarder.
     """
-    url, timeout, key = settings.upstream_url, settings.upstream_timeout, settings.upstream_key
-    given = dict(headers or {})
-    limits = Limits(
-        connect=settings.upstream_connect_timeout,
-        total=settings.upstream_total_timeout,
-        connections=settings.upstream_connections,
-        retries=settings.upstream_retries,
-        upload=settings.upload_timeout,
-        first_byte=settings.upstream_first_byte_timeout,
+    forward = partial(
+        Forwarder,
+        timeout=settings.upstream_timeout,
+        limits=_limits(settings),
+        key=settings.upstream_key,
+        forward_authorization=forward_authorization,
+        headers=dict(headers or {}),
+        transport=transport,
     )
+    url = settings.upstream_url
     if settings.upstream_api == "openai":
         if url is None:
             raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-        app = Forwarder(
-            url,
-            timeout=timeout,
-            limits=limits,
-            key=key,
-            forward_authorization=forward_authorization,
-            headers=given,
-            transport=transport,
-        )
-        if settings.upstream_ids is None:
-            return app
-        form = FORMS[settings.upstream_ids]
-        return CallIdCodec(
-            app,
-            form,
-            paths=settings.paths,
-            max_request_bytes=settings.max_request_bytes,
-            upload_timeout=settings.upload_timeout,
-        )
+        return _with_own_ids(forward(url), settings)
     provider = PROVIDERS[settings.upstream_api]
-    forwarder = Forwarder(
+    forwarder = forward(
         _without_version((url or provider.url).rstrip("/"), provider.versions),
-        timeout=timeout,
-        limits=limits,
-        key=key,
         key_header=provider.key_header,
-        headers=given,
-        forward_authorization=forward_authorization,
         # A public service: what it need not know of the client it is not told.
         tell_client=False,
         # A stream that breaks off is the translation's to end.
         ends_streams=False,
-        transport=transport,
     )
     return Translator(
         forwarder,
@@ -153,4 +129,28 @@ def upstream_app(
         max_response_bytes=settings.max_response_bytes,
         headers=provider.headers,
         own=provider.own,
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        connect=settings.upstream_connect_timeout,
+        total=settings.upstream_total_timeout,
+        connections=settings.upstream_connections,
+        retries=settings.upstream_retries,
+        upload=settings.upload_timeout,
+        first_byte=settings.upstream_first_byte_timeout,
+    )
+
+
+def _with_own_ids(app: Forwarder, settings: Settings) -> ASGIApp:
+    """`app`, with call ids of the one form that the upstream takes (`upstream_ids`)."""
+    if settings.upstream_ids is None:
+        return app
+    return CallIdCodec(
+        app,
+        FORMS[settings.upstream_ids],
+        paths=settings.paths,
+        max_request_bytes=settings.max_request_bytes,
+        upload_timeout=settings.upload_timeout,
     )
