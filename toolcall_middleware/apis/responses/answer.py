@@ -16,8 +16,8 @@ from .names import ClientTool, Kind
 from .output import CallItem, Events, Frame, Item, ReasoningItem, TextItem, call_item
 from .request import Asked
 
-# What cuts an answer short, as `incomplete_details` has it.
 _ItemT = TypeVar("_ItemT", bound=Item)
+# What cuts an answer short, as `incomplete_details` has it.
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
