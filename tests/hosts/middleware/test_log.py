@@ -203,7 +203,7 @@ class AuthenticationLayer:
         await send({"type": "http.response.body", "body": b"no"})
 
 
-async def test_where_the_app_has_the_first_word_the_refusal_is_the_apps(caplog: pytest.LogCaptureFixture) -> None:
+async def test_where_the_app_wants_a_key_the_refusal_is_the_apps(caplog: pytest.LogCaptureFixture) -> None:
     app = ToolCallMiddleware(AuthenticationLayer(TextBackend([])), max_request_bytes=10)
     response, told = await refusals(caplog, app)
     assert (response.status_code, told) == (401, [])

@@ -36,10 +36,10 @@ from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
 from ..http.upload import cleared, collect
 from ..http.watch import watched
+from .app_auth import refuse, refused_by_app
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
-from .faces import Door, FaceSettings, chat_request, door_of, means_responses, new_face, prepare_passage
-from .first_word import refuse, turned_away
+from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
 from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start, warn_of_starlette
@@ -162,27 +162,28 @@ class ToolCallMiddleware:
             if origin is not None and admits_origin(origin, settings.cors_origins):
                 # Our errors are sent from outside of the app's own CORS layer.
                 send = with_cors(send, origin, replace=False)
-        door = door_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
-        if door is None:
+        endpoint = endpoint_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
+        if endpoint is None:
             await self._other(scope, receive, send)
             return
-        if door is Door.MODELS:
+        if endpoint is Endpoint.MODELS:
             models = ModelsAnswer(scope, send)
             await self.app(models.scope, receive, models.send)
             return
-        answer = partial(self._answer, door)
+        answer = partial(self._answer, endpoint)
         if self._observers is not None and record_of(scope).report is None:
             await watched(answer, self._observers, scope, receive, send)
         else:
             await answer(scope, receive, send)
 
-    async def _answer(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request at one of our doors."""
+    async def _answer(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request that is read here."""
         settings = self.settings
-        face = None if door is Door.CHAT else new_face(door, settings.upstream_api, settings.max_response_bytes)
-        answer = None if face is None else FaceAnswer(send, face, settings.max_response_bytes)
+        most = settings.max_response_bytes
+        face = None if endpoint is Endpoint.CHAT else new_face(endpoint, settings.upstream_api, most)
+        answer = None if face is None else FaceAnswer(send, face, most)
         caller = _Caller(self.app, scope, receive, send if answer is None else answer.send, settings)
-        if await turned_away(self.app, scope, caller.send):
+        if await refused_by_app(self.app, scope, caller.send):
             return
         try:
             if self._tenancy is not None:
@@ -199,7 +200,9 @@ class ToolCallMiddleware:
         except ToolCallError as refusal:
             await caller.refuse(refusal)
             return
-        if body is None or (door is Door.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)):
+        if body is None or (
+            endpoint is Endpoint.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)
+        ):
             # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
             if face is None or body is not None:
                 await self._other(untouched[1], Replay(untouched[0], receive), send)
@@ -208,7 +211,7 @@ class ToolCallMiddleware:
             if face is None or answer is None:
                 await self._chat(caller, body, scope, messages, untouched)
             else:
-                await self._face(caller, face, answer, body, scope, counting=door is Door.COUNT)
+                await self._face(caller, face, answer, body, scope, counting=endpoint is Endpoint.COUNT)
 
     async def _face(
         self, caller: _Caller, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool

@@ -7,14 +7,16 @@ from starlette.types import Scope, Send
 from ...errors import ToolCallError
 from ..http.errors import send_refusal, tell_refusal
 from .face_answer import FaceAnswer
-from .faces import Door, door_by_path, new_face
+from .faces import Endpoint, endpoint_by_path, new_face
 
 
 async def refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
     """Answer a request with `error`, and log that: in the client's own API, or else in OpenAI's envelope."""
-    door = door_by_path(scope)
-    if door is None:
+    endpoint = endpoint_by_path(scope)
+    if endpoint is None:
         await send_refusal(scope, send, error)
     else:
         tell_refusal(scope, error)
-        await FaceAnswer(send, new_face(Door.MESSAGES if door is Door.MODELS else door), None).fail(error)
+        await FaceAnswer(send, new_face(Endpoint.MESSAGES if endpoint is Endpoint.MODELS else endpoint), None).fail(
+            error
+        )

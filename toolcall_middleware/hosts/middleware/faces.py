@@ -45,8 +45,8 @@ _CHECKED = frozenset({"tools", "mcp_servers", "messages"})
 _MOST_LAYERS = 256
 
 
-class Door(enum.Enum):
-    """What is asked for, in whose words."""
+class Endpoint(enum.Enum):
+    """Which path of which API a request asks."""
 
     CHAT = "chat"
     MESSAGES = "messages"
@@ -56,38 +56,38 @@ class Door(enum.Enum):
     MODELS = "models"
 
 
-_DOORS = {_MESSAGES: Door.MESSAGES, _COUNT: Door.COUNT, _RESPONSES: Door.RESPONSES}
+_ENDPOINTS = {_MESSAGES: Endpoint.MESSAGES, _COUNT: Endpoint.COUNT, _RESPONSES: Endpoint.RESPONSES}
 
 
-def door_of(scope: Scope, settings: Settings) -> Door | None:
-    """Which of our doors a request is at; None where it is none of our business."""
+def endpoint_of(scope: Scope, settings: Settings) -> Endpoint | None:
+    """Which endpoint a request asks; None where nobody reads it here."""
     faces = settings.faces
     auto = faces == ("auto",)
     if is_chat(scope, settings.paths):
-        return Door.CHAT if auto or "chat" in faces else None
-    door = door_by_path(scope)
-    match door:
-        case Door.MESSAGES | Door.COUNT:
+        return Endpoint.CHAT if auto or "chat" in faces else None
+    endpoint = endpoint_by_path(scope)
+    match endpoint:
+        case Endpoint.MESSAGES | Endpoint.COUNT:
             ours = "messages" in faces or (auto and shows_version(scope))
-        case Door.MODELS:
+        case Endpoint.MODELS:
             ours = "messages" in faces or auto
-        case Door.RESPONSES:
+        case Endpoint.RESPONSES:
             ours = auto or "responses" in faces
-            door = Door.MAYBE_RESPONSES if auto else door
+            endpoint = Endpoint.MAYBE_RESPONSES if auto else endpoint
         case _:
             ours = False
-    return door if ours else None
+    return endpoint if ours else None
 
 
-def door_by_path(scope: Scope) -> Door | None:
-    """The door that a request's method and path mean, other than that of chat completions."""
+def endpoint_by_path(scope: Scope) -> Endpoint | None:
+    """The endpoint that a request's method and path name, other than that of chat completions."""
     method = scope["method"]
     if method == "GET":
-        return Door.MODELS if shows_version(scope) and model_asked(scope) is not None else None
+        return Endpoint.MODELS if shows_version(scope) and model_asked(scope) is not None else None
     if method != "POST":
         return None
     path = normal_path_of(scope)
-    return next((door for ending, door in _DOORS.items() if path.endswith(ending)), None)
+    return next((endpoint for ending, endpoint in _ENDPOINTS.items() if path.endswith(ending)), None)
 
 
 def shows_version(scope: Scope) -> bool:
@@ -109,12 +109,12 @@ def means_responses(body: bytes) -> bool:
     return fields is not None and {"model", "input"} <= fields.keys()
 
 
-def new_face(door: Door, upstream_api: str = "openai", max_kept: int | None = None) -> Face:
-    """What reads a request at this door, and writes its answer.
+def new_face(endpoint: Endpoint, upstream_api: str = "openai", max_kept: int | None = None) -> Face:
+    """What reads a request to this endpoint, and writes its answer.
 
     upstream_api: what stands behind speaks it. max_kept: bytes of a streamed answer, where the face keeps all of it.
     """
-    if door in {Door.RESPONSES, Door.MAYBE_RESPONSES}:
+    if endpoint in {Endpoint.RESPONSES, Endpoint.MAYBE_RESPONSES}:
         return ResponsesFace(max_kept=max_kept)
     native = upstream_api == "anthropic"
     return MessagesFace(inline_tools=not native, native=native)
@@ -189,9 +189,9 @@ def chat_request(
 def _sibling(path: str, paths: tuple[str, ...]) -> str:
     """Where the same server has chat completions: beside this path."""
     path = _normal(path)
-    if not path.endswith(tuple(_DOORS)):
+    if not path.endswith(tuple(_ENDPOINTS)):
         path = normal_path(path)  # spelled otherwise, as the most lenient server would read it
-    ending = next(one for one in _DOORS if path.endswith(one))
+    ending = next(one for one in _ENDPOINTS if path.endswith(one))
     before = path.removesuffix(ending)
     sibling = f"{before}/v1{_CHAT}"
     return sibling if sibling.endswith(paths) else before + paths[0]

@@ -22,7 +22,7 @@ from ..http.hidden_words import hides_words, odd_charset
 from ..http.offload import offloaded
 from ..http.paths import normal_path_of
 from ..http.upload import cleared, collect
-from .first_word import refuse, turned_away
+from .app_auth import refuse, refused_by_app
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
@@ -64,7 +64,7 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
         log_refusal(ToolCallError("tool_not_allowed", _UNREAD))
         await send({"type": "websocket.close", "code": 1008, "reason": _UNREAD})
         return
-    if await turned_away(app, scope, send):
+    if await refused_by_app(app, scope, send):
         return
     try:
         body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)

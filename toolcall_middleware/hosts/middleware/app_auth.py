@@ -1,4 +1,6 @@
-"""An app that wants a key has the first word: without one nobody learns of limits and settings from refusals."""
+"""An app that wants a key is asked before anything is refused: without the key nobody learns limits and settings from
+our refusals.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def wants_keys(app: ASGIApp) -> bool:
     return False
 
 
-async def refusal_of(app: ASGIApp, scope: Scope) -> list[Message]:
+async def _app_refusal(app: ASGIApp, scope: Scope) -> list[Message]:
     """The app's 401 to a GET with the headers of `scope`, as it sent it; empty where it answers something else."""
     told: list[Message] = []
     size = 0
@@ -49,11 +51,11 @@ async def refusal_of(app: ASGIApp, scope: Scope) -> list[Message]:
     return told if complete and told[0].get("status") == _UNAUTHORIZED else []
 
 
-async def turned_away(app: ASGIApp, scope: Scope, send: Send) -> bool:
+async def refused_by_app(app: ASGIApp, scope: Scope, send: Send) -> bool:
     """Whether the app does not let the client in, which is asked before a large body is read: its 401 is sent."""
     if not wants_keys(app) or not _is_large(scope):
         return False
-    for message in (told := await refusal_of(app, scope)):
+    for message in (told := await _app_refusal(app, scope)):
         await send(message)
     return bool(told)
 
@@ -69,7 +71,7 @@ def _is_large(scope: Scope) -> bool:
 async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -> None:
     """Answer with `error`, and log that; in the app's own words where it would not have let the client in."""
     if wants_keys(app):
-        for message in (told := await refusal_of(app, scope)):
+        for message in (told := await _app_refusal(app, scope)):
             await send(message)
         if told:
             return
