@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.apis import repeated_chunk
 from toolcall_middleware.apis.face import Face
 from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.repeated_chunk import RepeatedChunk, Said
+from toolcall_middleware.apis.repeated_chunk import RepeatedChunk, TextKind
 from toolcall_middleware.apis.responses import ResponsesFace
 
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
@@ -55,11 +55,11 @@ def text(event: bytes, last: RepeatedChunk) -> str | None:
 def test_a_chunk_with_another_text_repeats_the_one_that_was_learned() -> None:
     last = RepeatedChunk()
     assert last.learn(chunk(said({"content": "first"})))
-    assert (last.said, text(chunk(said({"content": 'a "b" \\ é'})), last)) == (Said.CONTENT, 'a "b" \\ é')
+    assert (last.kind, text(chunk(said({"content": 'a "b" \\ é'})), last)) == (TextKind.CONTENT, 'a "b" \\ é')
     assert last.learn(chunk(said(call("{", 3))))
-    assert (last.said, last.index, text(chunk(said(call('"x"', 3))), last)) == (Said.ARGUMENTS, 3, '"x"')
+    assert (last.kind, last.index, text(chunk(said(call('"x"', 3))), last)) == (TextKind.ARGUMENTS, 3, '"x"')
     assert last.learn(chunk(said({"reasoning": "hm"})))
-    assert (last.said, text(chunk(said({"reasoning": "so"})), last)) == (Said.THOUGHT, "so")
+    assert (last.kind, text(chunk(said({"reasoning": "so"})), last)) == (TextKind.REASONING, "so")
 
 
 @pytest.mark.parametrize(

@@ -13,69 +13,73 @@ import msgspec
 from ..wire import openai
 
 _MOST_UNLIKE = 8  # chunks in a row, none of which repeated the one before: such a stream is read in full from then on
-_ABSENT = msgspec.Raw(b"")
-_BEFORE, _AFTER = b"data: ", b"\n\n"
+ABSENT = msgspec.Raw(b"")
+"""A field that is absent."""
 _read_text = msgspec.json.Decoder(str).decode
 
 
-class Said(enum.Enum):
+class TextKind(enum.Enum):
     """What the text of a chunk is."""
 
     CONTENT = "content"
-    THOUGHT = "reasoning"
+    REASONING = "reasoning"
     ARGUMENTS = "arguments"
 
 
-class _Function(msgspec.Struct, gc=False):
+class Function(msgspec.Struct, gc=False):
+    """A function of a call."""
+
     name: str | None = None
-    arguments: msgspec.Raw = _ABSENT
+    arguments: msgspec.Raw = ABSENT
 
 
-class _Call(msgspec.Struct, gc=False):
+class Call(msgspec.Struct, gc=False):
+    """A call, or more of one."""
+
     index: int = 0
     id: str | None = None
-    function: _Function | None = None
+    function: Function | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):
-    content: msgspec.Raw = _ABSENT
-    reasoning: msgspec.Raw = _ABSENT
-    reasoning_content: msgspec.Raw = _ABSENT
-    reasoning_details: msgspec.Raw = _ABSENT
-    refusal: msgspec.Raw = _ABSENT
-    tool_calls: list[_Call] | None = None
+    content: msgspec.Raw = ABSENT
+    reasoning: msgspec.Raw = ABSENT
+    reasoning_content: msgspec.Raw = ABSENT
+    reasoning_details: msgspec.Raw = ABSENT
+    refusal: msgspec.Raw = ABSENT
+    tool_calls: list[Call] | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
     index: int = 0
     delta: _Delta | None = None
-    message: msgspec.Raw = _ABSENT
-    finish_reason: msgspec.Raw = _ABSENT
-    stop_reason: msgspec.Raw = _ABSENT
+    message: msgspec.Raw = ABSENT
+    finish_reason: msgspec.Raw = ABSENT
+    stop_reason: msgspec.Raw = ABSENT
 
 
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] = []
-    usage: msgspec.Raw = _ABSENT
-    error: msgspec.Raw = _ABSENT
+    usage: msgspec.Raw = ABSENT
+    error: msgspec.Raw = ABSENT
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class RepeatedChunk:
-    """The chunk that was read last. said, index: what its text is; of which call.
+    """The chunk that was read last. kind, index: what its text is; of which call.
 
     After `repeats` was true: text, written: the text of that event, and the JSON string that it was written as.
     """
 
-    __slots__ = ("_around", "_middle", "_unlike", "index", "said", "text", "written")
+    __slots__ = ("_around", "_middle", "_unlike", "index", "kind", "text", "written")
 
     def __init__(self) -> None:
         self._around: tuple[bytes, bytes] | None = None
         self._middle = slice(0)
         self._unlike = 0
-        self.said = Said.CONTENT
+        self.kind = TextKind.CONTENT
         self.index = 0
         self.text = ""
         self.written = b""
@@ -132,9 +136,9 @@ class RepeatedChunk:
         said = [
             (kind, bytes(raw))
             for kind, raw in (
-                (Said.CONTENT, delta.content),
-                (Said.THOUGHT, delta.reasoning),
-                (Said.THOUGHT, delta.reasoning_content),
+                (TextKind.CONTENT, delta.content),
+                (TextKind.REASONING, delta.reasoning),
+                (TextKind.REASONING, delta.reasoning_content),
                 (None, delta.reasoning_details),
                 (None, delta.refusal),
             )
@@ -143,13 +147,13 @@ class RepeatedChunk:
         for call in delta.tool_calls or ():
             function = call.function
             plain = function is not None and call.id is None and function.name is None
-            said.append((Said.ARGUMENTS if plain else None, b"" if function is None else bytes(function.arguments)))
+            said.append((TextKind.ARGUMENTS if plain else None, b"" if function is None else bytes(function.arguments)))
             self.index = call.index
         if len(said) != 1 or said[0][0] is None:
             return b""
-        self.said, written = said[0][0], said[0][1]
+        self.kind, written = said[0][0], said[0][1]
         return written
 
 
 def _is_there(raw: msgspec.Raw) -> bool:
-    return raw is not _ABSENT and raw != openai.NULL
+    return raw is not ABSENT and raw != openai.NULL

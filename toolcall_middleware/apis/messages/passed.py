@@ -54,17 +54,17 @@ def passed_whole(passage: Passage, chat: bytes) -> bytes:
         return own
     fields = openai.read_object(own) or {}
     blocks = openai.read_objects(fields.get("content")) or []
-    said = _Said(chat)
-    written = said.instead_of(blocks)
+    chat_answer = _WholeChat(chat)
+    written = chat_answer.instead_of(blocks)
     told = openai.read_text(fields.get("stop_reason"))
-    reason = stop_reason(told, said.reason, said.sent)
+    reason = stop_reason(told, chat_answer.reason, chat_answer.sent)
     if written == blocks and reason == told:
         return own
     _log.info("messages: the upstream's answer was changed on its way")
     return openai.encode({**fields, "content": written, "stop_reason": reason})
 
 
-class _Said:
+class _WholeChat:
     """What a chat completion says, and what of it has not been written yet."""
 
     def __init__(self, chat: bytes) -> None:

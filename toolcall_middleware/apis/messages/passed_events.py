@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from ..passage import Taped
+from .chat_so_far import Call, ChatSoFar
 from .client.stream import event
 from .passed import stop_reason
-from .said import Call, Said
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -38,9 +38,9 @@ class PassedEvents:
     begun: an event has left. ended: the last one has. headless: the first one is not repeated.
     """
 
-    def __init__(self, tape: deque[Taped], said: Said) -> None:
+    def __init__(self, tape: deque[Taped], chat: ChatSoFar) -> None:
         self._tape = tape
-        self._said = said
+        self._chat = chat
         self._out: list[bytes] = []
         self._blocks: dict[int | None, _Block] = {}  # by the upstream's index
         self._open: _Block | None = None
@@ -72,7 +72,7 @@ class PassedEvents:
         """The same of an answer that goes no further: nothing of a call any more."""
         if self._open is not None and self._open.call is not None:
             return b""
-        self._said.waiting.clear()
+        self._chat.waiting.clear()
         return self.release()
 
     def end(self, usage: Mapping[str, Any]) -> bytes:
@@ -83,7 +83,7 @@ class PassedEvents:
         self._close()
         self.ended = True
         if not self._told_end:
-            delta = {"stop_reason": stop_reason(None, self._said.reason, self._sent), "stop_sequence": None}
+            delta = {"stop_reason": stop_reason(None, self._chat.reason, self._sent), "stop_sequence": None}
             self._out.append(event("message_delta", {"delta": delta, "usage": usage}))
         self._out.append(event("message_stop", {}))
         return out + self._take()
@@ -109,11 +109,11 @@ class PassedEvents:
             case "content_block_stop" if block is not None:
                 return self._stops(item, block)
             case "message_delta":
-                if self._said.reason:
+                if self._chat.reason:
                     self._tell_end(item)
-                return bool(self._said.reason)
+                return bool(self._chat.reason)
             case "message_stop":
-                if self._said.reason:
+                if self._chat.reason:
                     self._close()
                     self.ended = True
                     self._out.append(item.raw)
@@ -121,7 +121,7 @@ class PassedEvents:
             case "error":
                 # Behind a complete chat answer an error changes nothing. Before its end it stays on the tape, and
                 # `PassedStream` ends the stream with it.
-                return bool(self._said.reason)
+                return bool(self._chat.reason)
             case "message_start" if not self.begun and self.headless:
                 self.begun = True
                 return True
@@ -141,7 +141,7 @@ class PassedEvents:
                 passes = self._passes_call(content, block)
             case _:
                 # Half a block of an answer that was ended early could not be given back to the API.
-                passes = not self._said.reason or self._is_whole(_index_of(item.value))
+                passes = not self._chat.reason or self._is_whole(_index_of(item.value))
         if passes is None:
             return False
         self._blocks[_index_of(item.value)] = block
@@ -157,26 +157,26 @@ class PassedEvents:
         tape, piece = self._tape, content.get("text")
         if not piece:
             if len(tape) < 2:
-                return False if self._said.reason else None
+                return False if self._chat.reason else None
             piece = _text_of(tape[1].value.get("delta"), "text_delta", "text") or ""
-        return self._said.has(self._said.text, str(piece))
+        return self._chat.has(self._chat.text, str(piece))
 
     def _passes_call(self, content: Mapping[str, Any], block: _Block) -> bool | None:
         """Whether the block of a call begins for the client, and of which call of the chat answer it is."""
-        call = self._said.waiting.get(str(content.get("id")))
+        call = self._chat.waiting.get(str(content.get("id")))
         if call is None:
             self._write_calls()
-            if not self._said.is_behind:
+            if not self._chat.is_behind:
                 return None
-            self._said.text.own = self._said.text.own or self._said.text.waits  # what was made of it stands here
+            self._chat.text.own = self._chat.text.own or self._chat.text.waits  # what was made of it stands here
             return False
         block.given = content.get("input") or {}
         if block.given:  # all of them at once
-            if not self._said.is_known(call):
+            if not self._chat.is_known(call):
                 return None
             if call.value() != block.given:
-                block.given, call.told.own = {}, True
-        del self._said.waiting[call.id]
+                block.given, call.pending.own = {}, True
+        del self._chat.waiting[call.id]
         block.call = call
         return True
 
@@ -185,7 +185,7 @@ class PassedEvents:
         call = block.call
         if call is None:
             if block.kind == "text":
-                self._said.text.skip(str(content.get("text") or ""))
+                self._chat.text.skip(str(content.get("text") or ""))
             self._pass(item, block)
             return
         self._sent += 1
@@ -202,28 +202,28 @@ class PassedEvents:
             return True
         delta = item.value.get("delta")
         if block.call is not None:
-            told, piece = block.call.told, _text_of(delta, "input_json_delta", "partial_json")
+            pending, piece = block.call.pending, _text_of(delta, "input_json_delta", "partial_json")
         else:
-            told, piece = self._said.text, _text_of(delta, "text_delta", "text") if block.kind == "text" else None
+            pending, piece = self._chat.text, _text_of(delta, "text_delta", "text") if block.kind == "text" else None
         if piece is None:
             self._pass(item, block)
             return True
-        passes = self._said.has(told, piece)
+        passes = self._chat.has(pending, piece)
         if passes:
-            told.skip(piece)
+            pending.skip(piece)
             block.begun = block.begun or bool(piece)
             self._pass(item, block)
         elif passes is not None:
-            self._go_on(block, told.take())
+            self._go_on(block, pending.take())
         return passes is not None
 
     def _stops(self, item: Taped, block: _Block) -> bool:
         """The end of a block: of a call, once there is no more of its arguments."""
         call = block.call
         if block.at is not None and call is not None:
-            if call.value() is None and not self._said.is_behind:
+            if call.value() is None and not self._chat.is_behind:
                 return False
-            rest = call.told.take()
+            rest = call.pending.take()
             if block.begun or call.value() != block.given:
                 self._go_on(block, rest)
         del self._blocks[_index_of(item.value)]
@@ -249,7 +249,7 @@ class PassedEvents:
 
     def _write_own(self) -> None:
         """Text that the chat answer alone says, as soon as it has a place: in no block of another kind."""
-        block, text = self._open, self._said.text
+        block, text = self._open, self._chat.text
         if not (text.own and text.waits and self.begun):
             return
         if block is not None and block.kind == "text":
@@ -259,10 +259,10 @@ class PassedEvents:
 
     def _write_calls(self) -> None:
         """Calls that the upstream wrote in another block than one of a call. Its own blocks before them come first."""
-        waiting = self._said.waiting
+        waiting = self._chat.waiting
         while waiting and self._open is None and self.begun:
             call = next(iter(waiting.values()))
-            if not call.foreign or not self._said.is_known(call):
+            if not call.foreign or not self._chat.is_known(call):
                 return
             del waiting[call.id]
             self._write_call(call)
@@ -281,7 +281,7 @@ class PassedEvents:
     def _write_text(self, text: str) -> None:
         if self._mine is None:
             if not text.strip():  # the API takes no such block back
-                self._said.text.add(text)
+                self._chat.text.add(text)
                 return
             self._mine = self._next
             self._next += 1
@@ -295,7 +295,7 @@ class PassedEvents:
         at, self._next = self._next, self._next + 1
         self._sent += 1
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": call.told.take()}
+        delta = {"type": "input_json_delta", "partial_json": call.pending.take()}
         self._out += [
             event("content_block_start", {"index": at, "content_block": block}),
             event("content_block_delta", {"index": at, "delta": delta}),
@@ -309,7 +309,7 @@ class PassedEvents:
 
     def _close(self) -> None:
         """Nothing of a block comes any more."""
-        self._said.text.own = True
+        self._chat.text.own = True
         self._write_own()
         self._write_calls()
         self._close_mine()
@@ -323,7 +323,7 @@ class PassedEvents:
         self._told_end = True
         delta = item.value.get("delta")
         own = delta.get("stop_reason") if isinstance(delta, dict) else None
-        reason = stop_reason(own, self._said.reason, self._sent)
+        reason = stop_reason(own, self._chat.reason, self._sent)
         if own is None or reason == own or not isinstance(delta, dict):
             self._out.append(item.raw)
         else:

@@ -8,12 +8,13 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.sse import EventReader, TooLargeError
 from ..passage import Passage
-from .client.chunks import NONE, read_chunk
+from ..repeated_chunk import ABSENT
+from .chat_so_far import ChatSoFar
+from .client.chunks import read_chunk
 from .client.errors import Errors
 from .client.stream import PING, MessageStream
 from .client.usage import usage_of
 from .passed_events import PassedEvents
-from .said import Said
 
 _LONGEST_EVENT = 64 << 20
 
@@ -30,8 +31,8 @@ class PassedStream:
         self._plain = plain
         self._errors = errors
         self._reader = EventReader(_LONGEST_EVENT)
-        self._said = Said()
-        self._events = PassedEvents(passage.tape, self._said)
+        self._chat = ChatSoFar()
+        self._events = PassedEvents(passage.tape, self._chat)
         self._failed = False
 
     @property
@@ -77,25 +78,25 @@ class PassedStream:
         out = b"" if cut else self._passed([one.data for one in self._reader.finish()])
         if self.over:
             return out
-        if not self._said.reason:
+        if not self._chat.reason:
             fault = ToolCallError("upstream_error", "The stream broke off before the answer was complete.")
             return out + self.fail(fault)
-        usage = usage_of(self._said.usage, input_estimate=self._estimate, output_estimate=1)
+        usage = usage_of(self._chat.usage, input_estimate=self._estimate, output_estimate=1)
         return out + self._events.end(usage)
 
     def _passed(self, events: Sequence[bytes | None]) -> bytes:
-        known = len(self._said.calls)
+        known = len(self._chat.calls)
         for data in events:
             if data is None or data == b"[DONE]":
                 continue
             chunk = read_chunk(data)
             if chunk is None:
                 return self._break_off(ToolCallError("upstream_error", "A chunk of the answer is no JSON."))
-            if chunk.error is not NONE and chunk.error != openai.NULL:
+            if chunk.error is not ABSENT and chunk.error != openai.NULL:
                 return self._break_off(openai.read_error(data))
-            self._said.note(chunk)
-        if len(self._said.calls) > known:
-            self._events.find(list(self._said.calls.values())[known:])
+            self._chat.note(chunk)
+        if len(self._chat.calls) > known:
+            self._events.find(list(self._chat.calls.values())[known:])
         return self._events.release()
 
     def _break_off(self, fault: ToolCallError) -> bytes:

@@ -33,7 +33,7 @@ class Call(msgspec.Struct, gc=False):
         return self.extra_content if isinstance(self.extra_content, dict) else None
 
 
-class Said(msgspec.Struct, gc=False):
+class Message(msgspec.Struct, gc=False):
     """A delta, or a message."""
 
     content: str | None = None
@@ -59,8 +59,8 @@ class Choice(msgspec.Struct, gc=False):
     """One choice; requests of this face ask for one."""
 
     index: int = 0
-    delta: Said | None = None
-    message: Said | None = None
+    delta: Message | None = None
+    message: Message | None = None
     finish_reason: str | None = None
 
 

@@ -13,7 +13,7 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from ..extension import ExtensionCopy
-from ..repeated_chunk import RepeatedChunk, Said
+from ..repeated_chunk import RepeatedChunk, TextKind
 from .answer import ResponseWriter, response_usage
 from .chunks import Choice, Completion, arguments_of, read_completion
 from .output import Frame
@@ -164,12 +164,12 @@ class EventStream:
     def _expect(self, chunk: RepeatedChunk) -> None:
         """Chunks of which the text alone is news go on with what this one has begun."""
         writer = self._writer
-        match chunk.said:
-            case Said.CONTENT:
+        match chunk.kind:
+            case TextKind.CONTENT:
                 self._more = writer.say
-            case Said.THOUGHT:
+            case TextKind.REASONING:
                 self._more = writer.reason
-            case Said.ARGUMENTS:
+            case TextKind.ARGUMENTS:
                 self._more = partial(writer.call, chunk.index, None, None)
 
         self._frame = writer.frame

@@ -6,34 +6,17 @@ import msgspec
 
 from ....wire import openai
 from ....wire.openai import Fields
+from ...repeated_chunk import ABSENT, Call, Function
 from .blocks import inner_of
-
-NONE = msgspec.Raw(b"")
-"""A field that is absent."""
-
-
-class Function(msgspec.Struct, gc=False):
-    """A function of a call."""
-
-    name: str | None = None
-    arguments: msgspec.Raw = NONE
-
-
-class Call(msgspec.Struct, gc=False):
-    """A call, or more of one."""
-
-    index: int = 0
-    id: str | None = None
-    function: Function | None = None
 
 
 class Delta(msgspec.Struct, gc=False):
     """What a chunk adds."""
 
-    content: msgspec.Raw = NONE
-    reasoning: msgspec.Raw = NONE
-    reasoning_content: msgspec.Raw = NONE
-    refusal: msgspec.Raw = NONE
+    content: msgspec.Raw = ABSENT
+    reasoning: msgspec.Raw = ABSENT
+    reasoning_content: msgspec.Raw = ABSENT
+    refusal: msgspec.Raw = ABSENT
     tool_calls: list[Call] | None = None
 
 
@@ -43,16 +26,16 @@ class Choice(msgspec.Struct, gc=False):
     index: int = 0
     delta: Delta | None = None
     finish_reason: str | None = None
-    stop_reason: msgspec.Raw = NONE
-    matched_stop: msgspec.Raw = NONE
+    stop_reason: msgspec.Raw = ABSENT
+    matched_stop: msgspec.Raw = ABSENT
 
 
 class Chunk(msgspec.Struct, gc=False):
     """A chunk."""
 
     choices: list[Choice] = []
-    usage: msgspec.Raw = NONE
-    error: msgspec.Raw = NONE
+    usage: msgspec.Raw = ABSENT
+    error: msgspec.Raw = ABSENT
 
 
 _decode = msgspec.json.Decoder(Chunk).decode
@@ -73,10 +56,10 @@ def _chunk_of(top: Fields) -> Chunk:
     for choice in openai.read_objects(top.get("choices")) or ():
         index = openai.read_value(choice.get("index"))
         reason = openai.read_text(choice.get("finish_reason"))
-        stops = {name: choice.get(name, NONE) for name in ("stop_reason", "matched_stop")}
+        stops = {name: choice.get(name, ABSENT) for name in ("stop_reason", "matched_stop")}
         delta = _delta_of(openai.read_object(choice.get("delta")) or {})
         choices.append(Choice(index if isinstance(index, int) else 0, delta, reason, **stops))
-    return Chunk(choices, top.get("usage", NONE), top.get("error", NONE))
+    return Chunk(choices, top.get("usage", ABSENT), top.get("error", ABSENT))
 
 
 def _delta_of(fields: Fields) -> Delta:
@@ -84,15 +67,15 @@ def _delta_of(fields: Fields) -> Delta:
     for call in openai.read_objects(fields.get("tool_calls")) or ():
         index = openai.read_value(call.get("index"))
         function = openai.read_object(call.get("function")) or {}
-        made = Function(openai.read_text(function.get("name")), function.get("arguments", NONE))
+        made = Function(openai.read_text(function.get("name")), function.get("arguments", ABSENT))
         calls.append(Call(index if isinstance(index, int) else 0, openai.read_text(call.get("id")), made))
-    content, *thoughts = (fields.get(name, NONE) for name in ("content", "reasoning", "reasoning_content"))
-    return Delta(content, thoughts[0], thoughts[1], fields.get("refusal", NONE), calls)
+    content, *thoughts = (fields.get(name, ABSENT) for name in ("content", "reasoning", "reasoning_content"))
+    return Delta(content, thoughts[0], thoughts[1], fields.get("refusal", ABSENT), calls)
 
 
 def text_in(raw: msgspec.Raw) -> bytes:
     """A JSON string that says something, else nothing."""
-    if raw is NONE:
+    if raw is ABSENT:
         return b""
     data = bytes(raw)
     return data if data.startswith(b'"') and len(data) > 2 else b""

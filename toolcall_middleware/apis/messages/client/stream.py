@@ -17,10 +17,10 @@ from ....wire import openai
 from ....wire.json_input import without_lone_surrogates
 from ....wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from ...extension import ExtensionCopy
-from ...repeated_chunk import RepeatedChunk, Said
+from ...repeated_chunk import ABSENT, Function, RepeatedChunk, TextKind
 from ..lone_surrogates import WholePairs
 from .blocks import Blocks, text_of
-from .chunks import NONE, Choice, Function, arguments_of, read_chunk, text_in
+from .chunks import Choice, arguments_of, read_chunk, text_in
 from .errors import Errors
 from .request import Asked
 from .thinking import MOST_CARRIED, Thinking, write_signature
@@ -208,13 +208,13 @@ class MessageStream:
         if chunk is None:
             self._events.out.append(self._fail(ToolCallError("upstream_error", "A chunk of the answer is no JSON.")))
             return
-        if chunk.error is not NONE and openai.read_value(chunk.error):
+        if chunk.error is not ABSENT and openai.read_value(chunk.error):
             self._events.out.append(self._fail(openai.read_error(data)))
             return
         if not self.begun:
             self._events.out.append(self.begin())
         self._extension.read(data)
-        if chunk.usage is not NONE and chunk.usage != openai.NULL:
+        if chunk.usage is not ABSENT and chunk.usage != openai.NULL:
             self._usage = openai.read_value(chunk.usage)
         for choice in chunk.choices:
             if choice.index == 0:
@@ -223,12 +223,12 @@ class MessageStream:
     def _expect(self, chunk: RepeatedChunk) -> None:
         """Chunks of which the text alone is news go on with what this one has begun."""
         blocks = self._blocks
-        match chunk.said:
-            case Said.CONTENT:
+        match chunk.kind:
+            case TextKind.CONTENT:
                 self._more, self._kind = blocks.text, "text"
-            case Said.THOUGHT:
+            case TextKind.REASONING:
                 self._more, self._kind = blocks.thought, "thinking"
-            case Said.ARGUMENTS:
+            case TextKind.ARGUMENTS:
                 self._more, self._kind = partial(blocks.call, chunk.index, None, None), "call"
         self._settle()
 
@@ -248,10 +248,10 @@ class MessageStream:
     def _choice(self, choice: Choice) -> None:
         delta, blocks = choice.delta, self._blocks
         if delta is not None:
-            if delta.reasoning is not NONE or delta.reasoning_content is not NONE:
+            if delta.reasoning is not ABSENT or delta.reasoning_content is not ABSENT:
                 # Some send it under both names.
                 blocks.thought(text_in(delta.reasoning) or text_in(delta.reasoning_content))
-            if delta.content is not NONE:
+            if delta.content is not ABSENT:
                 blocks.text(text_in(delta.content))
             if refusal := text_in(delta.refusal):
                 self._refused = True

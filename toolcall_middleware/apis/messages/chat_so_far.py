@@ -6,10 +6,11 @@ from typing import Any
 
 from ...wire import openai
 from ..object_end import ObjectEnd
-from .client.chunks import NONE, Chunk, arguments_of, text_in
+from ..repeated_chunk import ABSENT
+from .client.chunks import Chunk, arguments_of, text_in
 
 
-class Told:
+class PendingText:
     """What the chat answer has said, as text or as the arguments of a call, and what has not left yet.
 
     own: it has said something else than the upstream, and leaves in events of our own from there on.
@@ -57,19 +58,19 @@ class Told:
 class Call:
     """A call of the chat answer, as far as it has come. foreign: no block of the upstream has its id."""
 
-    __slots__ = ("_end", "_parts", "_value", "foreign", "id", "name", "told")
+    __slots__ = ("_end", "_parts", "_value", "foreign", "id", "name", "pending")
 
     def __init__(self, call_id: str, name: str) -> None:
         self.id = call_id
         self.name = name
         self.foreign = False
-        self.told = Told()
+        self.pending = PendingText()
         self._parts: list[str] = []  # pieces of its arguments, until their value is known
         self._end = ObjectEnd()
         self._value: dict[str, Any] | None = None
 
     def add(self, arguments: str) -> None:
-        self.told.add(arguments)
+        self.pending.add(arguments)
         if not self._end.closed:
             self._parts.append(arguments)
             self._end.feed(arguments)
@@ -83,7 +84,7 @@ class Call:
         return self._value
 
 
-class Said:
+class ChatSoFar:
     """One chat answer, as far as it has come.
 
     text: its prose. calls: by their index. waiting: the calls of which nothing has left, by their ids, in their order.
@@ -93,7 +94,7 @@ class Said:
     __slots__ = ("calls", "reason", "text", "usage", "waiting")
 
     def __init__(self) -> None:
-        self.text = Told()
+        self.text = PendingText()
         self.calls: dict[int, Call] = {}
         self.waiting: dict[str, Call] = {}
         self.reason = ""
@@ -101,7 +102,7 @@ class Said:
 
     def note(self, chunk: Chunk) -> None:
         """More of it."""
-        if chunk.usage is not NONE and chunk.usage != openai.NULL:
+        if chunk.usage is not ABSENT and chunk.usage != openai.NULL:
             self.usage = openai.read_value(chunk.usage)
         for choice in chunk.choices:
             delta = choice.delta
@@ -128,13 +129,13 @@ class Said:
         """Whether there is no more of the arguments of a call that has not left yet."""
         return call.value() is not None or bool(self.reason) or len(self.waiting) > 1
 
-    def has(self, told: Told, piece: str) -> bool | None:
+    def has(self, pending: PendingText, piece: str) -> bool | None:
         """Whether the chat answer has the upstream's next piece too, so that the upstream's own event can be sent.
 
         None where the chat answer has not come so far.
         """
-        passes = told.has(piece)
+        passes = pending.has(piece)
         if passes is None and self.is_behind:
             passes = False
-        told.own = told.own or passes is False
+        pending.own = pending.own or passes is False
         return passes
