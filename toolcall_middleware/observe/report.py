@@ -60,8 +60,6 @@ class Report:
     status: int | None = None
     own: float = 0.0
     """Seconds of our own work; the backend's time is not in it."""
-    first_byte: float | None = None
-    """When the first byte left for the client."""
     first_content: float | None = None
     first_call: float | None = None
     ended: float | None = None

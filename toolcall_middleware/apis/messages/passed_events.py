@@ -33,7 +33,7 @@ class _Block(msgspec.Struct):
 
 
 class PassedEvents:
-    """The events of one answer. tape: those that came and have not left. said: the chat answer made of them.
+    """The events of one answer. tape: those that came and have not left. chat: the chat answer made of them.
 
     begun: an event has left. ended: the last one has. headless: the first one is not repeated.
     """

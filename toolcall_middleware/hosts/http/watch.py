@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...observe.observers import Observers
 from ...observe.report import Report
-from .answer_tail import AnswerTail
+from .passing_answer import PassingAnswer
 from .request_record import RECORD, Record, record_of
 
 _APIS = (
@@ -38,7 +38,7 @@ async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Rec
         kept = [(name, value) for name, value in scope["headers"] if name.lower() not in own]
         scope = {**scope, "headers": [*kept, *own.items()], RECORD: record}
         record.trace = _trace_id(report.sent_on.get("traceparent"))
-    answer = _Answer(send, report)
+    answer = PassingAnswer(send)
     ended = "error"
     try:
         await app(scope, receive, answer.send)
@@ -50,8 +50,9 @@ async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Rec
         observers.end(report)
 
 
-def _fill(report: Report, record: Record, answer: _Answer) -> None:
+def _fill(report: Report, record: Record, answer: PassingAnswer) -> None:
     report.tenant, report.upstream = record.tenant, record.upstream
+    report.status = answer.status
     report.model = report.model or record.model
     report.error = report.error or record.error
     if report.recorder is not None and not any(row["kind"] in {"client", "face"} for row in report.recorder.rows):
@@ -59,34 +60,6 @@ def _fill(report: Report, record: Record, answer: _Answer) -> None:
     if report.prompt_tokens is None and report.completion_tokens is None:
         usage = answer.tail.usage()
         report.prompt_tokens, report.completion_tokens = usage["prompt_tokens"], usage["completion_tokens"]
-
-
-class _Answer:
-    """The client's side of `send`."""
-
-    __slots__ = ("_report", "_send", "complete", "size", "status", "tail")
-
-    def __init__(self, send: Send, report: Report) -> None:
-        self._send = send
-        self._report = report
-        self.tail = AnswerTail()
-        self.status: int | None = None
-        self.size = 0
-        self.complete = False
-
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
-        if message["type"] == "http.response.body":
-            body = message.get("body", b"")
-            if body:
-                self.size += len(body)
-                self.tail.add(body)
-                if self._report.first_byte is None:
-                    self._report.first_byte = time.perf_counter()
-            self.complete = self.complete or not message.get("more_body", False)
-        elif message["type"] == "http.response.start":
-            self.status = self._report.status = message["status"]
-        await self._send(message)
 
 
 def _trace_id(traceparent: str | None) -> str | None:

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..http.answer_tail import AnswerTail
 from ..http.headers import raw_path
+from ..http.passing_answer import PassingAnswer
 from ..http.request_record import RECORD, Record
 
 logger = logging.getLogger("toolcall_middleware.access")
@@ -125,36 +125,18 @@ def _trace_in(headers: list[tuple[bytes, bytes]]) -> str | None:
     return None if found is None else found[1].decode()
 
 
-class _Answer:
-    """The client's side of `send`: what is told of the answer, in passing."""
+class _Answer(PassingAnswer):
+    """What is told of the answer, which gets the request's id."""
 
-    __slots__ = ("_id", "_send", "calls", "complete", "first", "size", "status", "tail")
+    __slots__ = ("_id", "calls")
 
     def __init__(self, send: Send, request_id: bytes) -> None:
-        self._send = send
+        super().__init__(send)
         self._id = request_id
-        self.status: int | None = None
-        self.size = 0
-        self.first: float | None = None
         self.calls: int | None = None
-        self.complete = False
-        self.tail = AnswerTail()
 
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
-        if message["type"] == "http.response.body":
-            body = message.get("body", b"")
-            if body:
-                self.size += len(body)
-                self.tail.add(body)
-                if self.first is None:
-                    self.first = time.perf_counter()
-            if not message.get("more_body", False):
-                self.complete = True
-        elif message["type"] == "http.response.start":
-            self.status = message["status"]
-            message = {**message, "headers": self._headers(message)}
-        await self._send(message)
+    def started(self, start: Message) -> Message:
+        return {**start, "headers": self._headers(start)}
 
     def _headers(self, start: Message) -> list[tuple[bytes, bytes]]:
         headers = []
