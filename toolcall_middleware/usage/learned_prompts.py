@@ -13,13 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from ..fading_memory import FadingMemory, digest
+from ..wire.openai import FAILURES
 from .tokenizers.base import Tokenizer
 from .tokenizers.prompt_parts import Count, read_prompt
 
 KEPT_SECONDS = 600.0
 _KEPT = 1024  # lengths and differences
 _MAX_BODY = 1 << 18  # bytes; a longer one costs too much to look at, and is estimated
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _BODY = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MESSAGES = msgspec.json.Decoder(list[msgspec.Raw])
 # What changes an answer, and no prompt.
@@ -82,7 +82,7 @@ class LearnedPrompts:
         try:
             fields = _BODY.decode(body)
             messages = _MESSAGES.decode(fields.pop("messages", b"[]"))
-        except _FAILURES:
+        except FAILURES:
             return None
         fixed = [
             part

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import msgspec
 
 from ..settings import Settings
+from ..wire.openai import FAILURES
 from .learned_prompts import LearnedPrompts
 from .meter import UsageMeter
-from .tokenizers.base import APPROXIMATE
+from .tokenizers.base import APPROXIMATE, Tokenizer
 from .tokenizers.load import load
 from .tokenizers.prompt_parts import Count
 from .upstream_tokenizer import TOKENIZE, Questions, Refusals, ask_all
@@ -50,12 +51,12 @@ def meter_for(
 
     wanted: whether anybody gets its numbers. learned: lengths of prompts that came before.
     """
-    upstream = settings.tokenizer == "upstream"
+    tokenizer, asked = _tokenizer(settings, model, memory)
     return UsageMeter(
         known=settings.usage != "count",
         count=wanted and settings.usage in {"auto", "count"},
-        tokenizer=APPROXIMATE if upstream else load(settings.tokenizer),
-        asked=upstream and not memory.refuses(model, TOKENIZE),
+        tokenizer=tokenizer,
+        asked=asked,
         extension=settings.extension_field,
         learned=learned,
     )
@@ -63,11 +64,17 @@ def meter_for(
 
 def prompt_count(settings: Settings, model: str, memory: Refusals, body: bytes) -> PendingCount:
     """The count of the prompt in `body` alone, by the tokenizer in force, also where answers are not counted."""
-    upstream = settings.tokenizer == "upstream"
-    tokenizer = APPROXIMATE if upstream else load(settings.tokenizer)
-    meter = UsageMeter(tokenizer=tokenizer, asked=upstream and not memory.refuses(model, TOKENIZE))
+    tokenizer, asked = _tokenizer(settings, model, memory)
+    meter = UsageMeter(tokenizer=tokenizer, asked=asked)
     meter.sent(body)
     return PendingCount(meter, model, memory)
+
+
+def _tokenizer(settings: Settings, model: str, memory: Refusals) -> tuple[Tokenizer, bool]:
+    """What counts here, and whether the backend is asked first."""
+    if settings.tokenizer == "upstream":
+        return APPROXIMATE, not memory.refuses(model, TOKENIZE)
+    return load(settings.tokenizer), False
 
 
 def completes_whole_answers(settings: Settings) -> bool:
@@ -86,5 +93,5 @@ def model_of(body: bytes) -> str:
     """The model that a body names; empty when it names none."""
     try:
         return msgspec.json.decode(body, type=_Model).model
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except FAILURES:
         return ""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..wire.openai import FAILURES
 from .meter import Attempt, UsageMeter
 from .tokenizers.prompt_parts import Count, Prompt, read_prompt
 
@@ -31,7 +32,6 @@ TOKENIZE = "tokenize"
 """What a backend that does not count is remembered to refuse."""
 _MESSAGES = "tokenize messages"
 _log = logging.getLogger("toolcall_middleware")
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _prompt(prompt: Prompt, model: str, memory: Refusals) -> _Asked:
         return None
     try:
         text = _RENDERED.decode(answer).prompt
-    except _FAILURES:
+    except FAILURES:
         return None
     answer = yield Question("/tokenize", _content(model, text, special=True))
     return None if answer is None else _read(answer) or None
@@ -153,7 +153,7 @@ def _read(answer: bytes) -> int | None:
     """The number in an answer; None when there is none."""
     try:
         counted = _COUNTED.decode(answer)
-    except _FAILURES:
+    except FAILURES:
         return None
     if counted.count is not None:
         return counted.count if counted.count >= 0 else None

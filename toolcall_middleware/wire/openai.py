@@ -27,6 +27,7 @@ _encode = msgspec.json.encode
 _SENTINEL = "\x00toolcall\x00"
 _SENTINEL_JSON = _encode(_SENTINEL)
 FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no JSON, or not of the type that is asked for."""
 _MAX_SHOWN = 4000
 _ENVELOPE = frozenset({"message", "type", "param", "code"})
 NULL = msgspec.Raw(b"null")

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...wire.openai import FAILURES
 from ..http.headers import raw_path
 from ..http.passing_answer import PassingAnswer
 from ..http.request_record import RECORD, Record
@@ -186,7 +187,7 @@ def _peeking(receive: Receive, record: Record) -> Receive:
 def _model_in(body: bytes) -> str | None:
     try:
         return _named.decode(body).model
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except FAILURES:
         return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+from ...wire.openai import FAILURES
 
 TOKENS_A_MESSAGE = 4
 """A role and the separators around it, where no chat template tells."""
@@ -56,7 +56,7 @@ def read_prompt(body: bytes) -> Prompt:
     """The prompt of a chat-completions body. Never raises."""
     try:
         read = _BODY.decode(body)
-    except _FAILURES:
+    except FAILURES:
         return Prompt([], unread=body.decode("utf-8", "replace"))
     return Prompt(
         [_plain(message) for message in read.messages],

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from ....errors import ToolCallError
-from ....wire.openai import read_object, read_value
+from ....wire.openai import FAILURES, read_object, read_value
 from ...passage import Passage
 from ...upstream import TranslatedRequest
 from . import answer
@@ -108,7 +108,7 @@ class AnthropicTranslation:
 def _read(body: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except FAILURES:
         # A lone surrogate, as clients cut texts: it has no bytes, and the API would refuse it.
         lenient = read_value(body)
         try:

@@ -10,9 +10,6 @@ from ....wire.sse import EventReader, ServerEvent, TooLargeError
 from ...http.headers import OF_ITS_BYTES, without
 from ...http.offload import LARGE, offloaded
 
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
 _HOLDERS = ("message", "response")
 """Where events of Messages (`message_start`) and of Responses (`response.created`) have what names the model."""
 
@@ -28,7 +25,7 @@ def model_of(body: bytes) -> str | None:
     """The model that a JSON body names; None where it names none or is no object."""
     try:
         found = _named.decode(body).model
-    except _FAILURES:
+    except openai.FAILURES:
         found = (openai.read_object(body) or {}).get("model")
     return openai.read_text(found)
 
