@@ -10,8 +10,8 @@ from anthropic.types import MessageTokensCount, ModelInfo
 
 from toolcall_middleware.apis.messages.client.face import model_reply, models_reply
 
-from .chat import asked, call, whole
-from .received import Received, error_of, read_whole
+from .chat import asked, call, chunk, end, whole
+from .received import Received, error_of, read_stream, read_whole
 
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 
@@ -67,6 +67,20 @@ def test_thoughts_only_where_asked_for() -> None:
     assert omitted.thinking == ""
     history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": omitted.content}]
     assert asked(messages=history)._known.chat["messages"][1]["reasoning_content"] == "hm"
+
+
+@pytest.mark.parametrize(
+    ("own", "read", "thought"),
+    [("one, ", "two", "one, two"), ("one", "one, two", "one, two"), ("one", "one", "one"), ("one", "", "one")],
+)
+def test_what_a_backend_tells_apart_and_what_stood_in_the_text_are_one_thought(
+    own: str, read: str, thought: str
+) -> None:
+    said = {"content": "a", "reasoning_content": own, "reasoning": read}
+    assert answered(whole(said), **THINKING).thinking == thought
+    face = asked(stream=True, **THINKING)
+    out = face.feed(chunk(said) + end("stop")) + face.finish(cut=False)
+    assert read_stream(out).thinking == thought
 
 
 @pytest.mark.parametrize(

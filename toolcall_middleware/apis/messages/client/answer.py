@@ -11,7 +11,7 @@ from ....wire import openai
 from ....wire.openai import Fields
 from ...extension import ExtensionCopy
 from .blocks import Blocks, as_input, text_of
-from .chunks import arguments_of
+from .chunks import arguments_of, thoughts_of
 from .request import Asked
 from .thinking import Thinking, write_signature
 from .usage import stop_of, usage_of
@@ -71,8 +71,7 @@ def message_of(data: bytes, asked: Asked, message_id: str, extension: ExtensionC
         raise ToolCallError("upstream_error", "The answer is no chat completion.")
     sink = _Content(asked.thinking)
     blocks = Blocks(sink, asked.thinking, asked.call_ids)
-    thought = _text(said, "reasoning") or _text(said, "reasoning_content")
-    if thought:
+    for thought in thoughts_of(_text(said, "reasoning_content"), _text(said, "reasoning")):
         blocks.thought(thought)
     if content := _text(said, "content"):
         blocks.text(content)

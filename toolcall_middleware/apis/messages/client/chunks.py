@@ -7,7 +7,7 @@ import msgspec
 from ....wire import openai
 from ....wire.openai import Fields
 from ...repeated_chunk import ABSENT, Call, Function
-from .blocks import inner_of
+from .blocks import inner_of, text_of
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -79,6 +79,15 @@ def text_in(raw: msgspec.Raw) -> bytes:
         return b""
     data = bytes(raw)
     return data if data.startswith(b'"') and len(data) > 2 else b""
+
+
+def thoughts_of(own: bytes, read: bytes) -> list[bytes]:
+    """Reasoning under both of its names, as JSON strings or nothing: some backends send it under each, and what is read
+    from the text (`read`) may stand beside what the backend tells apart (`own`).
+    """
+    if own and read and not text_of(read[1:-1]).startswith(text_of(own[1:-1])):
+        return [own, read]
+    return [read or own]
 
 
 def arguments_of(raw: msgspec.Raw) -> bytes:

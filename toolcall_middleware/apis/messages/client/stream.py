@@ -20,7 +20,7 @@ from ...extension import ExtensionCopy
 from ...repeated_chunk import ABSENT, Function, RepeatedChunk, TextKind
 from ..lone_surrogates import WholePairs
 from .blocks import Blocks, text_of
-from .chunks import Choice, arguments_of, read_chunk, text_in
+from .chunks import Choice, arguments_of, read_chunk, text_in, thoughts_of
 from .errors import Errors
 from .request import Asked
 from .thinking import MOST_CARRIED, Thinking, write_signature
@@ -249,8 +249,8 @@ class MessageStream:
         delta, blocks = choice.delta, self._blocks
         if delta is not None:
             if delta.reasoning is not ABSENT or delta.reasoning_content is not ABSENT:
-                # Some send it under both names.
-                blocks.thought(text_in(delta.reasoning) or text_in(delta.reasoning_content))
+                for thought in thoughts_of(text_in(delta.reasoning_content), text_in(delta.reasoning)):
+                    blocks.thought(thought)
             if delta.content is not ABSENT:
                 blocks.text(text_in(delta.content))
             if refusal := text_in(delta.refusal):
