@@ -18,6 +18,7 @@ from .model import Tool, ToolSet
 from .observe.recorder import Row
 from .request.parse import ChatRequest, read_request
 from .rerun import Rerun, known_format, rerun
+from .response.choice import CUT
 from .response.outcome import FinishedCall
 from .settings import Settings
 from .text_spans import TextSpans
@@ -26,7 +27,6 @@ from .wire.sse import EventReader
 
 _REASONING = ("reasoning", "reasoning_content")
 _MAX_SHOWN = 200
-_CUT = frozenset({"length", "content_filter"})
 
 
 @dataclass(slots=True)
@@ -197,7 +197,7 @@ def _laid_out(
     for piece in pieces:
         spans.take(parser.feed(piece.text), piece.row)
     last = pieces[-1].row if pieces else -1
-    spans.take(parser.finish(cut=answer.finish_reason in _CUT), last)
+    spans.take(parser.finish(cut=answer.finish_reason in CUT), last)
     spans.end(last)
     return spans
 
@@ -343,7 +343,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         "expected_stop": read.stop,
         "content_check": "exact",
         "args_check": "exact",
-        "cut": answer.finish_reason in _CUT,
+        "cut": answer.finish_reason in CUT,
         "options": options,
         "note": "; ".join(notes),
     }

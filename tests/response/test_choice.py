@@ -83,6 +83,7 @@ def test_text_and_arguments_leave_as_they_come() -> None:
         ("x", "stop", "stop"),
         ("x", "length", "length"),
         ("x", "content_filter", "content_filter"),
+        ("x", "model_length", "model_length"),
         ("x", None, "stop"),
         ("x", "tool_calls", "stop"),
         ("x", "function_call", "stop"),
@@ -93,6 +94,7 @@ def test_text_and_arguments_leave_as_they_come() -> None:
         (ONE, "abort", "tool_calls"),
         (ONE, "length", "length"),
         (ONE, "content_filter", "content_filter"),
+        (ONE, "model_length", "length"),
     ],
 )
 def test_the_finish_reason_is_true(text: str, reason: str | None, due: str) -> None:
@@ -236,8 +238,9 @@ def test_a_call_that_waits_when_the_backend_is_lost_is_text() -> None:
     assert (played.said, played.calls) == ('[g|{"a"', [])
 
 
-def test_a_streamed_call_that_is_cut_off_stays_open() -> None:
-    played = play('[g|{"a"', "length")
+@pytest.mark.parametrize("reason", ["length", "model_length"])
+def test_a_streamed_call_that_is_cut_off_stays_open(reason: str) -> None:
+    played = play('[g|{"a"', reason)
     assert (played.said, played.calls, played.reason) == ("", [[0, "g", '{"a"']], "length")
 
 

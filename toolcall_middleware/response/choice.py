@@ -21,7 +21,9 @@ from .outcome import FinishedCall
 from .policy import AnswerPolicy
 from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
-_CUT = frozenset({"length", "content_filter"})
+_FULL = "model_length"  # Mistral's word for a context that is full
+CUT = frozenset({"length", "content_filter", _FULL})
+"""What a backend says of an answer that its model did not end."""
 _CALLED = frozenset({"tool_calls", "function_call"})
 _TEXT = Source.TEXT  # asked of each chunk, and a member by its name costs a call of Python code (up to 3.11)
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
@@ -278,9 +280,9 @@ class ChoiceAnswer:
         ops: list[Op] = []
         message = self.message
         if not message.stopped and not self._ended:
-            if reason not in _CUT and self._breaks_off():
+            if reason not in CUT and self._breaks_off():
                 reason = "length"
-            cut = lost or reason in _CUT
+            cut = lost or reason in CUT
             events = self._parser.finish(cut=cut)
             if message.calls and not message.refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
@@ -304,7 +306,7 @@ class ChoiceAnswer:
             message.flush_stops(ops)
             ops += self._take(own, Source.NATIVE)
             ops += self._end_in_thought(cut=cut)
-            self.cut = reason in _CUT
+            self.cut = reason in CUT
             # One that was refused for its name did come.
             came = message.calls > 0 or (self.native is not None and self.native.named)
             self.lost = not came and reason in _CALLED and not message.stopped
@@ -316,8 +318,8 @@ class ChoiceAnswer:
         return ops, self._reason(reason)
 
     def _reason(self, reason: str | None) -> str:
-        if reason in _CUT and not self.stopped:
-            return str(reason)
+        if reason in CUT and not self.stopped:
+            return "length" if reason == _FULL and self.calls else str(reason)
         if self.message.broken:
             return "length"
         if self.calls:

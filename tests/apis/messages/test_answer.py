@@ -116,6 +116,7 @@ def test_there_is_no_block_without_text(content: str | None) -> None:
         ("stop", {"stop_reason": "END"}, ("stop_sequence", "END")),
         ("stop", {"matched_stop": "OTHER"}, ("end_turn", None)),
         ("length", {}, ("max_tokens", None)),
+        ("model_length", {}, ("model_context_window_exceeded", None)),
         ("content_filter", {}, ("refusal", None)),
         ("tool_calls", {}, ("end_turn", None)),
         (None, {}, ("end_turn", None)),

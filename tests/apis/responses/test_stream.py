@@ -47,6 +47,7 @@ ANSWERS: dict[str, tuple[list[chat.Delta], str]] = {
     ),
     "text behind calls": ([*text("a"), *call(0, "get_weather", "{}"), *text("b")], "tool_calls"),
     "cut text": (text("and then"), "length"),
+    "full context": (text("and then"), "model_length"),
     "cut call": ([*text("x"), *call(0, "get_weather", '{"city": "Par')], "length"),
     "cut custom": (call(0, "apply_patch", '{"input": "*** Begin'), "length"),
     "cut shell": (call(0, "shell", '{"commands": ["rm'), "length"),
@@ -195,7 +196,12 @@ def test_text_behind_calls_is_an_item_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("cut text", "max_output_tokens"), ("cut call", "max_output_tokens"), ("filtered", "content_filter")],
+    [
+        ("cut text", "max_output_tokens"),
+        ("full context", "max_output_tokens"),
+        ("cut call", "max_output_tokens"),
+        ("filtered", "content_filter"),
+    ],
 )
 def test_what_is_cut_is_incomplete(name: str, reason: str) -> None:
     got = answered(name)

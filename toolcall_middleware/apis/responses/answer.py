@@ -18,7 +18,11 @@ from .request import Asked
 
 _ItemT = TypeVar("_ItemT", bound=Item)
 # What cuts an answer short, as `incomplete_details` has it.
-_CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_CUT = {
+    "length": "max_output_tokens",
+    "model_length": "max_output_tokens",  # Mistral's word for a context that is full
+    "content_filter": "content_filter",
+}
 
 
 class ResponseWriter:
