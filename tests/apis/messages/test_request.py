@@ -278,10 +278,11 @@ def test_blocks_of_foreign_histories_are_left_out() -> None:
         {"type": "text", "text": "a"},
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-        {"type": "compaction", "content": " b"},
+        {"type": "text", "text": "b"},
+        {"type": "compaction", "content": " c"},
     ]
     said = messages_of(USER, {"role": "assistant", "content": blocks})
-    assert said[1] == {"role": "assistant", "content": "a b"}
+    assert said[1] == {"role": "assistant", "content": "a\nb c"}
     results = [{"type": "mcp_tool_result", "tool_use_id": "x", "content": []}, {"type": "text", "text": "q"}]
     assert messages_of({"role": "user", "content": results}) == [{"role": "user", "content": "q"}]
 

@@ -180,6 +180,7 @@ class _Reader:
                         raise unknown(kind, where)
                     case _ if kind.endswith("_tool_result") or kind in _FOREIGN:
                         _leave_out(kind, where)
+                        between = between or "\n"
                     case _:
                         texts += [between, *self._texts(block, kind, where)]
         content = "".join(texts)
