@@ -9,7 +9,7 @@ import pytest
 
 from toolcall_middleware import ToolCallMiddleware
 
-from .fakes import Answer, TextBackend, write_calls
+from .fakes import Answer, Quirks, TextBackend, write_calls
 from .stream_rules import check_error, check_stream
 from .test_modes import BAD, GOOD, NativeBackend, answered, post
 
@@ -106,6 +106,16 @@ async def test_a_retry_tells_the_model_its_own_call_and_what_was_wrong(
         assert usage["completion_tokens"] > good_tokens + bad_tokens // 2
     else:
         assert usage["completion_tokens"] == good_tokens + bad_tokens
+
+
+async def test_a_call_is_retried_before_the_other_choices_have_begun() -> None:
+    """They have no call yet, so that nothing has left."""
+    backend = TextBackend([[f"{GOOD}\n{BAD}", GOOD], GOOD], chunk_size=None, quirks=Quirks(role_chunk=False))
+    app = ToolCallMiddleware(backend, format="hermes", validate_arguments="retry")
+    response = await post(app, stream=True, n=2)
+    choices = check_stream(response.content, n=2, tools={"f"}).choices
+    assert [[call.parsed for call in choice.calls] for choice in choices] == [[{"x": 3}], [{"x": 3}]]
+    assert len(backend.seen) == 2
 
 
 def _usage_of(text: str) -> dict[str, Any]:

@@ -178,7 +178,8 @@ class StreamRewriter:
                 part.ops.clear()
         if not self._gate.waits_for_call and not lost and self.failed is None:
             self._read_all = True
-        return self._let(out, all_there=True)
+        # Of an answer that failed, choices that have not begun might have been those that are waited for.
+        return self._let(out, all_there=self.failed is None or choices.all_begun)
 
     def end(self) -> bytes:
         """The usage chunk, if the client asked for it, and `[DONE]`. Once, and last."""
