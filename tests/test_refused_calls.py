@@ -108,6 +108,19 @@ async def test_a_retry_tells_the_model_its_own_call_and_what_was_wrong(
         assert usage["completion_tokens"] == good_tokens + bad_tokens
 
 
+@STREAMS
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_a_later_call_is_retried_as_the_first_one_is(choice: str, stream: bool) -> None:
+    """The first one waits for the answer's end: had it left, the client would have half of what is tried again."""
+    backend = TextBackend([f"{GOOD}\n{BAD}", f"{GOOD}\n{GOOD}"])
+    app = ToolCallMiddleware(backend, format="hermes", constrain="off", validate_arguments="retry")
+    response = await post(app, stream=stream, tool_choice=choice)
+    made = answered(response, tools={"f"})
+    assert [call.parsed for call in made.calls] == [{"x": 3}, {"x": 3}]
+    assert made.finish_reason == "tool_calls"
+    assert len(backend.seen) == 2
+
+
 async def test_a_call_is_retried_before_the_other_choices_have_begun() -> None:
     """They have no call yet, so that nothing has left."""
     backend = TextBackend([[f"{GOOD}\n{BAD}", GOOD], GOOD], chunk_size=None, quirks=Quirks(role_chunk=False))

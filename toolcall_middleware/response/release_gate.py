@@ -15,15 +15,20 @@ class Hold(enum.Enum):
 
     NOTHING = "nothing"
     SPEECH = "speech"  # something to show: more than a role
-    END = "end"  # a call in each choice, or the end of the answer
+    END = "end"  # the end of the answer: any of its calls may be refused, and then all of it is tried again
     CALL = "call"  # a call in each choice
+    CALLED = "called"  # both
+
+
+_FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
 
 
 def hold_for(chat: ChatRequest, settings: Settings) -> Hold:
     """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own."""
+    retries = settings.validate_arguments == "retry"
     if chat.choice.must_call:
-        return Hold.CALL
-    if settings.validate_arguments == "retry":
+        return Hold.CALLED if retries else Hold.CALL
+    if retries:
         return Hold.END
     policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
     strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
@@ -58,14 +63,14 @@ class Gate:
     @property
     def waits_for_call(self) -> bool:
         """Whether the end of an answer opens it no more than its beginning."""
-        return self._hold is Hold.CALL and not self.is_open
+        return self._hold in _FOR_CALLS and not self.is_open
 
     def keep(self, out: list[bytes]) -> None:
         """More that was made. Raises ToolCallError when it is too much."""
         self._kept += out
         self._size += sum(map(len, out))
         if self._limit is not None and self._size > self._limit:
-            message = f"What came before the first call exceeds max_response_bytes ({self._limit})."
+            message = f"What is held of the answer exceeds max_response_bytes ({self._limit})."
             raise ToolCallError("upstream_error", message)
 
     def take(self, *, over: bool, all_there: bool, all_called: bool) -> list[bytes]:
@@ -78,9 +83,11 @@ class Gate:
             case Hold.SPEECH:
                 self.is_open = self.said or (all_there and over)
             case Hold.END:
-                self.is_open = over or (all_there and all_called)
+                self.is_open = over
             case Hold.CALL:
                 self.is_open = all_there and all_called
+            case Hold.CALLED:
+                self.is_open = over and all_called
         if not self.is_open:
             return []
         kept, self._kept = self._kept, []

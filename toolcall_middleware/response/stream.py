@@ -153,7 +153,7 @@ class StreamRewriter:
                 break
             self._event(event, out)
         self.ended |= self.choices.end_after_event(self._read_all)
-        left = self._let(out, all_there=self.choices.all_begun)
+        left = self._let(out, all_there=self.choices.all_begun, over=self._read_all)
         self._expect()
         return left
 
@@ -176,10 +176,11 @@ class StreamRewriter:
                 self._gate.said = self._gate.said or bool(part.ops) or part.reason is not None
                 self._writer.put(part, out)
                 part.ops.clear()
-        if not self._gate.waits_for_call and not lost and self.failed is None:
+        ends = not lost and self.failed is None
+        if not self._gate.waits_for_call and ends:
             self._read_all = True
         # Of an answer that failed, choices that have not begun might have been those that are waited for.
-        return self._let(out, all_there=self.failed is None or choices.all_begun)
+        return self._let(out, all_there=self.failed is None or choices.all_begun, over=ends)
 
     def end(self) -> bytes:
         """The usage chunk, if the client asked for it, and `[DONE]`. Once, and last."""
@@ -187,7 +188,7 @@ class StreamRewriter:
             return DONE
         return (self._usage_event or usage_chunk(self._writer.head(), self._usage)) + DONE
 
-    def _let(self, out: list[bytes], *, all_there: bool) -> bytes:
+    def _let(self, out: list[bytes], *, all_there: bool, over: bool) -> bytes:
         """Let `out` go, or keep it until all has come that it waits for."""
         gate = self._gate
         if not gate.is_open:
@@ -195,7 +196,7 @@ class StreamRewriter:
                 gate.keep(out)
             except ToolCallError as error:
                 self._fail(error)
-            over = self._read_all and self.failed is None
+            over = over and self.failed is None
             out = gate.take(over=over, all_there=all_there, all_called=self.choices.all_called)
             if gate.is_open and self._opening.is_held:
                 out = [*self._opening.take(), *out]
