@@ -309,6 +309,14 @@ def test_a_custom_tool_gets_what_there_is(arguments: str) -> None:
     assert played.calls == [[0, "run", "\ud83d" if "ud83d" in arguments else arguments]]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [('"a\\nb"', "a\nb"), ('{"command": "a\\nb"}', "a\nb"), ('{"note": "n", "input": "a"}', "a"), ("{}", "")],
+)
+def test_a_custom_tool_gets_the_text_that_is_meant(arguments: str, text: str) -> None:
+    assert play(f"[run|{arguments}]", custom=frozenset({"run"})).calls == [[0, "run", text]]
+
+
 def test_a_custom_tool_whose_input_is_cut_off_is_text() -> None:
     assert play('[run|{"input": "a', "length", custom=frozenset({"run"})).said == '[run|{"input": "a'
 

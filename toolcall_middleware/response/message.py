@@ -14,7 +14,7 @@ from ..formats.near_misses import unknown_name
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
-from ..wire import openai
+from ..wire.free_text import free_text
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
 from .operations import Arguments, CallOpened, Content, Op, ReasoningText
@@ -378,9 +378,6 @@ class Message:
             return
         self._open(call, ops)
         if call.name in self._policy.custom:
-            # A custom tool takes free text: what the model gave as `input`.
-            given = openai.read_value(arguments.encode("utf-8", "replace"))
-            text = given.get("input") if isinstance(given, dict) else None
-            ops.append(Arguments(self.calls - 1, text if isinstance(text, str) else arguments, custom=True))
+            ops.append(Arguments(self.calls - 1, free_text(arguments), custom=True))
         else:
             ops.append(Arguments(self.calls - 1, arguments))

@@ -5,10 +5,9 @@ The JSON string is unescaped as it arrives, cut anywhere: inside an escape, betw
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
+from ...wire.free_text import free_text
 from .fields import whole_text
 
 FIELD = "input"
@@ -76,7 +75,7 @@ class FreeformInput:
         self.ended = True
         if self._inside:  # it was cut off: half an escape says nothing
             return ""
-        return _read("".join(self._parts))
+        return whole_text(free_text("".join(self._parts)))
 
 
 def _unescaped(written: str) -> str:
@@ -86,23 +85,3 @@ def _unescaped(written: str) -> str:
 def _character(match: re.Match[str]) -> str:
     code, letter = match.groups()
     return chr(int(code, 16)) if code else _LETTERS.get(letter, letter)
-
-
-def _read(arguments: str) -> str:
-    """The input in arguments of another form: `input` behind other fields, the only text under another name, or text
-    that is no JSON at all.
-    """
-    try:
-        value: Any = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return whole_text(arguments)
-    match value:
-        case str():
-            return whole_text(value)
-        case {"input": str(text)}:
-            return whole_text(text)
-        case dict() if not value:
-            return ""
-        case dict() if len(value) == 1 and isinstance(text := next(iter(value.values())), str):
-            return whole_text(text)
-    return whole_text(arguments)
