@@ -29,9 +29,9 @@ class RedisServer:
         self._folder = tempfile.TemporaryDirectory()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self._folder.name]
-        self._process = subprocess.Popen([self._binary, *options], stdout=subprocess.DEVNULL)
+    def start(self, *options: str) -> None:
+        own = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self._folder.name]
+        self._process = subprocess.Popen([self._binary, *own, *options], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while not self._answers():
             assert self._process.poll() is None, "redis-server ended"

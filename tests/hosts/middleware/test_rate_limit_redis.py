@@ -156,6 +156,57 @@ async def test_a_redis_that_stops_while_an_answer_is_written_costs_the_client_no
     await wrapped._rates.aclose()
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("failure", ["open", "closed"])
+async def test_a_redis_that_answers_and_counts_nothing_is_down(
+    redis: RedisServer, failure: str, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is full, a replica, or whose disk is: it can be read all the same."""
+    app = limited("10/hour", rate_limit_storage=redis.uri, rate_limit_failure=failure)
+    assert (await post(app, ask(3, stream=stream))).status == 200
+    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    assert (await post(app, ask(3, stream=stream))).status == 200  # seen only when its calls are counted
+    for _ in range(3):
+        down = await post(app, ask(3, stream=stream))
+        if failure == "open":
+            assert down.status == 200
+            assert "x-ratelimit-remaining" not in down.headers
+        else:
+            assert (down.status, down.json["error"]["code"]) == (503, "rate_limit_unavailable")
+    assert sum("rate_limit_storage cannot be reached" in record.getMessage() for record in caplog.records) == 1
+    assert "rate_limit_storage is back." not in caplog.text
+    redis.ask("CONFIG", "SET", "maxmemory", "0")
+    assert (await post(app, ask(0, stream=stream))).headers["x-ratelimit-remaining"] == "7"
+    assert "rate_limit_storage is back." in caplog.text
+    assert (await post(app, ask(7, stream=stream))).status == 200
+    assert (await post(app, ask(1, stream=stream))).status == 429
+    assert app._rates is not None
+    await app._rates.aclose()
+
+
+async def test_a_redis_that_stops_answering_is_waited_for_once_an_answer(redis: RedisServer) -> None:
+    async def app(scope: object, receive: object, send: object) -> None:
+        redis.ask("CLIENT", "PAUSE", "20000", "ALL")
+        await rated_app(scope, receive, send)
+
+    wrapped = limited("10/hour", app, rate_limit_storage=redis.uri)
+    start = time.monotonic()
+    assert (await post(wrapped, ask(5, stream=True))).status == 200
+    assert time.monotonic() - start < 4
+    assert wrapped._rates is not None
+    await wrapped._rates.aclose()
+
+
+async def test_a_redis_of_before_hello_counts(redis: RedisServer) -> None:
+    """Redis 5, and proxies before a Redis: a client that greets them is refused."""
+    redis.stop()
+    redis.start("--rename-command", "HELLO", "")
+    app = limited("10/hour", rate_limit_storage=redis.uri, rate_limit_failure="closed")
+    assert remaining(await post(app, ask(4)))[1] == 6
+    assert app._rates is not None
+    await app._rates.aclose()
+
+
 async def test_the_connections_close_with_the_app(redis: RedisServer) -> None:
     app = limited("10/hour", rate_limit_storage=redis.uri)
     assert (await post(app, ask(1))).status == 200

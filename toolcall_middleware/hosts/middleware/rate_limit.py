@@ -25,7 +25,7 @@ from ...errors import SettingsError, ToolCallError
 from ...settings import OPTIONS, Settings, hide_login
 
 if TYPE_CHECKING:
-    from limits import RateLimitItem
+    from limits import RateLimitItem, WindowStats
     from limits.aio.strategies import FixedWindowRateLimiter
 
 _PATIENCE = 2.0  # seconds for one question to the storage
@@ -102,6 +102,8 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
         # a timeout: what has been counted by then would be counted twice.
         options |= {
             "implementation": "redispy",
+            # What every Redis speaks. The client's default begins with HELLO, which Redis 5 and proxies do not know.
+            "protocol": 2,
             "socket_timeout": _PATIENCE,
             "socket_connect_timeout": _PATIENCE,
             "retry": Retry(NoBackoff(), 1, (BrokenConnectionError,)),
@@ -149,7 +151,8 @@ class RateLimiter:
 
         item = parse(rate)
         limiter = self._here
-        stats = await self._ask(limiter.get_window_stats(item, "toolcall", tenant))
+        counts = self._down
+        stats = await self._ask(_window(limiter, item, tenant, counts=counts), counts=counts)
         if stats is None:
             if self._failure == "closed":
                 message = "The rate limit cannot be checked now, and rate_limit_failure is closed. Try again soon."
@@ -174,14 +177,23 @@ class RateLimiter:
     def _charge(
         self, limiter: FixedWindowRateLimiter, item: RateLimitItem, tenant: str
     ) -> Callable[[int], Awaitable[None]]:
+        lost = False
+
         async def charge(units: int) -> None:
-            if await self._ask(limiter.hit(item, "toolcall", tenant, cost=units)) is None:
+            nonlocal lost
+            # An answer waits once for a storage that says nothing, not with each of its calls.
+            lost = lost or await self._ask(limiter.hit(item, "toolcall", tenant, cost=units), counts=True) is None
+            if lost:
                 _log.warning("rate_limit: %d tool calls of %s were not counted.", units, tenant)
 
         return charge
 
-    async def _ask(self, question: Awaitable[_T]) -> _T | None:
-        """The storage's answer; None when it has none in time."""
+    async def _ask(self, question: Awaitable[_T], *, counts: bool) -> _T | None:
+        """The storage's answer; None when it has none in time.
+
+        counts: it has to write for it. A storage that was down is back when it does: a full Redis, or a replica, can
+        still be read.
+        """
         from limits.errors import StorageError
 
         try:
@@ -194,7 +206,7 @@ class RateLimiter:
                 _log.error("rate_limit_storage cannot be reached: %s; %s.", reason, policy)
             self._down = True
             return None
-        if self._down:
+        if self._down and counts:
             self._down = False
             _log.warning("rate_limit_storage is back.")
         return answer
@@ -206,6 +218,13 @@ class RateLimiter:
         client = getattr(getattr(storage, "bridge", None), "storage", storage)
         if client is not None and hasattr(client, "aclose"):
             await client.aclose()
+
+
+async def _window(limiter: FixedWindowRateLimiter, item: RateLimitItem, tenant: str, *, counts: bool) -> WindowStats:
+    """What is left of a tenant's window, and until when. counts: prove first that the storage counts, with nothing."""
+    if counts:
+        await limiter.hit(item, "toolcall", tenant, cost=0)
+    return await limiter.get_window_stats(item, "toolcall", tenant)
 
 
 class Budget:
