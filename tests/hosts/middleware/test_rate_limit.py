@@ -361,3 +361,9 @@ def test_a_storage_that_is_none_is_refused_without_its_login(storage: str) -> No
     assert "hunter2" not in str(raised.value)
     assert "use memory://" in str(raised.value)
     assert "async+" not in str(raised.value)
+
+
+def test_a_redis_without_its_port_is_told_what_is_missing() -> None:
+    with pytest.raises(SettingsError, match=r"port .* use memory://, redis://HOST:PORT or"):
+        limited(rate_limit_storage="redis://cache")
+    limited(rate_limit_storage="redis://cache:6379")

@@ -58,7 +58,7 @@ def shared_storage(settings: Settings, workers: int) -> str | None:
             reason = error.strerror or str(error)
     _log.warning(
         "rate_limit_storage is memory://, and each of the %d workers counts by itself (%s): up to %d times the rate "
-        "passes. Give them a common one, redis://HOST.",
+        "passes. Give them a common one, redis://HOST:PORT.",
         workers,
         reason,
         workers,
