@@ -21,6 +21,7 @@ XmlSyntax = Callable[[], TaggedSyntax]
 
 # `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`, of which only the last quote may be left.
 _NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[\"']?[ ]?"
+_STRING = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"  # says whether the value is a string
 _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{0})[\"'])[ ]?"
 
 ATTRIBUTE = r"[^\"'>\n]{1,256}"
@@ -79,7 +80,7 @@ def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
         call_part=re.compile(
             rf"{beginnings('<parameter')}|<(?:function|parameter)[= ][^>\n]{{0,300}}(?:>{ws}(?:<[/a-z]{{0,10}})?)?"
         ),
-        parameter=re.compile(rf"<parameter{_NAMED.format('key')}>"),
+        parameter=re.compile(rf"<parameter{_NAMED.format('key')}{_STRING}>"),
         parameter_heads=("<parameter=", "<parameter "),
         parameter_part=begun("<parameter=", "<parameter "),
         value_close="</parameter>",
@@ -107,12 +108,11 @@ def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), ne
     """
     mark = re.escape(prefix)
     calls, parameters = heads(f"{prefix}invoke"), heads(f"{prefix}parameter", "parameter")
-    kind = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"
     return xml_syntax(
         call=attribute(f"{mark}invoke", "name", "(?P<empty>/)?"),
         call_heads=calls,
         call_part=begun(*calls),
-        parameter=attribute(f"(?:{mark})?parameter", "key", kind),
+        parameter=attribute(f"(?:{mark})?parameter", "key", _STRING),
         parameter_heads=parameters,
         parameter_part=begun(*parameters),
         value_close=f"</{prefix}parameter>",

@@ -31,7 +31,7 @@ class TagValue:
     done = False
     tail = ""
     __slots__ = (
-        "_begun", "_crlf", "_held", "_last", "_parts", "_quoted", "_syntax", "_types", "_whole",
+        "_begun", "_crlf", "_held", "_last", "_newlines", "_parts", "_quoted", "_syntax", "_types", "_whole",
         "lined", "nested", "streams",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class TagValue:
         # Said to be JSON where a string is declared: its quotes are markup.
         self._quoted = kind == "false" and types == STRING
         self._types = STRING if kind in {"true", "string"} else types
+        self._newlines = self._syntax.newlines and kind is None  # who writes the type writes the value as it is
         self._whole = whole
         self.streams = self._types == STRING and not self._quoted and not whole
         self._parts: list[str] = []
@@ -62,7 +63,7 @@ class TagValue:
             return -1
         self._begun = True
         start = i
-        if self._syntax.newlines:
+        if self._newlines:
             self._crlf = s.startswith("\r\n", i)
             start += 2 if self._crlf else s[i] == "\n"
             self.lined = start > i
@@ -104,7 +105,7 @@ class TagValue:
     def take_section(self, text: str, *, closed: bool) -> str:
         """More of the value, from a CDATA section: nothing in it is markup. closed: the section ends here."""
         self._held, held = "", self._held
-        self.lined = self._crlf = closed and self._syntax.newlines
+        self.lined = self._crlf = closed and self._newlines
         return self._say(held + text)
 
     def end(self, *, closed: bool) -> str:
