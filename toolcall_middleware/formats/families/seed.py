@@ -11,6 +11,7 @@ from ..syntax.xml_tags import function_calls
 
 _FUNCTIONS = function_calls("seed:tool_call")
 _OPENERS = (opener("<seed:tool_call>", xml_calls(_FUNCTIONS.read)),)
+_THINK = "think_never_used_51bce0c785ca2f68081bfa7d91973934"  # Seed 1.6 and later
 
 # https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
 SEED_OSS = Family(
@@ -19,7 +20,7 @@ SEED_OSS = Family(
     models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
     auto_openers=_OPENERS,
     markup=Markup(
-        reasoning=(("<seed:think>", "</seed:think>"),),
+        reasoning=(("<seed:think>", "</seed:think>"), (f"<{_THINK}>", f"</{_THINK}>")),
         ends=("<seed:eos>",),
         closers=("</seed:tool_call>",),
         tags=("seed:",),
