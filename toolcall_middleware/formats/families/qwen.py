@@ -30,6 +30,7 @@ from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import function_calls
+from . import minicpm
 
 MARKUP = Markup(
     stops=("<tool_response>", "<|im_start|>"),
@@ -101,6 +102,7 @@ FUNCTION_OPENERS = (
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
     opener("<function=", _functions, consume=False),
     opener("<parameter=", _functions, consume=False),  # which holds the name, and the parameters follow
+    *minicpm.OPENERS,  # names as attributes
 )
 
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
