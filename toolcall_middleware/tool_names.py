@@ -2,6 +2,7 @@
 
 Models write `functions.get_weather` (their training's namespace), `getWeather` or `get-weather`. Such a name is the
 tool's whose name is the same without case, separators and prefix; where that is two tools' it means neither.
+`get_weather.get_weather` is how Muse's template calls a tool without a namespace.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ def meant_by(written: str, offered: Collection[str]) -> str | None:
     found = known.get(_fold(written))
     if found is None and (bare := _PREFIX.sub("", written, count=1)) != written:
         found = bare if bare in offered else known.get(_fold(bare))
+    if found is None:
+        namespace, _, name = written.partition(".")
+        found = name if namespace == name and name in offered else None
     return found or None
 
 

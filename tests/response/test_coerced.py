@@ -94,6 +94,7 @@ SPELLINGS = (
     "GET_WEATHER",
     "default_api.get_weather",
     "Get Weather",
+    "get_weather.get_weather",
 )
 
 
