@@ -29,7 +29,8 @@ MARKERS = """
 <tool_call> </tool_call> <tool_calls> </tool_calls> <TOOL_CALL> <tool_response> </tool_response> <tool_result
 <tool_result> </tool_result> <tools> </tools> <tool_outputs> <longcat_tool_call> </longcat_tool_call> <TOOLCALL>
 </TOOLCALL> <function= </function> <parameter= </parameter> <function_call> <function_calls> </function_calls>
-<seed:tool_call> </seed:tool_call> <seed:think> <minimax:tool_call> </minimax:tool_call> <steptml:invoke
+<seed:tool_call> </seed:tool_call> <seed:think> <think_never_used_51bce0c785ca2f68081bfa7d91973934>
+</think_never_used_51bce0c785ca2f68081bfa7d91973934> <minimax:tool_call> </minimax:tool_call> <steptml:invoke
 </steptml:invoke> </invoke> <steptml:parameter <arg_key> </arg_key> <arg_value> </arg_value> <think> </think>
 <thinking> </thinking> ◁think▷ ◁/think▷ [TOOL_CALLS] [ARGS] [CALL_ID] [TOOL_RESULTS] [/TOOL_RESULTS]
 [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [INST] [/INST] [THINK] [/THINK] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] <<SYS>>

@@ -23,7 +23,7 @@ SEED_OSS = Family(
         reasoning=(("<seed:think>", "</seed:think>"), (f"<{_THINK}>", f"</{_THINK}>")),
         ends=("<seed:eos>",),
         closers=("</seed:tool_call>",),
-        tags=("seed:",),
+        tags=("seed:", "think_never_used_"),
     ),
     prompt="""\
 Tool List:
