@@ -27,7 +27,7 @@ from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.json import TOOL_CALL_JSON, each
-from ..syntax.openers import opener, shared, xml_calls
+from ..syntax.openers import json_calls, opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import function_calls
 from . import minicpm
@@ -41,6 +41,8 @@ MARKUP = Markup(
 
 _TOOL_RESPONSE = between_tags("<tool_response>\n", "\n</tool_response>")
 _TAGS = "the call within <tool_call></tool_call> tags"
+# Qwen 2.5 Coder writes its calls in the tag in which the prompt lists the tools: a definition there is none (`bare`).
+_OPENERS = (TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",))))
 
 # The layout of Qwen's template, after Hermes 2 Pro's. https://huggingface.co/Qwen/Qwen2.5-7B-Instruct
 HERMES = Family(
@@ -63,7 +65,7 @@ HERMES = Family(
         "smollm3": "[card] SmolLM3: hermes",
         "nanbeige": "[card] the chat template of Nanbeige4.1-3B",
     },
-    auto_openers=(TOOL_CALL_JSON,),
+    auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     markup=MARKUP,
     # [llama.cpp] Qwen-Qwen3-0.6B: reasoning behind the last user message that holds no tool results
