@@ -33,6 +33,7 @@ MARKERS = """
 </think_never_used_51bce0c785ca2f68081bfa7d91973934> <minimax:tool_call> </minimax:tool_call> <steptml:invoke
 </steptml:invoke> </invoke> <steptml:parameter <arg_key> </arg_key> <arg_value> </arg_value> <think> </think>
 <thinking> </thinking> ◁think▷ ◁/think▷ [TOOL_CALLS] [ARGS] [CALL_ID] [TOOL_RESULTS] [/TOOL_RESULTS]
+[TOOL_REQUEST] [END_TOOL_REQUEST]
 [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [INST] [/INST] [THINK] [/THINK] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] <<SYS>>
 <</SYS>> functools[ "tool_calls" 'tool_calls' <s> </s> <bos> <eos> <start_of_turn> <end_of_turn>
 <start_function_call> <end_function_call> <escape> <|"|> <|tool_call> <tool_call|> <channel|> <|im_start|>

@@ -17,11 +17,11 @@ from ...model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ...parsing.text.grammar import Where
 from .. import reading
 from ..base import Constraint
-from ..markup import Markup
+from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_choice import callable_tools, choice_text
 from ..prompt.tool_results import named
-from ..syntax.openers import json_calls, shared
+from ..syntax.openers import json_calls, opener, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,17 +56,21 @@ _LIST = shared(
     consume=False,
     as_last=(reading.LAST_LIST,),
 )
+# LM Studio's own protocol for models that know none, where LM Studio does not read it itself.
+# https://lmstudio.ai/docs/developer/openai-compat/tools
+_REQUEST = opener("[TOOL_REQUEST]", json_calls(close=("[END_TOOL_REQUEST]",)))
+_OTHERS = (_REQUEST, reading.LAST_LINE, reading.LAST_LINE_LIST)
 
 
 class FencedJson:
     """A fenced JSON block that holds `tool_calls`."""
 
     name = "json"
-    openers = (*reading.ANY_JSON, reading.LAST_LINE, reading.LAST_LINE_LIST)
-    auto_openers = (*reading.LISTED_JSON, reading.BARE_OBJECT, _LIST, reading.LAST_LINE, reading.LAST_LINE_LIST)
+    openers = (*reading.ANY_JSON, *_OTHERS)
+    auto_openers = (*reading.LISTED_JSON, reading.BARE_OBJECT, _LIST, *_OTHERS)
     """What of it `auto` reads: there, Python's calls begin with the same bracket."""
-    markup = Markup()
-    """Its own is everybody's: markup.COMMON."""
+    markup = Markup(escapes=(Escape(r"\[", r"(?:END_)?TOOL_REQUEST\]"),))
+    """The rest of its own is everybody's: markup.COMMON."""
     models: Mapping[str, str] = {}
     fine_tunes: Mapping[str, str] = {
         "deepseek-r1:[1378]": "Ollama's tags: all but 671b are distillates",
