@@ -278,6 +278,8 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
     """Behind the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
     if not syntax.item and not syntax.item_close:
         if syntax.reopen:
+            if (yield from _goes_on(cursor, syntax)):
+                return True
             yield from _astray(cursor, syntax.reopen)
         return False
     closing = syntax.item_close
@@ -308,6 +310,20 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
     if syntax.item and s.startswith(syntax.around, k):
         cursor.i = k
     return bool(syntax.item)
+
+
+def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
+    """Whether another call follows without an opening marker: the name of an offered tool, and what ends a name."""
+    ends = tuple(end for end in syntax.name_ends if end != "{")
+    while True:
+        s, j = cursor.s, cursor.behind_space(MAX_GAP)
+        m = _NAME.match(s, j)
+        k = j if m is None else m.end()
+        if m is not None and s.startswith(ends, k):
+            return cursor.sink.offered(m.group())
+        if cursor.last or k >= cursor.i + MAX_GAP or not any(end.startswith(s[k:]) for end in ends):
+            return False
+        yield
 
 
 def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
