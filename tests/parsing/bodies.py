@@ -28,21 +28,24 @@ def opener(marker: str, make: Callable[[Sink], Body], *, consume: bool = True) -
     return Opener(marker=marker, body=lambda sink, _: make(sink), consume=consume)
 
 
-def scanner(openers: Sequence[Opener], tools: Tools | None = None, **options: Any) -> Scanner:
-    """`tools`: the names that are offered, and their schemas; any name is offered without."""
+def scanner(
+    openers: Sequence[Opener], tools: Tools | None = None, *, ends: Sequence[str] = (), **options: Any
+) -> Scanner:
+    """`tools`: the names that are offered, and their schemas; any name is offered without. ends: of turns."""
     offered = bool if tools is None else tools.__contains__
-    return Scanner(Grammar(tuple(openers)), offered, (tools or {}).get, **options)
+    return Scanner(Grammar(tuple(openers), ends=tuple(ends)), offered, (tools or {}).get, **options)
 
 
 class Reader:
     """One reader: its openers, and the tools of its tests."""
 
-    def __init__(self, openers: Sequence[Opener], tools: Tools | None = None) -> None:
+    def __init__(self, openers: Sequence[Opener], tools: Tools | None = None, *, ends: Sequence[str] = ()) -> None:
         self.openers = openers
         self.tools = tools
+        self.ends = ends
 
     def fresh(self, tools: Tools | None = None, **options: Any) -> Scanner:
-        return scanner(self.openers, self.tools if tools is None else tools, **options)
+        return scanner(self.openers, self.tools if tools is None else tools, ends=self.ends, **options)
 
     def events(
         self, pieces: Iterable[str], *, cut: bool = False, tools: Tools | None = None, **opts: Any

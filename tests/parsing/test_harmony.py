@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcall_middleware.formats.families.harmony import END, HARMONY
 from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage, ReasoningBlock
 from toolcall_middleware.parsing.events import Event, Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
@@ -16,6 +17,7 @@ from .bodies import Reader, hostile, started
 from .meter import PARSING, Meter
 from .streams import calls_in, text_in, thought_in
 
+ENDS = HARMONY.markup.ends
 TOOLS: dict[str, dict[str, Any]] = {
     "f": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}},
     "g": {},
@@ -25,13 +27,17 @@ TOOLS: dict[str, dict[str, Any]] = {
 }
 MESSAGES = Reader(
     [
+        END,
         Opener(marker="<|channel|>", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
         Opener(marker="<|start|>assistant", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
         Opener(marker="to=", body=lambda sink, context: HarmonyMessage(sink, context.opening), where=Where.START),
     ],
     TOOLS,
 )
-SPACED = Reader([*MESSAGES.openers, Opener(marker="<|start|> assistant", body=MESSAGES.openers[0].body)], TOOLS)
+ANSWERS = Reader(MESSAGES.openers, TOOLS, ends=ENDS)
+SPACED = Reader(
+    [*MESSAGES.openers, Opener(marker="<|start|> assistant", body=MESSAGES.openers[1].body)], TOOLS, ends=ENDS
+)
 THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda sink, _: ReasoningBlock(sink, "<channel|>"))])
 
 HEADERS = {
@@ -150,8 +156,8 @@ RECIPIENTS: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("text", "content", "reasoning"), RECIPIENTS, ids=[text[:60] for text, *_ in RECIPIENTS])
 def test_recipients_say_what_a_message_is(text: str, content: str, reasoning: str) -> None:
-    assert shown(MESSAGES.events([text])) == (content, reasoning)
-    assert shown(MESSAGES.events(text)) == (content, reasoning)
+    assert shown(ANSWERS.events([text])) == (content, reasoning)
+    assert shown(ANSWERS.events(text)) == (content, reasoning)
 
 
 SHOWN: list[tuple[str, str, str]] = [
@@ -195,8 +201,8 @@ def shown(events: list[Event]) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("text", "content", "reasoning"), SHOWN, ids=[text[:60] for text, *_ in SHOWN])
 def test_channels_say_what_a_message_is(text: str, content: str, reasoning: str) -> None:
-    assert shown(MESSAGES.events([text])) == (content, reasoning)
-    assert shown(MESSAGES.events(text)) == (content, reasoning)
+    assert shown(ANSWERS.events([text])) == (content, reasoning)
+    assert shown(ANSWERS.events(text)) == (content, reasoning)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +275,7 @@ def test_any_arguments_and_any_text_come_back(arguments: dict[str, Any], text: s
     events = MESSAGES.events([f"<|channel|>analysis<|message|>{text}<|end|><|start|>assistant{call}"])
     assert thought_in(events) == text
     assert MESSAGES.calls(call) == [("f", arguments)]
-    assert text_in(MESSAGES.events([f"<|channel|>final<|message|>a{text}<|return|>"])) == f"a{text}"
+    assert text_in(ANSWERS.events([f"<|channel|>final<|message|>a{text}<|return|>"])) == f"a{text}"
 
 
 MARKUP = ["<|channel|>", "<|start|>assistant", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>", "final",
@@ -310,7 +316,7 @@ def test_work_grows_with_the_text_and_no_faster(
 
 @pytest.mark.parametrize("space", [" ", "\n", " \n\t "])
 def test_white_space_before_the_first_message_is_no_content(space: str) -> None:
-    assert shown(MESSAGES.events([f"{space}<|channel|>final<|message|>a<|return|>"])) == ("a", "")
+    assert shown(ANSWERS.events([f"{space}<|channel|>final<|message|>a<|return|>"])) == ("a", "")
     assert MESSAGES.text(f"{space}to=functions.zz<|message|>a<|end|>") == f"{space}to=functions.zz<|message|>a<|end|>"
     assert MESSAGES.text(f"{space}to=me") == f"{space}to=me"
     assert MESSAGES.call(f"{space}to=f<|message|>{{}}<|call|>", keep_raw=True).name == "f"

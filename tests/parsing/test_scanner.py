@@ -170,6 +170,26 @@ def test_what_closes_a_fence_that_held_a_call(text: str, left: str, calls: int) 
     assert parts(text) == (left, calls)
 
 
+ENDED = replace(GRAMMAR, ends=("<|end|>", "</s>"))
+CODE = "So:\n```\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "calls"),
+    [
+        (f"{CODE}<|end|>", CODE, 0),
+        (f"{CODE} </s>\n", f"{CODE} ", 0),
+        (f"{CODE}<|end|>{CALL}", f"{CODE}<|end|>", 1),
+        (f"{CODE}<|en {CALL}\n```", f"{CODE}<|en {CALL}\n```", 0),
+        (f"So:\n````\nx\n```<|end|>{CALL}\n````", f"So:\n````\nx\n```<|end|>{CALL}\n````", 0),
+    ],
+)
+def test_a_token_that_ends_the_turn_may_follow_a_closing_fence(text: str, left: str, calls: int) -> None:
+    for pieces in ([text], list(text)):
+        events = read(Scanner(ENDED, NAMES.__contains__), pieces)
+        assert (text_in(events), len(calls_in(events))) == (left, calls)
+
+
 EXAMPLES = [
     f"So:\n```\n{CALL}\n```\nok",
     f"So:\n```xml\n{CALL}\n```\nok",

@@ -93,12 +93,14 @@ class Sink:
         "events",
         "flow",
         "held",
+        "in_messages",
         "in_reasoning",
         "keep_complete",
         "keep_raw",
         "learned",
         "mode",
         "opening",
+        "says_more",
         "schema",
         "stopped_at",
         "written",
@@ -126,6 +128,8 @@ class Sink:
         self.calls = 0  # calls started in this answer
         self.committed = False  # whether the body at hand has decided that there is a call
         self.changed = False
+        self.says_more = False  # behind this markup the text of a message begins, which is read as any other
+        self.in_messages = False  # the answer consists of messages with headers (harmony)
         self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
         self.emit_text = emit_text
         self.schema = schema  # a tool's `parameters` by its name

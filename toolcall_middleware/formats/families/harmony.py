@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 
 from ...model import ToolCall
+from ...parsing.calls.fork import Nothing, Refused
 from ...parsing.calls.harmony_messages import HarmonyMessage
 from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, Where
+from ...parsing.text.grammar import Context, Opener, Where, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
@@ -28,9 +29,24 @@ def message(sink: Sink, context: Context) -> Body:
     return HarmonyMessage(sink, context.opening)
 
 
+def _between(sink: Sink, _: Context) -> Body:
+    """Behind a token that ends a message, where another one's header follows: no text in an answer of messages."""
+    return Nothing(sink) if sink.in_messages else Refused()
+
+
 HEADS = ("to=", "commentary to=")  # of a message whose marker stands in the prompt
 
+_ENDS = ("<|end|>", "<|return|>", "<|call|>")
+_HEADED = "|".join(map(beginnings, ("<|start|>", "<|channel|>")))
+END = Opener(
+    pattern=rf"(?:{'|'.join(map(re.escape, _ENDS))})[ \t\r\n]{{0,64}}(?=<\|(?:start|channel)\|>)",
+    partial="|".join(rf"{begun}(?:(?<=>)[ \t\r\n]{{0,64}}(?:{_HEADED})?)?" for begun in map(beginnings, _ENDS)),
+    first="<",
+    body=_between,
+)
+
 OPENERS = (
+    END,
     Opener(marker="<|channel|>", body=message),
     Opener(marker="<|start|>assistant", body=message),
     *(Opener(marker=head, body=message, where=Where.START) for head in HEADS),
@@ -72,9 +88,12 @@ HARMONY = Family(
     auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
+    auto_openers=(END,),
     own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
     fallback=reading.LISTED_JSON,
-    markup=Markup(stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>")),
+    markup=Markup(
+        stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>"), closers=("<|call|>",)
+    ),
     # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
     # raises an error for content with `<|channel|>analysis<|message|>` in it.
     thoughts=Thoughts(

@@ -6,6 +6,8 @@ message to `functions.f`, on whatever channel, is a call. https://cookbook.opena
 Muse Glimmer has recipients for channels: a message to `self` or `developer` is reasoning, to `user` or `commentary`
 content, and one to a tool holds the calls in tags of their own. LLM-jp's tokenizer puts a space behind every special
 token: `<|channel|> final<|message|> …`; where a header has it, the one that begins the text is none of it.
+
+Content is read as other text is: a model that was asked for calls in another syntax writes them there.
 """
 
 from __future__ import annotations
@@ -115,6 +117,11 @@ class _Message:
             say = yield from self._header()
             if say is None:
                 break
+            if not self.thinks and not self._addressed:
+                if self._spaced:
+                    yield from self._space()
+                self._cursor.sink.says_more = True
+                return
             if not (yield from self._text(say)):
                 return
             self.header = ""
@@ -135,6 +142,11 @@ class _Message:
         """The reasoning is over."""
         self.thinks = False
         self._cursor.sink.end_reasoning()
+
+    def _space(self) -> Steps[None]:
+        """The space that the tokenizer has put behind the header."""
+        yield from self._some()
+        self._cursor.i += self._cursor.s[self._cursor.i] == " "
 
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""
@@ -161,6 +173,7 @@ class _Message:
             return None
         self.header = None
         cursor.i = m.end()
+        cursor.sink.in_messages = True
         channel = _CHANNEL.search(header)
         self._tagged = bool(self._tags) and channel is None
         name = recipient.group(1) if recipient else ""
@@ -182,8 +195,7 @@ class _Message:
         cursor = self._cursor
         marker = _NEXT if self._addressed else _MARKER
         if self._spaced:
-            yield from self._some()
-            cursor.i += cursor.s[cursor.i] == " "
+            yield from self._space()
         while True:
             yield from self._some()
             s, i = cursor.s, cursor.i

@@ -153,14 +153,25 @@ class Code:
                 return n
             end = _RUNS[char].match(s, pos).end()
             closed = _fence_end(s, pos, end, count, last=last) if prose.is_blank(s, begin, pos) else -1
+            if closed is not None and 0 <= closed < n and s[closed] != "\n":
+                closed = self._at_turns_end(s, closed, last=last)
             if closed is None:
                 return prose.hold(s, begin, pos)
-            if closed >= 0 and (closed == n or s[closed] == "\n"):
+            if closed >= 0:
                 prose.emit(s, begin, closed)
                 prose.fence = None
                 prose.begin_line(blank=False)
                 return closed
             i = end
+
+    def _at_turns_end(self, s: str, at: int, *, last: bool) -> int | None:
+        """`at`, where a token that ends the turn stands there: on a closing fence's line it is no code. Else -1.
+
+        None: there is no telling yet.
+        """
+        if self._compiled.ends.match(s, at).end() > at:
+            return at
+        return None if not last and self._compiled.may_begin_at(s, at) else -1
 
     def after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
         """Behind a call that stood in a fence: the closing fence is markup, another call may come first."""

@@ -36,6 +36,8 @@ class Closed(NamedTuple):
     """The code fence around it."""
     line_blank: bool
     """Whether the text behind it begins a line."""
+    header: bool = False
+    """Whether it is the header of the text behind it."""
 
 
 class Markup:
@@ -201,6 +203,11 @@ class Markup:
         self.body = None
         if committed:
             out.in_gap = True
+            if sink.says_more:
+                # No call opens directly behind a header that only its JSON tells: the text is meant for the user.
+                sink.says_more = out.at_start = False
+                out.recent.append(">")
+                return Closed("", committed, fence, line_blank=True, header=True)
             # What stood behind the last call is markup, unless it failed to be: then it is read as text.
             return Closed(held if failed else "", committed, fence, line_blank=False)
         if not failed:

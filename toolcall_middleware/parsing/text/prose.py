@@ -51,9 +51,10 @@ class Prose:
         self._note_line(text, 0, len(text))
         self.out.recent.append(text[-TAIL:])
 
-    def begin_line(self, *, blank: bool) -> None:
-        """What follows begins a line (`blank`), or stands behind something in it."""
-        self.line_blank = self._line_empty = blank
+    def begin_line(self, *, blank: bool, header: bool = False) -> None:
+        """What follows begins a line (`blank`), or stands behind something in it. header: that of a message."""
+        self.line_blank = blank
+        self._line_empty = blank and not header
         self._line_lead = False
 
     def stay_in(self, fence: Fence | None) -> None:

@@ -200,7 +200,7 @@ class Scanner:
     def _behind_markup(self, closed: Closed) -> str:
         """Go on behind markup; the text that must be read again."""
         prose = self._prose
-        prose.begin_line(blank=closed.line_blank)
+        prose.begin_line(blank=closed.line_blank, header=closed.header)
         if closed.committed:
             prose.fence_tail = closed.fence
         else:
