@@ -36,6 +36,7 @@ OTHER_MARKUP = (
     "<|open|>response", "<|open|>think", "<|close|>message",
     "<|begin|>", "<|think|>", "<|content|>", "<|tool_calls|>", "<|calls|>",
     "<|content_text|>", "<|content_thinking|>", "<|message_model|>", "calls><|message_sep|>",
+    "<|channel|>final", "analysisWe", "analysis<|message|>We",
 )  # fmt: skip
 
 

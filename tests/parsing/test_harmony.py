@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families.harmony import END, HARMONY
-from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage, ReasoningBlock
+from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage
+from toolcall_middleware.parsing.calls.reasoning_block import ReasoningBlock
 from toolcall_middleware.parsing.events import Event, Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
 

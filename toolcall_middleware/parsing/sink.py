@@ -209,6 +209,10 @@ class Sink:
         self.opening = 0
         self.mode = _DROP
 
+    def hold_again(self) -> None:
+        """What is consumed from here on may be a call once more. The step is over then."""
+        self.changed = True
+
     def says(self, text: str) -> None:
         """Text that the calls' own syntax holds, behind calls that have left. It leaves unless all of that does."""
         if self.committed and not self._refused:

@@ -6,7 +6,7 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 from __future__ import annotations
 
 from ...parsing.calls.gemma_calls import GemmaSyntax
-from ...parsing.calls.harmony_messages import ReasoningBlock
+from ...parsing.calls.reasoning_block import ReasoningBlock
 from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup

@@ -2,6 +2,8 @@
 
     <|channel|>commentary to=functions.lookup <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
+Backends that leave special tokens out give `commentary to=functions.lookup json{"city": "Paris"}`.
+
 https://cookbook.openai.com/articles/openai-harmony: the tools stand in the developer message as TypeScript, calls go to
 the commentary channel.
 """
@@ -14,11 +16,12 @@ from collections.abc import Sequence
 from ...model import ToolCall
 from ...parsing.calls.fork import Nothing, Refused
 from ...parsing.calls.harmony_messages import HarmonyMessage
+from ...parsing.calls.harmony_words import HarmonyWords
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where, beginnings
 from .. import reading
 from ..family import Family
-from ..markup import Markup
+from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tools_typescript import declared
@@ -34,7 +37,10 @@ def _between(sink: Sink, _: Context) -> Body:
     return Nothing(sink) if sink.in_messages else Refused()
 
 
-HEADS = ("to=", "commentary to=")  # of a message whose marker stands in the prompt
+# Of a message whose marker stands in the prompt, or is left out.
+HEADS = (
+    "to=", "commentary to=", "analysis to=", "assistant to=", "assistantcommentary to=", "assistantanalysis to=",
+)  # fmt: skip
 
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _HEADED = "|".join(map(beginnings, ("<|start|>", "<|channel|>")))
@@ -43,6 +49,48 @@ END = Opener(
     partial="|".join(rf"{begun}(?:(?<=>)[ \t\r\n]{{0,64}}(?:{_HEADED})?)?" for begun in map(beginnings, _ENDS)),
     first="<",
     body=_between,
+)
+
+_ROLE, _CHANNELS = "assistant", ("analysis", "commentary", "final")
+# How messages begin, and no name in a program goes on: `analysisWe`, but not `analysisResult`.
+_PRONOUNS = ("I", "We", "The", "They", "This", "It", "You", "There", "Let", "Just", "So", "Now", "Okay", "Ok", "Here")
+_SAID = {
+    "analysis": (*_PRONOUNS, "User", "Need", "He", "She", "According", "Given", "What", "Must", "Should", "Simple",
+                 "Easy", "Hmm", "Maybe", "Probably", "Possibly", "Likely", "Looks", "Our", "That", "Respond"),
+    "commentary": (*_PRONOUNS, "First", "Next", "Sure", "Checking", "Looking", "Searching", "Calling", "Running"),
+    "final": (*_PRONOUNS, "Hello", "Hi", "Hey", "Yes", "No", "Sure", "Sorry", "Great", "Thanks", "Based", "According",
+              "Below", "Unfortunately"),
+}  # fmt: skip
+_MARKED = (r"\{[ \n]{0,32}\"", r"\*\*", "```")  # an answer in JSON or Markdown
+
+
+# Messages without their tokens, at an answer's beginning.
+WORDS = Opener(
+    pattern="|".join(
+        (
+            rf"{_ROLE}(?:{'|'.join(_CHANNELS)})(?! to=)",
+            *(rf"{channel}(?=(?:{'|'.join(said)})[ ,.:;!'’\n])" for channel, said in _SAID.items()),
+            rf"final(?={'|'.join(_MARKED)})",
+        )
+    ),
+    partial="|".join(
+        (
+            *(beginnings(_ROLE + channel) for channel in _CHANNELS),
+            *(beginnings(channel + word) for channel, said in _SAID.items() for word in said),
+            r"final(?:\{[ \n]{0,32}|\*|`{1,2})",
+        )
+    ),
+    first="acf",
+    where=Where.START,
+    consume=False,
+    body=lambda sink, _: HarmonyWords(sink),
+)
+# A call behind other text: of gpt-oss only, for where it may begin waits.
+_CALL_WORDS = Opener(
+    pattern=rf"{_ROLE}(?:commentary|analysis)? to=functions\.",
+    partial="|".join(beginnings(f"{_ROLE}{channel} to=functions.") for channel in ("", "analysis", "commentary")),
+    consume=False,
+    body=lambda sink, _: HarmonyWords(sink, strict=True),
 )
 
 OPENERS = (
@@ -88,11 +136,14 @@ HARMONY = Family(
     auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
-    auto_openers=(END,),
-    own_openers=OPENERS,  # `auto` reads Muse's messages, of which these are some
+    auto_openers=(END, WORDS),
+    own_openers=(*OPENERS, _CALL_WORDS),  # `auto` reads Muse's messages, of which these are some
     fallback=reading.LISTED_JSON,
     markup=Markup(
-        stops=("<|start|>user", "<|start|>functions."), ends=("<|return|>", "<|end|>"), closers=("<|call|>",)
+        stops=("<|start|>user", "<|start|>functions."),
+        ends=("<|return|>", "<|end|>"),
+        closers=("<|call|>",),
+        escapes=(Escape("=", r"functions\."),),  # a recipient, where no token tells it
     ),
     # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
     # raises an error for content with `<|channel|>analysis<|message|>` in it.

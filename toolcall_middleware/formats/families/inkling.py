@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 
-from ...parsing.calls.harmony_messages import ReasoningBlock
+from ...parsing.calls.reasoning_block import ReasoningBlock
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family

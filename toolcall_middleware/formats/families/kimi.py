@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from ...model import ToolCall
-from ...parsing.calls.harmony_messages import ReasoningBlock
+from ...parsing.calls.reasoning_block import ReasoningBlock
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup

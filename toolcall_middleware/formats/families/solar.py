@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ...model import ToolCall
-from ...parsing.calls.harmony_messages import ReasoningBlock
+from ...parsing.calls.reasoning_block import ReasoningBlock
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json

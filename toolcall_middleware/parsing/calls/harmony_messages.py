@@ -20,12 +20,15 @@ from ..cursor import COMMENT, Cursor, CursorReader, Steps, behind_comments
 from ..patterns import anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
+from .harmony_words import Words, called
 from .json.arguments import CallArguments
 
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
 _MESSAGE = "<|message|>"
 _RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
+# Behind the recipient of a call whose text follows at once: `<|message|>` is missing, or all tokens are.
+_BEFORE_TEXT = re.compile(r"(?:[ ]|<\|(?:channel|constrain)\|>|commentary|analysis|json|code)*\Z")
 _CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
 _ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>", "<|end_of_text|>")
 _OTHERS = ("<|start|>", "<|channel|>")
@@ -53,7 +56,6 @@ _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
 _ROLE_PART = re.compile(r"[ ]?\Z|[ ][a-z]{1,10}\Z")
 _MAX_HEADER = 256
-_NAMESPACE = "functions."
 _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
 _BRACES = anywhere(r"(?:\}\s{0,64}){0,16}")  # more than were opened
@@ -84,6 +86,8 @@ class HarmonyMessage(CursorReader):
         if message.thinks:
             # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
             message.end_thought()
+        if message.words is not None:
+            message.words.finish(cut=cut)
         if message.called is not None:
             message.start()  # the end is reported when this is asked again
         elif message.plain and not cut:
@@ -96,10 +100,10 @@ class _Message:
     """A message while it is read.
 
     header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
-    the one argument of the open call. thinks: it is reasoning.
+    the one argument of the open call. thinks: it is reasoning. words: reads a call without any token, and what follows.
     """
 
-    __slots__ = ("_addressed", "_cursor", "_spaced", "_tagged", "_tags", "called", "header", "plain", "thinks")
+    __slots__ = ("_addressed", "_cursor", "_spaced", "_tagged", "_tags", "called", "header", "plain", "thinks", "words")
 
     def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
         self._cursor = cursor
@@ -109,6 +113,7 @@ class _Message:
         self._spaced = False  # a space stands behind each marker
         self.header: str | None = opening
         self.called: str | None = None
+        self.words: Words | None = None
         self.plain = self.thinks = False
 
     def read(self) -> Steps[None]:
@@ -125,7 +130,10 @@ class _Message:
             if not (yield from self._text(say)):
                 return
             self.header = ""
-        if self.called is not None:
+        if self.words is not None:
+            name, self.called = self.called, None
+            yield from self.words.from_call(name or "")
+        elif self.called is not None:
             yield from self._call()
 
     def start(self) -> None:
@@ -161,6 +169,8 @@ class _Message:
             s, i = cursor.s, cursor.i
             m = _HEADER_END.search(s, i, i + _MAX_HEADER)
             header = (self.header or "") + s[i : m.start() if m else i + _MAX_HEADER]
+            if self._is_call(header):
+                return None
             if m is not None or len(s) - i >= _MAX_HEADER or (cursor.last and not _HEADER_ALONE.fullmatch(header)):
                 break
             yield
@@ -180,7 +190,7 @@ class _Message:
         told = self._tags and name in _ALSO_TOLD and not cursor.sink.offered(name)
         if name and name not in _NOBODY and not told:
             # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
-            self.called = name.removeprefix(_NAMESPACE)
+            self.called = called(name, cursor.sink.offered)
             return None
         cursor.sink.accept()
         self._spaced = _SPACED.search(header) is not None
@@ -189,6 +199,23 @@ class _Message:
         thought = thought or (channel is not None and channel.group(1) == "analysis")
         self.thinks = thought
         return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
+
+    def _is_call(self, header: str) -> bool:
+        """Whether the text so far is a call of an offered tool whose arguments follow its header at once."""
+        cursor = self._cursor
+        header, brace, _ = header.partition("{")
+        recipient = _RECIPIENT.search(header) if brace else None
+        if recipient is None or not _BEFORE_TEXT.match(header, recipient.end()):
+            return False
+        name = called(recipient.group(1), cursor.sink.offered)
+        if not cursor.sink.offered(name):
+            return False
+        self.header, self.called = None, name
+        cursor.sink.in_messages = True
+        cursor.i = cursor.s.index("{", cursor.i)
+        if "<" not in header:
+            self.words = Words(cursor)
+        return True
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
         """A message that is text, up to a marker that ends it. Whether another one's header follows."""
@@ -331,46 +358,3 @@ class _Message:
 
 def _is_json(s: str, j: int) -> bool:
     return s[j] in "{[\"'" or _NULL.match(s, j) is not None
-
-
-class ReasoningBlock:
-    """Reads a thought up to its closing marker, where the opening marker is a channel's (Gemma 4, Kimi K3). See `Body`.
-
-    before: a marker that ends it too, and is not read.
-    """
-
-    __slots__ = ("_before", "_begun", "_close", "_sink", "done", "failed")
-
-    def __init__(self, sink: Sink, close: str, before: str = "") -> None:
-        sink.accept()
-        self.done = False
-        self.failed = False
-        self._sink = sink
-        self._close = close
-        self._before = before
-        self._begun = False
-
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        if not self._begun and i < len(s):
-            self._begun = True
-            i += s[i] == "\n"
-        k = s.find(self._close, i)
-        before = s.find(self._before, i, k if k >= 0 else None) if self._before else -1
-        if k >= 0 or before >= 0:
-            self._sink.emit_reasoning(s[i : before if before >= 0 else k])
-            self._sink.end_reasoning()
-            self.done = True
-            return before if before >= 0 else k + len(self._close)
-        keep = len(s)
-        if not last:
-            ends = (self._close, self._before)
-            most = max(map(len, ends))
-            keep = next(
-                (at for at in range(max(i, keep - most + 1), keep) if any(end.startswith(s[at:]) for end in ends)), keep
-            )
-        self._sink.emit_reasoning(s[i:keep])
-        return keep
-
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
