@@ -95,6 +95,8 @@ SPELLINGS = (
     "default_api.get_weather",
     "Get Weather",
     "get_weather.get_weather",
+    "get_weather<|channel|>commentary",
+    "functions.get_weather <|constrain|>json",
 )
 
 
@@ -115,6 +117,8 @@ def test_a_name_that_means_one_offered_tool_calls_it(written: str, mode: str, st
         ("weather", NAMES),
         ("get_weather_now", NAMES),
         ("functions.", NAMES),
+        ("weather<|channel|>commentary", NAMES),
+        ("<|channel|>commentary", NAMES),
     ],
 )
 @STREAMS
