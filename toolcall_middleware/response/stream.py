@@ -177,8 +177,7 @@ class StreamRewriter:
                 self._writer.put(part, out)
                 part.ops.clear()
         ends = not lost and self.failed is None
-        if not self._gate.waits_for_call and ends:
-            self._read_all = True
+        self._read_all |= ends and not self._gate.waits_for_call
         # Of an answer that failed, choices that have not begun might have been those that are waited for.
         return self._let(out, all_there=self.failed is None or choices.all_begun, over=ends)
 
@@ -196,8 +195,7 @@ class StreamRewriter:
                 gate.keep(out)
             except ToolCallError as error:
                 self._fail(error)
-            over = over and self.failed is None
-            out = gate.take(over=over, all_there=all_there, all_called=self.choices.all_called)
+            out = gate.take(over=over and self.failed is None, all_there=all_there, all_called=self.choices.all_called)
             if gate.is_open and self._opening.is_held:
                 out = [*self._opening.take(), *out]
         return out[0] if len(out) == 1 else b"".join(out)
