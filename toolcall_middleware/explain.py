@@ -25,7 +25,6 @@ from .text_spans import TextSpans
 from .wire import openai
 from .wire.sse import EventReader
 
-_REASONING = ("reasoning", "reasoning_content")
 _MAX_SHOWN = 200
 
 
@@ -65,7 +64,7 @@ class Answer:
             last = self.pieces[-1] if self.pieces else None
             start = 0 if last is None else last.start + len(last.text)
             self.pieces.append(Piece(start, content, row))
-        for name in _REASONING:
+        for name in openai.REASONING_FIELDS:
             if isinstance(value := message.get(name), str) and value:
                 self.reasoning += value
                 break

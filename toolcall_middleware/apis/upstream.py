@@ -10,6 +10,9 @@ from typing import Protocol
 
 from .passage import Passage
 
+NO_RESULT = "No result was given for this call."
+"""Stands for a result that a client left out, where the provider wants one for each call."""
+
 
 @dataclass(frozen=True, slots=True)
 class TranslatedRequest:

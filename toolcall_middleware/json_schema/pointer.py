@@ -224,7 +224,8 @@ def pointer_to(tokens: Iterable[str]) -> str:
     return "#/" + "/".join(escaped)
 
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+"""The keywords that refer to another schema."""
 
 
 def targets_of(root: Any) -> dict[tuple[int, str], Any]:
@@ -241,7 +242,7 @@ def targets_of(root: Any) -> dict[tuple[int, str], Any]:
         if not isinstance(schema, dict) or id(schema) in seen:
             continue
         seen.add(id(schema))
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             target = scope.find(schema.get(keyword))
             if target is not None:
                 found[id(schema), keyword] = target.schema

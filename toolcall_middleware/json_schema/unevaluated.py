@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .pointer import REFERENCES
 from .rules import Rules, names
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def unevaluated_rules(rules: Rules) -> dict[str, Callable[..., Iterator[Any]]]:
@@ -77,7 +77,7 @@ class _Look:
 
     def _parts(self, schema: dict[str, Any]) -> Iterator[Any]:
         """What speaks about the same value, where it holds."""
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             if keyword in schema and keyword in self._validator.VALIDATORS:
                 yield self._rules.target(schema, keyword)
         for keyword in _IN_PLACE:

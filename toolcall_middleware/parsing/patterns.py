@@ -1,4 +1,6 @@
-"""Patterns that match everywhere, if only the empty text: who uses one need not ask whether it matched."""
+"""Patterns that several readers share, and a type for those that match everywhere, if only the empty text: who uses one
+of these need not ask whether it matched.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +26,6 @@ def anywhere(pattern: str) -> Anywhere:
 
 WHITE_SPACE = anywhere(r"[ \t\r\n]*")
 """JSON's white space."""
+
+TOOL_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
+"""A tool's name that stands among markup, without quotes."""

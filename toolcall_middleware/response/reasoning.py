@@ -13,9 +13,8 @@ import msgspec
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning
 from ..wire import openai
-from ..wire.openai import Fields
+from ..wire.openai import REASONING_FIELDS, Fields
 
-FIELDS = ("reasoning", "reasoning_content")
 MAX_KEPT = 1 << 20
 """Characters of the calls of one thought that are kept. A thought with more is only a thought."""
 _PER_CALL = 256  # characters that a call counts for beside its own, of those that are kept
@@ -154,7 +153,7 @@ def split_reasoning(message: Fields) -> tuple[str, tuple[str, ...], Fields]:
     Some send it twice, under both names. Where these differ only the first is read.
     """
     text, names = "", []
-    for name in FIELDS:
+    for name in REASONING_FIELDS:
         said = openai.read_text(message.get(name))
         if said and said == (text or said):
             text = said

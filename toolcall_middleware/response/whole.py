@@ -18,7 +18,6 @@ from .answer_outcome import AnswerOutcome
 from .choice import ChoiceAnswer
 from .chunk import take_calls
 from .operations import Arguments, CallOpened, Content, Op, ReasoningText
-from .reasoning import FIELDS
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
@@ -100,7 +99,7 @@ def rewrite_whole(
         if answer.fault is not None:
             raise answer.fault
         shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
-        for name in FIELDS if answer.reads_reasoning else ():
+        for name in openai.REASONING_FIELDS if answer.reads_reasoning else ():
             if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
                 shown[name] = given[name]  # to the byte
         if as_object:

@@ -21,7 +21,6 @@ ENDED = frozenset({"stop", "tool_calls", "function_call"})
 """The finish reasons of a choice that the model ended itself."""
 _NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NEAR = 0.6  # an estimate errs by about a third
-_REASONING = ("reasoning", "reasoning_content")
 _TEXT = frozenset({"role", "content"})  # what most deltas hold, and nothing beside
 
 
@@ -145,7 +144,7 @@ class UsageMeter:
         if message.keys() <= _TEXT or (not self._count and self.limit is None):
             return False
         before = self._attempt.written
-        for name in _REASONING:
+        for name in openai.REASONING_FIELDS:
             # Some send it under both names.
             if text := openai.read_text(message.get(name)):
                 self._attempt.loose = True

@@ -31,6 +31,8 @@ FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_SHOWN = 4000
 _ENVELOPE = frozenset({"message", "type", "param", "code"})
 NULL = msgspec.Raw(b"null")
+REASONING_FIELDS = ("reasoning", "reasoning_content")
+"""Where backends put reasoning in a message; some use both."""
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 # What is the same in each chunk of an answer.

@@ -20,10 +20,10 @@ from typing import Any
 
 from ...errors import ToolCallError
 from ...wire import openai
+from ..upstream import NO_RESULT
 
 NO_SIGNATURE = "skip_thought_signature_validator"
 
-_NO_RESULT = "No result was given for this call."
 
 _OUR_ID = re.compile(r"call_[A-Za-z0-9]{24}")
 _ID = re.compile(r"[\x21-\x7e]{1,256}")
@@ -183,7 +183,7 @@ def _read_call(item: Any, param: str) -> tuple[_Call, dict[str, Any]]:
 def _joined(call: _Call) -> dict[str, Any]:
     """The one result that a call must have there."""
     if not call.results:
-        return {**_id(call.id), "name": call.name, "response": {"error": _NO_RESULT}}
+        return {**_id(call.id), "name": call.name, "response": {"error": NO_RESULT}}
     first, *more = call.results
     if not more:
         return first

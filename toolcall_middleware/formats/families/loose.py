@@ -21,6 +21,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json, dump
+from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.json import each, unmarked
 from ..syntax.named import write_each
 from ..syntax.pythonic import PythonicWriter
@@ -29,8 +30,6 @@ from ..syntax.xml import Tags, TagWriter
 _WS = r"[ \t]{0,8}"
 _LINE = r"\r?\n[ \t\r\n]{0,8}"
 _JSON = (*reading.ANY_JSON, reading.LAST_LINE)
-_RESULTS = "The results come in the next message, each between <tool_result> and </tool_result>. Never write a result \
-yourself."
 
 
 def _begun(*atoms: str) -> str:
@@ -83,7 +82,7 @@ You can use the tools below. Each line is one of them, as JSON.
 To use a tool, answer with these two lines; the input is a JSON object:
 {{example}}
 
-{_RESULTS}""",
+{RESULTS_FOLLOW}""",
     trigger="Action: ",
     write=unmarked(
         write_each(lambda _, call: f"Action: {call.name}\nAction Input: {arguments_json(call.arguments)}", between="\n")
@@ -135,7 +134,7 @@ You can use the tools below. Each line is one of them, as JSON.
 To use a tool, answer with nothing but a JSON object in this form:
 {{example}}
 
-{_RESULTS}""",
+{RESULTS_FOLLOW}""",
     write=unmarked(each("", "", entry=_entry)),
     answer="the JSON object with action and action_input",
     noun="tool",
@@ -161,7 +160,7 @@ You can call the functions below. Each line is one of them, as JSON.
 To call a function, answer with nothing but a JSON object in this form; the arguments are JSON in a string:
 {{example}}
 
-{_RESULTS}""",
+{RESULTS_FOLLOW}""",
     write=unmarked(each("", "", entry=_message)),
     answer="the JSON object with function_call",
 )
@@ -199,7 +198,7 @@ You can call the functions below. Each line is one of them, as JSON.
 To call functions, answer with a code block in this form, one call a line:
 {{example}}
 
-{_RESULTS}""",
+{RESULTS_FOLLOW}""",
     write=PythonicWriter("```tool_code\n", "\n```", (_CODE,), between="\n"),
     answer="the tool_code block",
 )
@@ -252,7 +251,7 @@ To use a tool, answer with its name as a tag on a line of its own, and in it a t
 are, lists and objects as JSON:
 {{example}}
 
-{_RESULTS}""",
+{RESULTS_FOLLOW}""",
     write=_TagWriter(
         Tags(
             call="<{name}>\n",

@@ -5,13 +5,12 @@ A name that holds white space, quotes or brackets cannot be written so.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from ...model import ToolCall
+from ...parsing.patterns import TOOL_NAME
 from .json import WriteCalls
 
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 One = Callable[[int, ToolCall], str | None]
 """Writes one call, given its number in the turn; None where it has no way to."""
 
@@ -20,7 +19,7 @@ def write_each(one: One, *, opening: str = "", closing: str = "", between: str =
     """Writes the calls of a turn one by one, `opening` and `closing` around all of them."""
 
     def write(calls: Sequence[ToolCall]) -> str | None:
-        each = [one(number, call) for number, call in enumerate(calls) if _NAME.fullmatch(call.name)]
+        each = [one(number, call) for number, call in enumerate(calls) if TOOL_NAME.fullmatch(call.name)]
         found = [text for text in each if text is not None]
         return opening + between.join(found) + closing if len(found) == len(calls) else None
 

@@ -30,12 +30,18 @@ def comes_back(text: str, call: ToolCall, openers: tuple[Opener, ...]) -> bool:
     """
     if len(text) > MAX_READ_BACK:
         return False
-    arguments = {key: bytes(raw) for key, raw in _RAW.decode(call.arguments.strip() or "{}").items()}
-    types = {key: {"type": _KINDS.get(chr(raw[0]), "number")} for key, raw in arguments.items()}
-    tools = ToolSet.of([Tool(call.name, "", {"type": "object", "properties": types})])
-    parser = reading.scanner((*openers, *reading.ANY_JSON), tools, ParserOptions())
+    parser = reading.scanner((*openers, *reading.ANY_JSON), ToolSet.of([tool_of([call])]), ParserOptions())
     events = [*parser.feed(text), *parser.finish()]
-    return _one_call(events) == (call.name, {key: msgspec.json.decode(raw) for key, raw in arguments.items()})
+    return _one_call(events) == (call.name, msgspec.json.decode(call.arguments.strip() or "{}"))
+
+
+def tool_of(calls: Sequence[ToolCall]) -> Tool:
+    """A tool that `calls` are calls of: its schema has the types of their arguments, for readers go by the schema."""
+    types: dict[str, dict[str, str]] = {}
+    for call in calls:
+        for key, raw in _RAW.decode(call.arguments.strip() or "{}").items():
+            types[key] = {"type": _KINDS.get(chr(bytes(raw)[0]), "number")}
+    return Tool(calls[0].name, "", {"type": "object", "properties": types})
 
 
 def _one_call(events: Sequence[Event]) -> tuple[str, object] | None:

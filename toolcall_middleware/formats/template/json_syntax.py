@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model import ToolCall
+from ...parsing.patterns import TOOL_NAME
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json, dump
 from ..syntax.json import WriteCalls, short_id, unmarked
@@ -16,7 +17,6 @@ from ..syntax.openers import bare_call, ignored, json_calls, named_calls, opener
 from .compare import tokens
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
 
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 _NAMES = frozenset({"name", "tool_name", "function", "tool", "recipient_name"})
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "tool_input", "kwargs"})
 
@@ -206,7 +206,7 @@ def writer(layout: Layout, *, quoted: bool) -> WriteCalls:
     def write(calls: Sequence[ToolCall]) -> str | None:
         if layout.between is None and len(calls) > 1:
             return None  # the template writes one call a turn
-        if not quoted and not all(_NAME.fullmatch(call.name) for call in calls):
+        if not quoted and not all(TOOL_NAME.fullmatch(call.name) for call in calls):
             return None
         done = [_call(number, call) for number, call in enumerate(calls, start=layout.first)]
         return layout.opening.lstrip() + (layout.between or "").join(done) + layout.closing.rstrip()

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...model import Tool, ToolCall, ToolSet
+from ...model import ToolCall, ToolSet
 from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 from ...parsing.text.grammar import Opener
 from .. import reading
 from ..base import ParserOptions
-
-_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_KINDS = {"{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null", '"': "string"}
+from ..syntax.round_trip import tool_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,8 @@ class Rendered:
 
 def reads(openers: tuple[Opener, ...], turn: Rendered) -> bool:
     """Whether a parser with `openers` makes of the turn its calls and its content, whole and by the character."""
-    tools = ToolSet.of([_tool(name, turn.calls) for name in dict.fromkeys(call.name for call in turn.calls)])
+    names = dict.fromkeys(call.name for call in turn.calls)
+    tools = ToolSet.of([tool_of([call for call in turn.calls if call.name == name]) for name in names])
     wanted = [(call.name, msgspec.json.decode(call.arguments)) for call in turn.calls]
     for pieces in ([turn.text], list(turn.text)):
         parser = reading.scanner(openers, tools, ParserOptions())
@@ -37,16 +36,6 @@ def reads(openers: tuple[Opener, ...], turn: Rendered) -> bool:
         if calls != wanted or text.strip() != turn.content.strip():
             return False
     return True
-
-
-def _tool(name: str, calls: Sequence[ToolCall]) -> Tool:
-    """A tool whose schema says the types of the arguments that it is called with."""
-    types: dict[str, dict[str, str]] = {}
-    for call in calls:
-        if call.name == name:
-            raw = _RAW.decode(call.arguments)
-            types |= {key: {"type": _KINDS.get(chr(bytes(value)[0]), "number")} for key, value in raw.items()}
-    return Tool(name, "", {"type": "object", "properties": types})
 
 
 def _found(events: Sequence[Event]) -> tuple[list[tuple[str, object]], str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...json_schema.types import ALL, STRING, declared_types
 from ..cursor import Cursor, CursorReader, Steps
-from ..patterns import anywhere
+from ..patterns import TOOL_NAME, anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from ..values.typed_text import json_of
 
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 _MAX_HEAD = 400
 _MAX_KEY = 512
 _BLANK = anywhere(r"\s*")
@@ -48,7 +46,7 @@ class LineCalls(CursorReader):
 
 def _call(cursor: Cursor, syntax: LineSyntax) -> Steps[None]:
     written = yield from cursor.up_to(syntax.name_end, _MAX_HEAD)
-    if written is None or not _NAME.fullmatch(written.strip()):
+    if written is None or not TOOL_NAME.fullmatch(written.strip()):
         cursor.failed = True
         return
     name = written.strip()

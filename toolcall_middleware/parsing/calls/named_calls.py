@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, Steps, behind_comments
-from ..patterns import WHITE_SPACE
+from ..patterns import TOOL_NAME, WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from .json.arguments import CallArguments
 
-_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
 _NO_WORD = "<>{}[]()`|/#,;"
@@ -129,7 +128,7 @@ def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
             if cursor.sink.committed:
                 cursor.i = len(cursor.s)  # half a marker at the end of the text is markup too
                 return False
-        if not cursor.sink.committed and syntax.item_missing and _NAME.match(cursor.s, j):
+        if not cursor.sink.committed and syntax.item_missing and TOOL_NAME.match(cursor.s, j):
             cursor.i = j
             return True
         cursor.failed = not cursor.sink.committed
@@ -146,7 +145,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
     while True:
         s = cursor.s
         j = cursor.behind_space()
-        m = _NAME.match(s, j)
+        m = TOOL_NAME.match(s, j)
         if m is None:
             if j < len(s) or cursor.last or j - cursor.i >= MAX_GAP:
                 return None
@@ -189,7 +188,7 @@ def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int]
     j = WHITE_SPACE.match(s, k).end()
     if j == len(s):
         return (written, k) if last else None
-    m = None if s.startswith(("{", "`", '"'), j) else _NAME.match(s, j)
+    m = None if s.startswith(("{", "`", '"'), j) else TOOL_NAME.match(s, j)
     if m is None:
         return (written, k)
     if m.end() == len(s):

@@ -10,11 +10,11 @@ import re
 
 from ...json_schema.types import ALL
 from ..patterns import anywhere
-from .json_spelling import LITERALS, quoted
+from .json_spelling import LITERALS, NUMBER, quoted
 from .literal_position import AFTER, IN_WORD, STRING, ArgumentsPosition
 from .literal_states import PLAIN
 from .notation import Lookahead, unescape
-from .typed_text import JSON_NUMBER, json_of, literal
+from .typed_text import json_of, literal
 
 _WORD = anywhere(r"[^,()\[\]{}\"'<]*")
 _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search, which stops at the nearer
@@ -116,7 +116,7 @@ class Words:
         if as_string:
             out.append(f'"{quoted(word)}"' if "string" in at.types else json_of(word, at.types))
             return
-        made = (PLAIN.get(word) or (word if JSON_NUMBER.fullmatch(word) else None)) if at.types is ALL else None
+        made = (PLAIN.get(word) or (word if NUMBER.fullmatch(word) else None)) if at.types is ALL else None
         if made is None:
             made = literal(word, at.types)
         at.repaired = at.repaired or made.startswith('"')

@@ -11,16 +11,14 @@ declared, and a number is a string only where nothing but strings is declared.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from ...json_schema.types import ALL, STRING
 from .json_reader import JsonReader
-from .json_spelling import quoted
+from .json_spelling import NUMBER, quoted
 
-JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS = frozenset({"number", "boolean", "null"})
 _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
@@ -62,7 +60,7 @@ def _of_types(bare: str, types: frozenset[str]) -> str | None:
     if "boolean" in types and bare in _TRUE | _FALSE:
         return "true" if bare in _TRUE else "false"
     if "number" in types:
-        if JSON_NUMBER.fullmatch(bare):
+        if NUMBER.fullmatch(bare):
             return bare
         # Where a string may stand too, `007` is one.
         number = _number(bare) if "string" not in types else None

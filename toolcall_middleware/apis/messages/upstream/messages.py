@@ -16,13 +16,13 @@ import msgspec
 
 from ....errors import ToolCallError
 from ....wire.openai import encode
+from ...upstream import NO_RESULT
 
 Block = dict[str, Any]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _DATA_URL = re.compile(r"data:([a-z0-9.+-]+/[a-z0-9.+-]+)(?:;[a-z0-9=._-]+)*;base64,", re.IGNORECASE)
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_NO_RESULT = "No result was given for this call."
 _BEGIN = "Begin."
 
 
@@ -228,7 +228,7 @@ def _input(item: dict[str, Any]) -> Any:
 def _result(call: _Call) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": call.sent}
     if not call.results:
-        return {**block, "content": _NO_RESULT, "is_error": True}
+        return {**block, "content": NO_RESULT, "is_error": True}
     content: list[Block] = []
     for message, where in call.results:
         content += _result_content(message.get("content"), f"{where}.content")
