@@ -137,10 +137,8 @@ class ExchangeNotes:
 class ObservedExchange(Exchange):
     """See `Exchange`, and `Report` for what becomes of it."""
 
-    def __init__(
-        self, settings: Settings, memory: BackendMemory, report: Report, *, defer: bool = False, always: bool = False
-    ) -> None:
-        super().__init__(settings, memory, defer=defer, always=always)
+    def __init__(self, settings: Settings, memory: BackendMemory, report: Report, *, always: bool) -> None:
+        super().__init__(settings, memory, defer=True, always=always)
         self._notes = ExchangeNotes(report, settings, memory)
 
     def receive(self, event: Event) -> Sequence[Action]:
@@ -151,17 +149,17 @@ class ObservedExchange(Exchange):
         return actions
 
 
-def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None, *, always: bool = False) -> Exchange:
+def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None, *, always: bool) -> Exchange:
     """A new exchange; observed where there is a report. always: a request is answered here whatever it holds."""
     if report is None:
         return Exchange(settings, memory, defer=True, always=always)
-    return ObservedExchange(settings, memory, report, defer=True, always=always)
+    return ObservedExchange(settings, memory, report, always=always)
 
 
-def tell(exchange: Exchange, report: Report | None) -> None:
+def tell(exchange: Exchange, report: Report) -> None:
     """The request is over: what the exchange knows goes into the report."""
     facts = exchange.facts
-    if report is None or facts is None:
+    if facts is None:
         return
     report.mode, report.format, report.constraint = facts.mode, facts.format, facts.constraint
     report.model, report.stream = facts.model or report.model, facts.stream
