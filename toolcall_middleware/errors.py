@@ -108,6 +108,11 @@ class ToolCallError(Exception):
         return b"data: " + self.body() + b"\n\n"
 
 
+def refusal(param: str, message: str, code: str = "invalid_request") -> ToolCallError:
+    """The error for a field that the client has to change. param: its path."""
+    return ToolCallError(code, message, param=param)
+
+
 def error_body(
     message: str,
     *,

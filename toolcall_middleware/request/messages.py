@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError, kind, shown
+from ..errors import ToolCallError, kind, refusal, shown
 from ..wire.json_input import DECODE_ERRORS, LARGE, decode
 
 MAX_NESTING = 200
@@ -35,9 +35,9 @@ def read_history(raw: bytes, *, max_rounds: int | None, max_messages: int | None
     """
     messages = _decoded(raw)
     if not isinstance(messages, list):
-        raise _refusal("messages", f"'messages' must be an array, got {kind(messages)}.")
+        raise refusal("messages", f"'messages' must be an array, got {kind(messages)}.")
     if not messages:
-        raise _refusal("messages", "'messages' must hold at least one message.")
+        raise refusal("messages", "'messages' must hold at least one message.")
     if max_messages is not None and len(messages) > max_messages:
         text = f"max_messages is {max_messages}: the request has {len(messages)} messages."
         raise ToolCallError("limit_exceeded", text, param="messages")
@@ -116,10 +116,10 @@ class History:
 
     def add(self, message: Any, param: str, index: int) -> None:
         if not isinstance(message, dict):
-            raise _refusal(param, f"A message must be an object, got {kind(message)}.")
+            raise refusal(param, f"A message must be an object, got {kind(message)}.")
         role = message.get("role")
         if not isinstance(role, str) or role not in _ROLES:
-            raise _refusal(f"{param}.role", f"A message's role must be one of {_ROLE_NAMES}; got {shown(role)}.")
+            raise refusal(f"{param}.role", f"A message's role must be one of {_ROLE_NAMES}; got {shown(role)}.")
         match role:
             case "tool":
                 message = self._tool(message, param)
@@ -142,7 +142,7 @@ class History:
             text = "A message with role 'tool' must follow an assistant message with 'tool_calls'."
             raise ToolCallError("invalid_message_order", text, param=f"{param}.role")
         if call_id is not None and not isinstance(call_id, str):
-            raise _refusal(where, f"'tool_call_id' must be a string, got {kind(call_id)}.")
+            raise refusal(where, f"'tool_call_id' must be a string, got {kind(call_id)}.")
         if not call_id:
             text = "A message with role 'tool' needs the 'tool_call_id' of the call that it answers."
             raise ToolCallError("invalid_tool_call_id", text, param=where)
@@ -150,9 +150,9 @@ class History:
             text = f"No earlier assistant message has a tool call with the id {shown(call_id)}."
             raise ToolCallError("invalid_tool_call_id", text, param=where)
         if "content" not in message:
-            raise _refusal(f"{param}.content", "A message with role 'tool' needs 'content'.")
+            raise refusal(f"{param}.content", "A message with role 'tool' needs 'content'.")
         if not isinstance(message.get("is_error"), bool | None):
-            raise _refusal(f"{param}.is_error", f"'is_error' must be a boolean, got {kind(message['is_error'])}.")
+            raise refusal(f"{param}.is_error", f"'is_error' must be a boolean, got {kind(message['is_error'])}.")
         return message
 
     def _function(self, message: dict[str, Any], param: str, index: int) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class History:
     def _assistant(self, message: dict[str, Any], param: str, index: int) -> dict[str, Any]:
         calls, legacy = message.get("tool_calls"), message.get("function_call")
         if calls is not None and not isinstance(calls, list):
-            raise _refusal(f"{param}.tool_calls", f"'tool_calls' must be an array, got {kind(calls)}.")
+            raise refusal(f"{param}.tool_calls", f"'tool_calls' must be an array, got {kind(calls)}.")
         if calls:
             read = [self._read_call(c, f"{param}.tool_calls[{i}]", f"{index}x{i}") for i, c in enumerate(calls)]
             self.rounds += 1
@@ -181,7 +181,7 @@ class History:
             return message
         where = f"{param}.function_call"
         if not isinstance(legacy, dict):
-            raise _refusal(where, f"'function_call' must be an object, got {kind(legacy)}.")
+            raise refusal(where, f"'function_call' must be an object, got {kind(legacy)}.")
         self.deprecated = self.deprecated or where
         name, arguments = _name_of(legacy, where), _arguments_of(legacy, where)
         call_id = self._new_id(f"call_function{index}")
@@ -192,10 +192,10 @@ class History:
 
     def _read_call(self, call: Any, param: str, place: str) -> dict[str, Any]:
         if not isinstance(call, dict):
-            raise _refusal(param, f"A tool call must be an object, got {kind(call)}.")
+            raise refusal(param, f"A tool call must be an object, got {kind(call)}.")
         call_id, variant = call.get("id"), call.get("type")
         if call_id is not None and not isinstance(call_id, str):
-            raise _refusal(f"{param}.id", f"A call's id must be a string, got {kind(call_id)}.")
+            raise refusal(f"{param}.id", f"A call's id must be a string, got {kind(call_id)}.")
         if not call_id:  # no result can refer to it
             call = {**call, "id": (call_id := self._new_id(f"call_{place}"))}
             self.is_rewritten = True
@@ -204,10 +204,10 @@ class History:
             return {**_without(call, "custom"), **_custom_call(call, call_id, param)}
         if variant not in (None, "function"):
             message = f"A call's type must be 'function' or 'custom', got {shown(variant)}."
-            raise _refusal(f"{param}.type", message)
+            raise refusal(f"{param}.type", message)
         function, where = call.get("function"), f"{param}.function"
         if not isinstance(function, dict):
-            raise _refusal(where, f"'function' must be an object, got {kind(function)}.")
+            raise refusal(where, f"'function' must be an object, got {kind(function)}.")
         _name_of(function, where)
         arguments = _arguments_of(function, where)
         if function.get("arguments") is arguments and variant is not None:
@@ -231,15 +231,15 @@ def _check_content(message: dict[str, Any], param: str) -> None:
     if isinstance(content, list):
         for index, part in enumerate(content):
             if not isinstance(part, dict):
-                raise _refusal(f"{where}[{index}]", f"A part of the content must be an object, got {kind(part)}.")
+                raise refusal(f"{where}[{index}]", f"A part of the content must be an object, got {kind(part)}.")
             variant = part.get("type")
             if not isinstance(variant, str):
-                raise _refusal(f"{where}[{index}].type", f"A part's type must be a string, got {kind(variant)}.")
+                raise refusal(f"{where}[{index}].type", f"A part's type must be a string, got {kind(variant)}.")
             if variant in _TEXT_PARTS and not isinstance(part.get(variant), str):
                 text = f"A part of type {variant} needs '{variant}', a string; got {kind(part.get(variant))}."
-                raise _refusal(f"{where}[{index}].{variant}", text)
+                raise refusal(f"{where}[{index}].{variant}", text)
     elif content is not None and not isinstance(content, str):
-        raise _refusal(where, f"'content' must be a string, an array of parts or null, got {kind(content)}.")
+        raise refusal(where, f"'content' must be a string, an array of parts or null, got {kind(content)}.")
 
 
 _TEXT_PARTS = frozenset({"text", "refusal"})
@@ -248,7 +248,7 @@ _TEXT_PARTS = frozenset({"text", "refusal"})
 def _name_of(holder: dict[str, Any], param: str) -> str:
     name = holder.get("name")
     if not isinstance(name, str) or not name:
-        raise _refusal(f"{param}.name", f"'name' must be a string that is not empty, got {shown(name)}.")
+        raise refusal(f"{param}.name", f"'name' must be a string that is not empty, got {shown(name)}.")
     return name
 
 
@@ -262,16 +262,16 @@ def _arguments_of(function: dict[str, Any], param: str) -> str:
             return msgspec.json.encode(arguments).decode()
         case None:
             return "{}"
-    raise _refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
+    raise refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
 
 
 def _custom_call(call: dict[str, Any], call_id: str, param: str) -> dict[str, Any]:
     custom, where = call.get("custom"), f"{param}.custom"
     if not isinstance(custom, dict):
-        raise _refusal(where, f"'custom' must be an object, got {kind(custom)}.")
+        raise refusal(where, f"'custom' must be an object, got {kind(custom)}.")
     text = custom.get("input")
     if not isinstance(text, str):
-        raise _refusal(f"{where}.input", f"'input' must be a string, got {kind(text)}.")
+        raise refusal(f"{where}.input", f"'input' must be a string, got {kind(text)}.")
     return _call(call_id, _name_of(custom, where), msgspec.json.encode({"input": text}).decode())
 
 
@@ -281,7 +281,3 @@ def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 
 def _without(holder: dict[str, Any], field: str) -> dict[str, Any]:
     return {key: value for key, value in holder.items() if key != field}
-
-
-def _refusal(param: str, message: str) -> ToolCallError:
-    return ToolCallError("invalid_request", message, param=param)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError, kind, shown
+from ..errors import ToolCallError, kind, refusal, shown
 from ..model import ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
 from ..wire.json_input import DECODE_ERRORS, decode, read_fields
@@ -220,7 +220,7 @@ class _Reader:
     def read(self) -> ChatRequest:
         model = self._value("model")
         if not isinstance(model, str) or not model:
-            raise _refusal("model", f"'model' must be a string that is not empty, got {shown(model)}.")
+            raise refusal("model", f"'model' must be a string that is not empty, got {shown(model)}.")
         history = read_history(
             bytes(self._fields.get("messages", _NULL)),
             max_rounds=self._setting("max_tool_rounds"),
@@ -295,10 +295,10 @@ class _Reader:
         if value is None:
             return
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _refusal(name, f"'{name}' must be a number, got {kind(value)}.")
+            raise refusal(name, f"'{name}' must be a number, got {kind(value)}.")
         if value < least or (most is not None and value > most):
             bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise _refusal(name, f"'{name}' must be {bounds}, got {shown(value)}.")
+            raise refusal(name, f"'{name}' must be {bounds}, got {shown(value)}.")
 
     def _count(self, name: str) -> int | None:
         value = self._value(name)
@@ -307,13 +307,13 @@ class _Reader:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise _refusal(name, f"'{name}' must be a positive integer, got {shown(value)}.")
+            raise refusal(name, f"'{name}' must be a positive integer, got {shown(value)}.")
         return value
 
     def _flag(self, name: str) -> bool | None:
         value = self._value(name)
         if value is not None and not isinstance(value, bool):
-            raise _refusal(name, f"'{name}' must be a boolean, got {kind(value)}.")
+            raise refusal(name, f"'{name}' must be a boolean, got {kind(value)}.")
         return value
 
     def _streaming(self) -> tuple[bool, bool]:
@@ -323,22 +323,22 @@ class _Reader:
         if options is None:
             return stream, False
         if not isinstance(options, dict):
-            raise _refusal(name, f"'{name}' must be an object, got {kind(options)}.")
+            raise refusal(name, f"'{name}' must be an object, got {kind(options)}.")
         if not stream:
-            raise _refusal(name, f"'{name}' is only allowed when 'stream' is true.")
+            raise refusal(name, f"'{name}' is only allowed when 'stream' is true.")
         usage = options.get("include_usage")
         if usage is not None and not isinstance(usage, bool):
-            raise _refusal(f"{name}.include_usage", f"'include_usage' must be a boolean, got {kind(usage)}.")
+            raise refusal(f"{name}.include_usage", f"'include_usage' must be a boolean, got {kind(usage)}.")
         return stream, bool(usage)
 
     def _stop(self) -> tuple[str, ...]:
         value = self._value("stop")
         strings = [] if value is None else [value] if isinstance(value, str) else value
         if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
-            raise _refusal("stop", f"'stop' must be a string or an array of strings, got {kind(value)}.")
+            raise refusal("stop", f"'stop' must be a string or an array of strings, got {kind(value)}.")
         if len(strings) > _MOST_STOPS or sum(map(len, strings)) > _LONGEST_STOPS:
             message = f"'stop' may hold {_MOST_STOPS} strings and {_LONGEST_STOPS} characters."
-            raise _refusal("stop", message)
+            raise refusal("stop", message)
         return tuple(item for item in strings if item)
 
     def _tools(self) -> tuple[OfferedTools, bytes, bool]:
@@ -359,7 +359,3 @@ class _Reader:
         parallel = wanted is not False and self._setting("parallel") != "never" and not legacy
         name = "function_call" if legacy and self._value("function_call") is not None else "tool_choice"
         return read_choice(self._value(name), tools, parallel=parallel, param=name)
-
-
-def _refusal(param: str, message: str) -> ToolCallError:
-    return ToolCallError("invalid_request", message, param=param)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError
+from ...errors import ToolCallError, refusal
 from ...wire import openai
 from ..upstream import NO_RESULT
 
@@ -87,7 +87,7 @@ class _Reader:
     def add(self, message: Any, param: str) -> None:
         """The next message."""
         if not isinstance(message, dict):
-            raise _refusal("A message must be an object.", param)
+            raise refusal(param, "A message must be an object.")
         match message.get("role"):
             case "system" | "developer":
                 self._system += _text_parts(message.get("content"), f"{param}.content")
@@ -99,7 +99,7 @@ class _Reader:
                 self._result(message, param)
             case _:
                 roles = "system, developer, user, assistant or tool"
-                raise _refusal(f"A message's role must be {roles}.", f"{param}.role")
+                raise refusal(f"{param}.role", f"A message's role must be {roles}.")
 
     def _put(self, role: str, parts: list[dict[str, Any]]) -> None:
         """Parts of one role; neighbours become one content. Results stand alone: they are counted against the calls."""
@@ -114,9 +114,9 @@ class _Reader:
 
     def _assistant(self, message: dict[str, Any], param: str) -> None:
         parts = _text_parts(message.get("content"), f"{param}.content")
-        refusal = message.get("refusal")
-        if not parts and isinstance(refusal, str) and refusal:
-            parts = [{"text": refusal}]
+        declined = message.get("refusal")
+        if not parts and isinstance(declined, str) and declined:
+            parts = [{"text": declined}]
         signature = _signature(message)
         if signature is not None:
             # It came with the text, or behind it in a part of its own.
@@ -124,7 +124,7 @@ class _Reader:
             parts[-1]["thoughtSignature"] = signature
         items = message.get("tool_calls")
         if items is not None and not isinstance(items, list):
-            raise _refusal("'tool_calls' must be an array.", f"{param}.tool_calls")
+            raise refusal(f"{param}.tool_calls", "'tool_calls' must be an array.")
         calls: list[_Call] = []
         made: list[dict[str, Any]] = []
         for index, item in enumerate(items or ()):
@@ -170,7 +170,7 @@ def _read_call(item: Any, param: str) -> tuple[_Call, dict[str, Any]]:
     kind = item.get("type") if isinstance(item, dict) else None
     inner = item.get("custom" if kind == "custom" else "function") if isinstance(item, dict) else None
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str) or not inner["name"]:
-        raise _refusal("A call must name a function.", param)
+        raise refusal(param, "A call must name a function.")
     arguments = {"input": inner.get("input")} if kind == "custom" else _object_of(inner.get("arguments"))
     call = _Call(item["id"] if isinstance(item.get("id"), str) else "", inner["name"])
     part: dict[str, Any] = {"functionCall": {**_id(call.id), "name": call.name, "args": arguments}}
@@ -228,7 +228,7 @@ def _text_parts(content: Any, param: str) -> list[dict[str, Any]]:
     """Text and nothing else."""
     parts = _parts(content, param)
     if any("text" not in part for part in parts):
-        raise _refusal("Google's API takes only text here.", param)
+        raise refusal(param, "Google's API takes only text here.")
     return parts
 
 
@@ -239,7 +239,7 @@ def _parts(content: Any, param: str) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"text": content}] if content else []
     if not isinstance(content, list):
-        raise _refusal("'content' must be a string, an array of parts or null.", param)
+        raise refusal(param, "'content' must be a string, an array of parts or null.")
     parts = [_part(part, f"{param}[{index}]") for index, part in enumerate(content)]
     return [part for part in parts if part != {"text": ""}]
 
@@ -257,12 +257,12 @@ def _part(part: Any, param: str) -> dict[str, Any]:
         case {"type": "file", "file": {"file_data": str(url)}}:
             return _media(url, f"{param}.file.file_data")
         case {"type": "file"}:
-            raise _refusal("A file must be given as 'file_data': Google does not know OpenAI's files.", f"{param}.file")
+            raise refusal(f"{param}.file", "A file must be given as 'file_data': Google does not know OpenAI's files.")
         case {"type": str(kind)}:
-            raise _refusal(
-                f"A part of type {kind[:100]!r} cannot be sent to Google's API, or it is not complete.", param
+            raise refusal(
+                param, f"A part of type {kind[:100]!r} cannot be sent to Google's API, or it is not complete."
             )
-    raise _refusal("A part of the content must be an object with a type.", param)
+    raise refusal(param, "A part of the content must be an object with a type.")
 
 
 def _media(url: str, param: str) -> dict[str, Any]:
@@ -274,14 +274,14 @@ def _media(url: str, param: str) -> dict[str, Any]:
         extension = _EXTENSION.search(url)
         kind = _TYPES.get(extension[1].lower()) if extension else None
         return {"fileData": {"fileUri": url, **({"mimeType": kind} if kind else {})}}
-    raise _refusal("It must be an address, or a data URL with a type and base64.", param)
+    raise refusal(param, "It must be an address, or a data URL with a type and base64.")
 
 
 def _base64(data: str, param: str) -> str:
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise _refusal("The data are not base64.", param) from None
+        raise refusal(param, "The data are not base64.") from None
     return data
 
 
@@ -292,7 +292,3 @@ def _result_of(content: Any, param: str) -> tuple[Any, list[dict[str, Any]]]:
     parts = [_part(part, f"{param}[{index}]") for index, part in enumerate(content)]
     text = "".join(part["text"] for part in parts if "text" in part)
     return text, [part for part in parts if "text" not in part]
-
-
-def _refusal(message: str, param: str) -> ToolCallError:
-    return ToolCallError("invalid_request", message, param=param)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import ToolCallError
+from ...errors import ToolCallError, refusal
 from ...wire import openai
 from ..upstream import TranslatedRequest
 from .contents import contents_of
@@ -81,7 +81,7 @@ def translate(raw: openai.Fields) -> tuple[TranslatedRequest, dict[str, Any]]:
     model = model_path(fields.get("model"))
     for name, asked, advice in _LACKING:
         if asked(fields.get(name)):
-            raise _refusal(f"Google's API has nothing for '{name}'. {advice}", name)
+            raise refusal(name, f"Google's API has nothing for '{name}'. {advice}")
     body = contents_of(fields.get("messages"), sign=wants_signatures(model))
     tools, choice = _tools(tools_raw, fields.get("tool_choice"))
     if tools:
@@ -136,14 +136,14 @@ def _tools(raw: bytes, tool_choice: Any) -> tuple[list[dict[str, Any]], dict[str
         case dict() as choice:
             name = _chosen(choice, declared)
             return list(declared.values()), {"mode": "ANY", "allowedFunctionNames": [name]}
-    raise _refusal("'tool_choice' must be 'none', 'auto', 'required' or an object that names a tool.", "tool_choice")
+    raise refusal("tool_choice", "'tool_choice' must be 'none', 'auto', 'required' or an object that names a tool.")
 
 
 def _declared(raw: bytes) -> Mapping[str, dict[str, Any]]:
     """The declarations by name. They share an allowance."""
     tools = openai.read_value(raw)
     if tools is not None and not isinstance(tools, list):
-        raise _refusal("'tools' must be an array.", "tools")
+        raise refusal("tools", "'tools' must be an array.")
     allowance = Allowance()
     declared: dict[str, dict[str, Any]] = {}
     for index, tool in enumerate(tools or ()):
@@ -169,7 +169,7 @@ def _declaration(tool: Any, param: str, allowance: Allowance) -> dict[str, Any]:
     kind = tool.get("type", "function") if isinstance(tool, dict) else None
     inner = tool.get(kind) if isinstance(tool, dict) and kind in {"function", "custom"} else None
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
-        raise _refusal("A tool must be a function with a name.", param)
+        raise refusal(param, "A tool must be a function with a name.")
     name, path = inner["name"], f"{param}.{kind}"
     if not _NAME.fullmatch(name):
         message = (
@@ -203,7 +203,7 @@ def _config(fields: Mapping[str, Any], model: str) -> dict[str, Any]:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _refusal(f"'{name}' must be a number.", name)
+            raise refusal(name, f"'{name}' must be a number.")
         config[own] = value
     for name in ("max_completion_tokens", "max_tokens"):
         if fields.get(name) is not None and "maxOutputTokens" not in config:
@@ -217,7 +217,7 @@ def _config(fields: Mapping[str, Any], model: str) -> dict[str, Any]:
     stops = [stops] if isinstance(stops, str) else stops
     if isinstance(stops, list) and (stops := [stop for stop in stops if isinstance(stop, str) and stop]):
         if len(stops) > _MAX_STOPS:
-            raise _refusal(f"Google's API takes at most {_MAX_STOPS} stop strings, got {len(stops)}.", "stop")
+            raise refusal("stop", f"Google's API takes at most {_MAX_STOPS} stop strings, got {len(stops)}.")
         config["stopSequences"] = stops
     config |= _response_format(fields.get("response_format"))
     if thinking := _thinking(fields, model):
@@ -230,7 +230,7 @@ def _whole(fields: Mapping[str, Any], name: str, *, least: int | None = 1) -> in
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
-        raise _refusal(f"'{name}' must be {'an' if least is None else 'a positive'} integer.", name)
+        raise refusal(name, f"'{name}' must be {'an' if least is None else 'a positive'} integer.")
     return value
 
 
@@ -244,7 +244,7 @@ def _response_format(value: Any) -> dict[str, Any]:
             schema = inner.get("schema")
             written = {} if schema is None else response_schema_of(schema, _SCHEMA, Allowance())
             return {"responseMimeType": "application/json", **written}
-    raise _refusal("'response_format' must be of type 'text', 'json_object' or 'json_schema'.", "response_format")
+    raise refusal("response_format", "'response_format' must be of type 'text', 'json_object' or 'json_schema'.")
 
 
 _SCHEMA = "response_format.json_schema.schema"
@@ -258,14 +258,10 @@ def _thinking(fields: Mapping[str, Any], model: str) -> dict[str, Any]:
     if effort is None:
         return thinking
     if effort not in _LEVELS:
-        raise _refusal(f"'reasoning_effort' must be one of {', '.join(_LEVELS)}.", "reasoning_effort")
+        raise refusal("reasoning_effort", f"'reasoning_effort' must be one of {', '.join(_LEVELS)}.")
     if _BUDGETED.search(model):
         thinking["thinkingBudget"] = _BUDGETS[effort]
     elif wants_signatures(model):
         thinking["thinkingLevel"] = _LEVELS[effort]
     # Other models do not think, and refuse the field.
     return thinking
-
-
-def _refusal(message: str, param: str) -> ToolCallError:
-    return ToolCallError("invalid_request", message, param=param)

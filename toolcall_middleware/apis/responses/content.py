@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import kind, shown
-from .fields import encode, refusal
+from ...errors import kind, refusal, shown
+from .fields import encode
 
 Part = dict[str, Any]
 

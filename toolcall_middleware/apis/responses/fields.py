@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...errors import ToolCallError, kind, shown
+from ...errors import kind, refusal, shown
 from ...wire.json_input import decode_items
 
 Raw = msgspec.Raw
@@ -26,11 +26,6 @@ def encode(value: Any, param: str) -> bytes:
         return msgspec.json.encode(value)
     except RecursionError:
         raise refusal(param, f"'{param}' is nested too deeply.") from None
-
-
-def refusal(param: str, message: str) -> ToolCallError:
-    """The error for a field of a wrong type or value."""
-    return ToolCallError("invalid_request", message, param=param)
 
 
 def whole_text(text: str) -> str:

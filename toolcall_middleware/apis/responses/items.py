@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError, kind, shown
+from ...errors import ToolCallError, kind, refusal, shown
 from .content import chat_content, chat_result, chat_text
-from .fields import encode, refusal
+from .fields import encode
 from .freeform import FIELD
 from .local_kinds import arguments_of, shell_text
 from .names import ITEM_TYPES, Kind, Names

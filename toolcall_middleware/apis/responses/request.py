@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from ...errors import kind, shown
+from ...errors import kind, refusal, shown
 from ...wire import openai
 from ...wire.json_input import DECODE_ERRORS, not_json, read_fields
 from ...wire.letting_go import let_go
 from ..face import FaceRequest
-from .fields import Fields, Raw, Reader, encode, refusal
+from .fields import Fields, Raw, Reader, encode
 from .items import History, Paths
 from .names import Names
 from .tool_choice import chat_choice

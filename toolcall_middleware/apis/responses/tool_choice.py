@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import kind, shown
-from .fields import refusal
+from ...errors import kind, refusal, shown
 from .names import ClientTool, Kind
 from .tools import OfferedTools, no_such_tool
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from ...errors import ToolCallError, kind, shown
+from ...errors import ToolCallError, kind, refusal, shown
 from ...json_schema.grammars.text import text_pattern
 from ...model import GRAMMAR_FIELD, LOADED_FIELD
 from ...wire.json_input import DECODE_ERRORS, decode, not_json
-from .fields import Raw, refusal
+from .fields import Raw
 from .freeform import FIELD
 from .local_kinds import DESCRIPTIONS, PARAMETERS
 from .names import ClientTool, Kind, Names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....errors import refusal
 from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
@@ -21,7 +22,7 @@ def content_blocks(fields: Fields, path: str) -> list[tuple[Fields, str]]:
         return [({"type": openai.raw("text"), "text": raw}, f"{path}.content")]
     blocks = openai.read_objects(raw)
     if blocks is None:
-        raise client_fields.refusal(f"{path}.content", "Input should be a valid string or a list of blocks")
+        raise refusal(f"{path}.content", "Input should be a valid string or a list of blocks")
     return [(block, f"{path}.content.{number}") for number, block in enumerate(blocks)]
 
 
@@ -54,13 +55,13 @@ def parts_of(block: Fields, kind: str, path: str) -> list[Part]:
 def unknown(kind: str, path: str) -> Exception:
     """The error for a block of a kind that cannot stand where it does."""
     message = f"A block of type {client_fields.shown(kind)} cannot be given to the model here"
-    return client_fields.refusal(f"{path}.type", message)
+    return refusal(f"{path}.type", message)
 
 
 def _source(block: Fields, path: str) -> tuple[str, Fields]:
     source = client_fields.inner(block, "source", path)
     if source is None:
-        raise client_fields.refusal(f"{path}.source", "Field required")
+        raise refusal(f"{path}.source", "Field required")
     return client_fields.string(source, "type", f"{path}.source"), source
 
 
@@ -107,7 +108,7 @@ def _document(block: Fields, path: str) -> list[Part]:
 
 def _not_here(kind: str, path: str) -> Exception:
     message = f"A source of type {client_fields.shown(kind)} cannot be read here; send the content itself, as base64"
-    return client_fields.refusal(f"{path}.source.type", message)
+    return refusal(f"{path}.source.type", message)
 
 
 def _search_result(block: Fields, path: str) -> str:

@@ -9,16 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ....errors import ToolCallError
+from ....errors import refusal
 from ....wire import openai
 from ....wire.openai import Fields
 
 _MOST_SHOWN = 100
-
-
-def refusal(path: str, message: str, code: str = "invalid_request") -> ToolCallError:
-    """An error about the field at `path`."""
-    return ToolCallError(code, message, param=path)
 
 
 def has(fields: Fields, name: str) -> bool:

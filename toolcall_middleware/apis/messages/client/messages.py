@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....errors import ToolCallError, shown
+from ....errors import ToolCallError, refusal, shown
 from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
@@ -52,10 +52,10 @@ def read_messages(fields: Fields, box: Toolbox, system: str, *, inline: bool) ->
     inline: definitions of tools are written where they are loaded. Raises ToolCallError.
     """
     if "messages" not in fields:
-        raise client_fields.refusal("messages", "Field required")
+        raise refusal("messages", "Field required")
     messages = client_fields.items(fields, "messages", "")
     if not messages:
-        raise client_fields.refusal("messages", "at least one message is required")
+        raise refusal("messages", "at least one message is required")
     conversation = Conversation()
     if system:
         conversation.add({"role": "system", "content": system}, "system")
@@ -76,9 +76,9 @@ def _role(message: Fields, path: str) -> str:
     role = client_fields.string(message, "role", path)
     if role not in _ROLES:
         text = f"Input should be 'user', 'assistant' or 'system', got {client_fields.shown(role)}"
-        raise client_fields.refusal(f"{path}.role", text)
+        raise refusal(f"{path}.role", text)
     if "content" not in message:
-        raise client_fields.refusal(f"{path}.content", "Field required")
+        raise refusal(f"{path}.content", "Field required")
     return role
 
 
@@ -124,7 +124,7 @@ class _Reader:
                 f"unexpected `tool_use_id` found in `tool_result` blocks: {client_fields.shown(call_id)}. "
                 "Each `tool_result` block must have a corresponding `tool_use` block in an earlier message."
             )
-            raise client_fields.refusal(f"{path}.tool_use_id", message, "invalid_tool_call_id")
+            raise refusal(f"{path}.tool_use_id", message, "invalid_tool_call_id")
         made: dict[str, Any] = {"role": "tool", "tool_call_id": call_id, "content": self._result_content(block, path)}
         if client_fields.boolean(block, "is_error", path):
             made["is_error"] = True
@@ -197,7 +197,7 @@ class _Reader:
         arguments = "{}"
         if client_fields.has(block, "input"):
             if not client_fields.is_object(block["input"]):
-                raise client_fields.refusal(f"{path}.input", "Input should be a valid object")
+                raise refusal(f"{path}.input", "Input should be a valid object")
             arguments = bytes(block["input"]).decode("utf-8", "replace")
         self._conversation.call_ids.add(call_id)
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -262,13 +262,13 @@ class _Reader:
 def _reference(block: Fields, path: str) -> Fields:
     reference = client_fields.inner(block, "tool", path)
     if reference is None:
-        raise client_fields.refusal(f"{path}.tool", "Field required")
+        raise refusal(f"{path}.tool", "Field required")
     return reference
 
 
 def _texts_of(parts: list[Part], path: str) -> list[str]:
     if any(part["type"] != "text" for part in parts):
-        raise client_fields.refusal(path, "An assistant's message holds text, thinking and calls only")
+        raise refusal(path, "An assistant's message holds text, thinking and calls only")
     return [part["text"] for part in parts]
 
 

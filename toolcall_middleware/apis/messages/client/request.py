@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....errors import ToolCallError
+from ....errors import ToolCallError, refusal
 from ....wire import openai
 from ....wire.openai import Fields
 from . import fields as client_fields
@@ -73,7 +73,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
     if not counting:
         stream = client_fields.boolean(fields, "stream", "")
         if "max_tokens" not in fields:
-            raise client_fields.refusal("max_tokens", "Field required")
+            raise refusal("max_tokens", "Field required")
         chat["max_tokens"] = _count(fields, "max_tokens")
     stops = _stops(fields)
     thinking = read_thinking(fields)
@@ -133,9 +133,9 @@ def _no_threads() -> ToolCallError:
 def _count(fields: Fields, name: str) -> int:
     found = client_fields.value(fields, name)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise client_fields.refusal(name, "Input should be a valid integer")
+        raise refusal(name, "Input should be a valid integer")
     if found < 1:
-        raise client_fields.refusal(name, "Input should be greater than or equal to 1")
+        raise refusal(name, "Input should be greater than or equal to 1")
     return found
 
 
@@ -144,7 +144,7 @@ def _stops(fields: Fields) -> list[str]:
         return []
     found = client_fields.value(fields, "stop_sequences")
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise client_fields.refusal("stop_sequences", "Input should be a valid list of strings")
+        raise refusal("stop_sequences", "Input should be a valid list of strings")
     return [item for item in found if item]
 
 
@@ -154,15 +154,15 @@ def _sampling(fields: Fields) -> dict[str, Any]:
         if client_fields.has(fields, name):
             found = client_fields.value(fields, name)
             if not isinstance(found, int | float) or isinstance(found, bool):
-                raise client_fields.refusal(name, "Input should be a valid number")
+                raise refusal(name, "Input should be a valid number")
             if found < 0 or (most is not None and found > most):
                 limit = "" if most is None else f" and at most {most}"
-                raise client_fields.refusal(name, f"Input should be at least 0{limit}")
+                raise refusal(name, f"Input should be at least 0{limit}")
             made[name] = fields[name]
     if client_fields.has(fields, "top_k"):
         found = client_fields.value(fields, "top_k")
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-            raise client_fields.refusal("top_k", "Input should be a valid integer of at least 0")
+            raise refusal("top_k", "Input should be a valid integer of at least 0")
         if found:
             made["top_k"] = found
     return made
@@ -182,9 +182,9 @@ def _output(fields: Fields) -> dict[str, Any]:
             continue
         kind = client_fields.string(wanted, "type", where)
         if kind != "json_schema":
-            raise client_fields.refusal(f"{where}.type", "Input should be 'json_schema'")
+            raise refusal(f"{where}.type", "Input should be 'json_schema'")
         if not client_fields.is_object(wanted.get("schema")):
-            raise client_fields.refusal(f"{where}.schema", "Input should be a valid object")
+            raise refusal(f"{where}.schema", "Input should be a valid object")
         schema = {"name": "output", "schema": wanted["schema"], "strict": True}
         made["response_format"] = {"type": "json_schema", "json_schema": schema}
         break

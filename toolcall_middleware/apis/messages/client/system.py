@@ -10,6 +10,7 @@ import logging
 import re
 from dataclasses import dataclass
 
+from ....errors import refusal
 from ....wire.openai import Fields
 from . import fields as client_fields
 
@@ -52,7 +53,7 @@ def system_text(fields: Fields) -> str:
             path = f"system.{number}"
             kind = client_fields.string(block, "type", path)
             if kind != "text":
-                raise client_fields.refusal(f"{path}.type", "Input should be 'text'")
+                raise refusal(f"{path}.type", "Input should be 'text'")
             texts.append(client_fields.string(block, "text", path))
     return "\n\n".join(text for text in _without_known_lines(texts) if text)
 

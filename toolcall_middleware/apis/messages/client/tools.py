@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ....errors import ToolCallError
+from ....errors import ToolCallError, refusal
 from ....model import LOADED_FIELD
 from ....wire import openai
 from ....wire.openai import Fields
@@ -61,7 +61,7 @@ class Toolbox:
         """One more tool. Raises ToolCallError where its name is taken."""
         if tool.name in self.declared:
             message = f"Tool names must be unique; {client_fields.shown(tool.name)} was declared before."
-            raise client_fields.refusal(f"{tool.path}.name", message, "invalid_tool_schema")
+            raise refusal(f"{tool.path}.name", message, "invalid_tool_schema")
         self.declared[tool.name] = tool
         self._offered[tool.name] = not tool.deferred
 
@@ -165,10 +165,10 @@ def read_tool(entry: Fields, path: str) -> Declared | None:
         client_fields.string(entry, "description", path)
         made["description"] = entry["description"]
     if "input_schema" not in entry:
-        raise client_fields.refusal(f"{path}.input_schema", "Field required", "invalid_tool_schema")
+        raise refusal(f"{path}.input_schema", "Field required", "invalid_tool_schema")
     if not client_fields.is_object(entry["input_schema"]):
         message = "Input should be a valid object"
-        raise client_fields.refusal(f"{path}.input_schema", message, "invalid_tool_schema")
+        raise refusal(f"{path}.input_schema", message, "invalid_tool_schema")
     made["parameters"] = entry["input_schema"]
     return Declared(name, path, made, deferred)
 
@@ -231,7 +231,7 @@ def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
             made["tool_choice"] = "auto" if name in box.foreign else named
         case _:
             message = f"Input should be 'auto', 'any', 'tool' or 'none', got {client_fields.shown(kind)}"
-            raise client_fields.refusal("tool_choice.type", message)
+            raise refusal("tool_choice.type", message)
     return made if offered else {}
 
 
@@ -239,13 +239,13 @@ def _no_tool(path: str, message: str, box: Toolbox) -> ToolCallError:
     dropped = (
         f"; {', '.join(box.dropped)} would be run by Anthropic's servers, and nobody here can" if box.dropped else ""
     )
-    return client_fields.refusal(path, f"{message}{dropped}.", "invalid_tool_choice")
+    return refusal(path, f"{message}{dropped}.", "invalid_tool_choice")
 
 
 def inline_definition(raw: msgspec.Raw | None, path: str) -> Declared | None:
     """The tool in the `definition` of a `tool_addition`. None for a tool that only Anthropic's servers run."""
     entry = openai.read_object(raw)
     if entry is None:
-        raise client_fields.refusal(path, "Input should be a valid object")
+        raise refusal(path, "Input should be a valid object")
     found = read_tool(entry, path)
     return None if found is None else Declared(found.name, path, found.function, deferred=True)
