@@ -31,7 +31,10 @@ MESSAGES = Reader(
         END,
         Opener(marker="<|channel|>", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
         Opener(marker="<|start|>assistant", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
-        Opener(marker="to=", body=lambda sink, context: HarmonyMessage(sink, context.opening), where=Where.START),
+        *(
+            Opener(marker=head, body=lambda sink, context: HarmonyMessage(sink, context.opening), where=Where.START)
+            for head in ("to=", "assistant<|channel|>")
+        ),
     ],
     TOOLS,
 )
@@ -179,6 +182,16 @@ SHOWN: list[tuple[str, str, str]] = [
     ("<|channel|>analysis<|message|>a <|channel|>final: b<|end|>", "", "a <|channel|>final: b"),
     ("<|channel|>final<|message|>a<|end|><|start|>assistant", "a", ""),
     ("<|channel|>final<|message|>a <", "a <", ""),
+    ("assistant<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", "b", "a"),
+    ("assistant<|channel|>analysis<|message|>a<|end|>assistant<|channel|>final<|message|>b<|end|>", "b", "a"),
+    ("<|channel|>analysis<|message|>a <|end|>assistants<|end|>", "", "a <|end|>assistants"),
+    ("<|channel|>analysis<|message|>a <|end|>assistant<|x", "", "a <|end|>assistant<|x"),
+    ("assistant<|channel|> is", "assistant<|channel|> is", ""),
+    ("<|channel|>commentary?commentary?<|end|><|start|>assistant<|channel|>final<|message|>b", "b", ""),
+    ("<|channel|>??<|end|><|start|>assistant<|channel|>analysis<|message|>a<|end|>", "", "a"),
+    ("<|channel|>commentary 2?<|end|><|channel|>final<|message|>b", "b", ""),
+    ("<|channel|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>b", "<|channel|>Hm.<|end|>b", ""),
+    ("<|channel|>?<|end|> is it", "<|channel|>?<|end|> is it", ""),
     ("plain", "plain", ""),
     ("to=me it may concern", "to=me it may concern", ""),
     ("the <|channel|> token", "the <|channel|> token", ""),

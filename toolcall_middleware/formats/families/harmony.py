@@ -40,13 +40,17 @@ def _between(sink: Sink, _: Context) -> Body:
 # Of a message whose marker stands in the prompt, or is left out.
 HEADS = (
     "to=", "commentary to=", "analysis to=", "assistant to=", "assistantcommentary to=", "assistantanalysis to=",
+    "assistant<|channel|>",
 )  # fmt: skip
 
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _HEADED = "|".join(map(beginnings, ("<|start|>", "<|channel|>")))
 END = Opener(
-    pattern=rf"(?:{'|'.join(map(re.escape, _ENDS))})[ \t\r\n]{{0,64}}(?=<\|(?:start|channel)\|>)",
-    partial="|".join(rf"{begun}(?:(?<=>)[ \t\r\n]{{0,64}}(?:{_HEADED})?)?" for begun in map(beginnings, _ENDS)),
+    pattern=rf"(?:{'|'.join(map(re.escape, _ENDS))})[ \t\r\n]{{0,64}}(?:assistant)?(?=<\|(?:start|channel)\|>)",
+    partial="|".join(
+        rf"{begun}(?:(?<=>)[ \t\r\n]{{0,64}}(?:{_HEADED}|assistant(?:{_HEADED})|{beginnings('assistant')})?)?"
+        for begun in map(beginnings, _ENDS)
+    ),
     first="<",
     body=_between,
 )

@@ -40,7 +40,8 @@ _NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\
 _MAX_NEXT = 96
 _MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
 # What stands behind a marker that is one: a model may also write about markers.
-_BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:\Z|<(?:\Z|\|))")
+_BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
+_BEHIND_END_PART = re.compile(r"[ \t\r\n]{0,64}(?:<|a[sitan]{0,8}(?:<[|a-z]{0,9})?)?\Z")
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
 _BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
 _BEHIND_CHANNEL_PART = re.compile(rf"(?:{_HEADER})?(?:<[|a-z]{{0,12}})?\Z")
@@ -51,6 +52,8 @@ _HEADER_ALONE = re.compile(
 )
 # What a header without a recipient consists of; a damaged one that holds more would take it along.
 _WORDS = re.compile(r"(?:<\|\w{1,16}\|>|[\w ?\-]++)*+")
+# One that never came to an end: the model began anew.
+_GARBLED = re.compile(r"(?:<\|\w{1,16}\|>|analysis|commentary|final|to=assistant|[\s\d?!.…,:\-])*+")
 _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
 # Whose message begins; behind a space only where that is sure.
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
@@ -171,6 +174,15 @@ class _Message:
             header = (self.header or "") + s[i : m.start() if m else i + _MAX_HEADER]
             if self._is_call(header):
                 return None
+            if m is not None and m.group() == "<|end|>" and _GARBLED.fullmatch(header):
+                rest = s[m.end() : m.end() + _LONGEST]
+                if rest.startswith(_OTHERS):
+                    cursor.sink.accept()
+                    cursor.i, self.header = m.end(), None
+                    return None
+                if not cursor.last and any(other.startswith(rest) for other in _OTHERS):
+                    yield
+                    continue
             if m is not None or len(s) - i >= _MAX_HEADER or (cursor.last and not _HEADER_ALONE.fullmatch(header)):
                 break
             yield
@@ -260,9 +272,9 @@ class _Message:
             return True
         rest = s[m.end() : m.end() + 256]
         if m.group() in _ENDS:
-            if _BEHIND_END.match(rest) is None:
-                return False
-            return True if last or rest.lstrip().startswith("<|") else None
+            if not last and _BEHIND_END_PART.match(rest):
+                return None
+            return _BEHIND_END.match(rest) is not None
         if m.group() == "<|start|>":
             return None if not last and _ROLE_PART.match(rest) else _ROLE.match(rest) is not None
         if _BEHIND_CHANNEL.match(rest):
