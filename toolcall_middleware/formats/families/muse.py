@@ -14,7 +14,7 @@ from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
-from .harmony import HEADS
+from .harmony import END, HEADS
 
 _PREFIX = "<atem:"
 
@@ -50,7 +50,7 @@ MUSE_GLIMMER = Family(
         "muse-glimmer": "[sglang] muse",
         "muse-spark": "of which Glimmer is a distillate; its own template is not published",
     },
-    auto_openers=(*_CALLS, *_MESSAGES),
+    auto_openers=(*_CALLS, *_MESSAGES, END),  # gpt-oss's messages are some of its
     markup=Markup(
         stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), closers=("</atem:function_calls>",), tags=("atem:",)
     ),
