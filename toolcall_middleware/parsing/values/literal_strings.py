@@ -23,7 +23,7 @@ _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search,
 class Words:
     """The part of an `Arguments` that reads numbers, literals, unquoted words and expressions."""
 
-    __slots__ = ("_ahead", "_at", "_deep", "_parts", "_quote")
+    __slots__ = ("_ahead", "_at", "_deep", "_parts", "_quote", "_text")
 
     def __init__(self, at: ArgumentsPosition, ahead: Lookahead) -> None:
         self._at = at
@@ -31,12 +31,14 @@ class Words:
         self._parts: list[str] = []
         self._deep = 0  # open brackets in the word
         self._quote = ""  # of a string in its brackets
+        self._text = False  # it can only be a string
 
     def begin(self, text: str = "") -> None:
         """A word begins; `text` of it was read."""
         self._parts = [text] if text else []
         self._deep = 0
         self._quote = ""
+        self._text = False
         self._at.state = IN_WORD
 
     @property
@@ -104,7 +106,12 @@ class Words:
         if c in ")]}":
             return c != ")" or ahead.closer == ")" or "(" in at.stack
         if c == ",":
-            return True if ahead.notation.keywords or at.in_list else ahead.key_follows(s, i + 1, last=last)
+            if ahead.notation.keywords or at.in_list:
+                return True
+            if not self._text and "string" in at.types:
+                word = "".join(self._parts).strip()
+                self._text = word not in PLAIN and JSON_NUMBER.fullmatch(word) is None
+            return ahead.key_follows(s, i + 1, last=last, in_text=self._text)
         return ahead.is_end(s, i, last=last) if c == "<" else False
 
     def end(self, out: list[str], *, as_string: bool = False) -> None:

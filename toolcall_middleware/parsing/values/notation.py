@@ -153,8 +153,8 @@ class Lookahead:
         """Behind the white space at `k`; not farther than makes sense."""
         return WHITE_SPACE.match(s, k, k + MAX_LOOK).end()
 
-    def key_follows(self, s: str, k: int, *, last: bool) -> bool | None:
-        """Whether a key stands at `k`, behind a comma."""
+    def key_follows(self, s: str, k: int, *, last: bool, in_text: bool = False) -> bool | None:
+        """Whether a key stands at `k`, behind a comma. in_text: or else a text without quotes goes on there."""
         k = self._skip(s, k)
         waits = not last
         if k == len(s):
@@ -173,7 +173,7 @@ class Lookahead:
             j = self._skip(s, end + len(quote))
             if j == len(s):
                 return None if waits else False
-            return s[j] in ":=" and self._known(s[k + len(quote) : end])
+            return s[j] in ":=" and self._known(s[k + len(quote) : end], in_text=in_text)
         m = QUOTED_KEY.match(s, k) if quote else NAMED.match(s, k)
         if m is None:
             if waits and KEY_PART.match(s, k):
@@ -182,11 +182,14 @@ class Lookahead:
             return self.notation.keywords and not self._at.stack and not self.inner and s[k] in _VALUES
         if m.end() == len(s) and s[-1] == "=" and waits:
             return None  # `==` may follow
-        return self._known(m.group(1) if m.group(1) is not None else m.group(2))
+        return self._known(m.group(1) if m.group(1) is not None else m.group(2), in_text=in_text)
 
-    def _known(self, key: str) -> bool:
-        """Code in a string that has quotes holds commas and keys too: there only a key that is declared counts."""
-        return not self.inner or not self._at.declared or bool(self._at.stack) or key in self._at.declared
+    def _known(self, key: str, *, in_text: bool) -> bool:
+        """Text without quotes, and code in a string that has some, holds commas and keys too: there only a key that is
+        declared counts.
+        """
+        at = self._at
+        return not (self.inner or in_text) or not at.declared or bool(at.stack) or key in at.declared
 
     def _list_ends(self, s: str, k: int, *, last: bool) -> bool | None:
         """Whether nothing stands at `k` but what may stand behind the list of calls."""
