@@ -190,8 +190,8 @@ def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[b
             if c and c in ",;]":
                 cursor.i = k + 1
                 return c != "]"
-        elif not syntax.brackets and c and (c == "," or _NAME.match(cursor.s, k)):
-            cursor.i = k + 1 if c == "," else k
+        elif not syntax.brackets and c and (c in ",;" or _NAME.match(cursor.s, k)):
+            cursor.i = k + 1 if c in ",;" else k
             return True
         if cursor.last or not cursor.begins(syntax.close, k):
             return None
