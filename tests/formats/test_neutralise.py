@@ -43,6 +43,7 @@ MARKERS = """
 <|action_start|> <|plugin|> <|action_end|> <|START_ACTION|> <|END_ACTION|> <|tools_prefix|> <|tools_suffix|>
 <|user|> <|assistant|> <｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <｜tool▁call▁end｜>
 <｜tool▁calls▁end｜>
+<｜｜DSML｜｜tool_calls> <||DSML||tool_calls> </||DSML||parameter>
 <｜DSML｜function_calls> <｜DSML｜invoke </｜DSML｜invoke> </｜DSML｜parameter> <｜tool_calls_begin｜> <｜User｜>
 <｜end▁of▁sentence｜> <|open|> <|sep|> <|close|> <|function_call|> <|role_sep|> <|message_sep|> <]minimax[>[
 <mm:think> </mm:think> <tool_calls:opensource> <tool_call:opensource> <arg_key:opensource> </arg_value:opensource>

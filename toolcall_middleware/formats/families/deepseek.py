@@ -19,6 +19,17 @@ from ..syntax.openers import named_calls, opener, shared, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
 
+# What V4 and V4.1 write around calls besides, and the mark of each tag in it: they double the bars, and take the tag of
+# one version for that of the other; some gateways make plain bars of them.
+_OTHERS = {
+    "|DSML|tool_calls": "|DSML|",
+    "||DSML||tool_calls": "||DSML||",
+    "｜｜DSML｜｜tool_calls": "｜｜DSML｜｜",
+    "｜｜DSML｜｜ calls": "｜｜DSML｜｜ ",
+    "｜DSML｜calls": "｜DSML｜",
+    "｜DSML｜ tool_calls": "｜DSML｜ ",
+}
+
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
@@ -29,9 +40,9 @@ _MARKUP = Markup(
         "</｜DSML｜function_calls>",
         "</｜DSML｜tool_calls>",
         "</｜DSML｜ calls>",
-        "</|DSML|tool_calls>",
+        *(f"</{wrapper}>" for wrapper in _OTHERS),
     ),
-    tags=("｜",),
+    tags=("｜", r"\|\|DSML"),
 )
 
 _deepseek = named_calls(
@@ -168,17 +179,21 @@ Where:
 _DSML = invoke_calls("｜DSML｜function_calls", "｜DSML｜", typed=True)
 _DSML_V4 = invoke_calls("｜DSML｜tool_calls", "｜DSML｜", typed=True)
 _DSML_V41 = invoke_calls("｜DSML｜ calls", "｜DSML｜ ", typed=True)  # with a space in every tag
-_DSML_ASCII = invoke_calls("|DSML|tool_calls", "|DSML|", typed=True)  # with plain bars, as V4 behind some gateways
+_READ_OTHERS = {wrapper: xml_calls(invoke_calls(wrapper, mark, typed=True).read) for wrapper, mark in _OTHERS.items()}
 _DSML_OPENERS = (
     opener("<｜DSML｜function_calls>", xml_calls(_DSML.read), special=True),
     opener("<｜DSML｜tool_calls>", xml_calls(_DSML_V4.read), special=True),
     opener("<｜DSML｜ calls>", xml_calls(_DSML_V41.read), special=True),
     opener("<｜DSML｜toolcalls>", xml_calls(_DSML_V4.read), special=True),  # a slip of V4 Flash
-    opener("<|DSML|tool_calls>", xml_calls(_DSML_ASCII.read)),
     # Without the wrapper around the calls.
     opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
     opener("<｜DSML｜ invoke name=", xml_calls(_DSML_V41.read), consume=False, special=True),
-    opener("<|DSML|invoke name=", xml_calls(_DSML_ASCII.read), consume=False),
+    *(opener(f"<{wrapper}>", read) for wrapper, read in _READ_OTHERS.items()),
+    *(
+        opener(f"<{mark}invoke name=", _READ_OTHERS[wrapper], consume=False)
+        for wrapper, mark in _OTHERS.items()
+        if not mark.startswith("｜DSML")
+    ),
     *BARE_INVOKE,
 )
 
