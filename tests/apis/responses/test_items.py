@@ -291,6 +291,33 @@ def test_a_compacted_history_is_told_to_the_model() -> None:
 
 
 @pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ("ship it", "goal_objective:\nship it"),
+        ([{"type": "input_text", "text": "ship it"}], "goal_objective:\nship it"),
+        ({"goal": 1}, 'goal_objective:\n{"goal":1}'),
+    ],
+)
+def test_a_named_output_that_answers_no_call_is_told_to_the_model(output: Any, content: str) -> None:
+    """Codex tells a goal that way, after a call of its own and by itself; a refusal would end the conversation."""
+    told = {"type": "function_call_output", "id": "fco_1", "name": "goal_objective", "namespace": "agent"}
+    got = messages_of(USER, fcall(), foutput(), {**told, "output": output})
+    assert got[1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [chat_call()]},
+        {"role": "tool", "tool_call_id": "call_a", "content": "sunny"},
+        {"role": "user", "content": content},
+    ]
+
+
+def test_a_picture_in_a_named_output_stays_one() -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    told = {"type": "function_call_output", "call_id": None, "name": "screen", "output": [picture]}
+    (got,) = messages_of(told)
+    assert [part["type"] for part in got["content"]] == ["text", "image_url"]
+    assert got["content"][0]["text"] == "screen:\n"
+
+
+@pytest.mark.parametrize(
     ("items", "param"),
     [
         (["x"], "input[0]"),
@@ -318,6 +345,8 @@ def test_a_compacted_history_is_told_to_the_model() -> None:
         ([USER, fcall(), {"type": "function_call_output", "call_id": "call_a"}], "input[2].output"),
         ([USER, fcall(), {"type": "function_call_output", "output": "x"}], "input[2].call_id"),
         ([USER, fcall(), foutput("call_z")], "input[2].call_id"),
+        ([USER, fcall(), foutput("call_z", name="get_weather")], "input[2].call_id"),
+        ([USER, {"type": "function_call_output", "name": "goal_objective"}], "input[1].output"),
         ([], "input"),
         ([{"type": "item_reference", "id": "x"}], "input"),
     ],

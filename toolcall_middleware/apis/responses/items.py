@@ -196,6 +196,9 @@ class History:
         return name, arguments if isinstance(arguments, str) else encode(arguments, f"{param}.arguments").decode()
 
     def _output(self, variant: str, item: dict[str, Any], param: str) -> None:
+        if item.get("call_id") is None and isinstance(item.get("name"), str):
+            self._told(item["name"], item, param)
+            return
         call_id = self._answered(variant, item, param)
         output, where = item.get("output"), f"{param}.output"
         message: Message = {"role": "tool", "tool_call_id": call_id}
@@ -213,6 +216,16 @@ class History:
         else:
             message["content"] = chat_result(output, where)
         self._result(message, param)
+
+    def _told(self, name: str, item: dict[str, Any], param: str) -> None:
+        """An output with a name in place of a call: the client tells something that nobody has asked for."""
+        if "output" not in item:
+            raise refusal(f"{param}.output", "An item with a 'name' and no 'call_id' needs 'output'.")
+        output = chat_result(item["output"], f"{param}.output")
+        said = f"{name}:\n"
+        content = said + output if isinstance(output, str) else [*_parts(said), *output]
+        self.close()
+        self._add({"role": "user", "content": content}, param)
 
     def _found(self, item: dict[str, Any], param: str) -> None:
         """The tools that a search has found are offered (request.py); here the model is told that they are."""
