@@ -29,7 +29,7 @@ from ...fakes import TextBackend, serve, write_calls
 
 MODEL = "Qwen/Qwen3-8B"
 ROOT = Path(toolcall_middleware.__file__).parent.parent
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
 }
@@ -321,6 +321,53 @@ def test_an_agent_whose_api_is_not_served_is_told_so(
 
 
 # --- the sum
+
+# Asks as agents do: streamed, on the path that it is given, as often as it is given bodies.
+STREAMED = """
+import json, os, sys, urllib.error, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
+for body in json.loads(sys.argv[2]):
+    data = json.dumps({"model": "m", "stream": True, **body}).encode()
+    try:
+        request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + sys.argv[1], data, headers)
+        opener.open(request, timeout=30).read()
+    except urllib.error.HTTPError:
+        pass
+"""
+
+
+def told_of(text: str, path: str, *bodies: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """What the terminal is told of these requests to a model that writes `text`."""
+    with serve(TextBackend(lambda _body: text, strict=True, models=(MODEL,))) as url:
+        command = [sys.executable, "-c", STREAMED, path, json.dumps(bodies)]
+        assert main(["launch", "env", "--upstream", f"{url}/v1", "--format", "hermes", "--", *command]) == 0
+    return [line.removeprefix("toolcall-middleware: ") for line in capfd.readouterr().err.splitlines()]
+
+
+def test_calls_that_are_not_clean_are_told_also_of_streams(capfd: pytest.CaptureFixture[str]) -> None:
+    """Agents stream, and a stream's head is gone before its calls are read."""
+    call = '<tool_call>\n{"name": "read", "arguments": {"path": "x"}\n</tool_call>'
+    unknown = '<tool_call>\n{"name": "sing", "arguments": {}}\n</tool_call>'
+    body = {"messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
+    told = told_of(f"{call}\n{unknown}", "/chat/completions", body, {**body, "stream": False}, capfd=capfd)
+    assert "2 requests, 2 tool calls (read 2)" in told
+    assert "not clean (repaired 2, unknown_tool 2)" in told
+
+
+def test_a_warning_that_comes_at_each_turn_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """Else twenty turns of one would push out all others."""
+    body = {"input": "hi", "tools": [{"type": "web_search"}, {"type": "function", **TOOL["function"]}]}
+    told = told_of("Hello.", "/responses", *[body] * 3, capfd=capfd)
+    (line,) = [line for line in told if "web_search" in line]
+    assert line.endswith("left out: web_search (3 times)")
+
+
+def test_a_refusal_of_the_proxy_is_told_with_its_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    output = {"type": "function_call_output", "call_id": "call_z", "output": "x"}
+    told = told_of("Hello.", "/responses", {"input": [output]}, capfd=capfd)
+    assert "1 error (400 1)" in told
+    assert any("code=invalid_tool_call_id; param=input[0].call_id" in line for line in told)
 
 
 @pytest.mark.parametrize(

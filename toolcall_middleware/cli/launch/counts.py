@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
@@ -13,19 +12,16 @@ from ...wire.sse import EventReader, TooLargeError
 
 _MOST_BYTES = 8 << 20
 """A longer event, or a longer whole answer, is not looked into."""
-_OUTCOME = re.compile(r"; ([a-z_]+)=(\d+)")
-_NOT_OUTCOMES = {"calls", "dropped_tools"}
 
 
 class Counts:
-    """An ASGI app before the proxy: requests by status, calls by name, and the outcomes that the proxy tells of."""
+    """An ASGI app before the proxy: requests by status, and calls by name."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self.requests = 0
         self.failed: Counter[int] = Counter()
         self.calls: Counter[str] = Counter()
-        self.outcomes: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -35,12 +31,12 @@ class Counts:
         answer = _Answer(self, send)
         await self._app(scope, receive, answer.send)
 
-    def lines(self) -> list[str]:
-        """What happened, for a person."""
+    def lines(self, outcomes: Counter[str]) -> list[str]:
+        """What happened, for a person. outcomes: of the calls that are not clean."""
         total = self.calls.total()
         lines = [f"{_many(self.requests, 'request')}, {_many(total, 'tool call')}{_listed(self.calls)}"]
-        if self.outcomes:
-            lines.append(f"not clean{_listed(self.outcomes)}")
+        if outcomes:
+            lines.append(f"not clean{_listed(outcomes)}")
         if self.failed:
             lines.append(f"{_many(self.failed.total(), 'error')}{_listed(self.failed)}")
         return lines
@@ -77,9 +73,6 @@ class _Answer:
             self._counts.failed[message["status"]] += 1
             return
         headers = {bytes(name).lower(): bytes(value) for name, value in message.get("headers", ())}
-        for name, number in _OUTCOME.findall(headers.get(b"x-toolcall", b"").decode("latin-1")):
-            if name not in _NOT_OUTCOMES:
-                self._counts.outcomes[name] += int(number)
         kind = headers.get(b"content-type", b"")
         if kind.startswith(b"text/event-stream"):
             self._events = EventReader(_MOST_BYTES)

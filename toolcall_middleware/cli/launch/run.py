@@ -142,5 +142,5 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
 
 
 def _tell(counts: Counts, notes: Notes) -> None:
-    for line in (*counts.lines(), *notes.lines):
+    for line in (*counts.lines(notes.outcomes), *notes.lines):
         _say(line)
