@@ -248,11 +248,12 @@ def test_the_terminal_is_the_agents(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_env_prints_the_variables_and_serves_until_ctrl_c() -> None:
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 0), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_env_prints_the_variables_and_serves_until_a_signal(name: str, code: int, tmp_path: Path) -> None:
     with serve(backend()) as url:
         process = subprocess.Popen(
             [sys.executable, "-m", "toolcall_middleware", "launch", "env", "--upstream", f"{url}/v1"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -262,9 +263,11 @@ def test_env_prints_the_variables_and_serves_until_ctrl_c() -> None:
         for line in process.stderr:
             if "serving until Ctrl-C" in line:
                 break
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
+        process.send_signal(getattr(signal, name))
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "0 requests, 0 tool calls" in said
+    assert list(tmp_path.iterdir()) == []
     exported = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
     assert exported["OPENAI_MODEL"] == MODEL
     assert exported["OPENAI_BASE_URL"] == f"{exported['ANTHROPIC_BASE_URL']}/v1"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import secrets
 import shlex
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -118,16 +116,13 @@ def _environment(setup: Setup, mine: Mapping[str, str]) -> dict[str, str]:
 
 
 def _env(place: Place, mine: Mapping[str, str], rest: list[str]) -> int:
-    """Runs a command with the variables, or prints them and serves until Ctrl-C."""
+    """Runs a command with the variables, or prints them and serves until a signal comes."""
     given = variables(place)
     if rest:
         return _run(rest, _environment(Setup(given), mine))
     for name, value in given.items():
         print(f"export {name}={shlex.quote(value)}", flush=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        _say("serving until Ctrl-C")  # who reads it may press it at once
-        threading.Event().wait()
-    return 0
+    return terminal.wait(lambda: _say("serving until Ctrl-C"))
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:

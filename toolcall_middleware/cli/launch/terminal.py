@@ -1,11 +1,12 @@
-"""Runs the agent with the terminal handed over."""
+"""Runs the agent with the terminal handed over, or waits for the signal that ends a launch without one."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 
 # The terminal sends these to the agent too, which stands in the same group of processes: what they mean is its matter.
@@ -25,6 +26,31 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return 128 - code if code < 0 else code
 
 
+class _EndedError(BaseException):
+    """A signal that ends the launch, whose clean-up has still to be done."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def wait(ready: Callable[[], None]) -> int:
+    """Calls `ready`, then waits for a signal: 0 for Ctrl-C, else 128 + the signal."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise _EndedError(number)
+
+    try:
+        with _handled(dict.fromkeys(_HANDED_ON, end)):
+            ready()  # who reads what it says may press Ctrl-C at once
+            threading.Event().wait()
+    except _EndedError as ended:
+        return 128 + ended.number
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
 @contextlib.contextmanager
 def _handling() -> Iterator[list[subprocess.Popen[bytes]]]:
     """While the block runs, signals are the agent's. A handler, not SIG_IGN: the agent would inherit that."""
@@ -37,11 +63,17 @@ def _handling() -> Iterator[list[subprocess.Popen[bytes]]]:
         for process in agent:
             process.send_signal(number)
 
-    handlers = dict.fromkeys(_FROM_THE_TERMINAL, leave) | dict.fromkeys(_HANDED_ON, hand_on)
+    with _handled(dict.fromkeys(_FROM_THE_TERMINAL, leave) | dict.fromkeys(_HANDED_ON, hand_on)):
+        yield agent
+
+
+@contextlib.contextmanager
+def _handled(handlers: Mapping[str, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Sets the handlers of signals, by their names, while the block runs."""
     numbers = {getattr(signal, name): handler for name, handler in handlers.items() if hasattr(signal, name)}
     before = {number: signal.signal(number, handler) for number, handler in numbers.items()}
     try:
-        yield agent
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
