@@ -436,6 +436,25 @@ async def test_a_client_that_leaves_in_the_middle_is_told_to_the_app() -> None:
     assert not made.complete
 
 
+@pytest.mark.parametrize("stream_it", [True, False])
+async def test_an_app_that_listens_to_nobody_is_not_asked_again_for_a_client_that_left(stream_it: bool) -> None:
+    tries = 0
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal tries
+        tries += 1
+        body = await read_body(receive)
+        made.leave()
+        whole = Backend(json.dumps(whole_answer("no")).encode(), headers=[JSON_TYPE])
+        backend = Backend(stream(role(), *says("no"), FINISH)) if stream_it else whole
+        await backend(scope, Client(body).receive, send)
+
+    made = Client(ask(tool_choice="required", stream=stream_it))
+    await made.run(middleware(app, retries=3))
+    assert tries == 1
+    assert not made.started
+
+
 async def test_a_client_that_leaves_gets_no_second_try() -> None:
     bodies: list[bytes] = []
 

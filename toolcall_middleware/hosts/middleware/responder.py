@@ -81,6 +81,8 @@ class Responder:
             while self._next is not None and not self._gone:
                 ask, self._next = self._next, None
                 await self._attempt(ask)
+                if self._next is not None:
+                    await self._look_for_client()
         finally:
             if self._receiving is not None:
                 receiving, self._receiving = self._receiving, None
@@ -153,6 +155,17 @@ class Responder:
                 self._gone = message["type"] == "http.disconnect"
                 return message
         return {"type": "http.disconnect"}
+
+    async def _look_for_client(self) -> None:
+        """Whether the client has gone: an app that answers without listening was not told, and need not go on."""
+        if self._gone:
+            return
+        if self._receiving is None:
+            self._receiving = asyncio.ensure_future(self._client_receive())
+        receiving = self._receiving
+        await asyncio.sleep(0)  # a server that knows says so at once
+        if receiving.done() and not receiving.cancelled() and receiving.exception() is None:
+            self._gone = receiving.result()["type"] == "http.disconnect"
 
     # -- what the app sends --------------------------------------------------------------------------------------
 
