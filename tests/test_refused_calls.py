@@ -121,6 +121,20 @@ async def test_a_later_call_is_retried_as_the_first_one_is(choice: str, stream: 
     assert len(backend.seen) == 2
 
 
+@pytest.mark.parametrize("settings", [{"validate_arguments": "retry"}, {"validate_arguments": "error"}])
+async def test_a_call_that_only_the_end_of_a_stream_ends_is_refused_before_anything_leaves(
+    settings: dict[str, Any],
+) -> None:
+    """Some engines send no finish_reason, and `[DONE]` may stand between a call without its closing tag and its end."""
+    open_ended = BAD.removesuffix("\n</tool_call>")
+    backend = TextBackend([open_ended, GOOD], quirks=Quirks(finish=False))
+    response = await post(ToolCallMiddleware(backend, format="hermes", **settings), stream=True)
+    if settings["validate_arguments"] == "error":
+        assert response.status_code == 422
+    else:
+        assert [call.parsed for call in answered(response, tools={"f"}).calls] == [{"x": 3}]
+
+
 async def test_a_call_is_retried_before_the_other_choices_have_begun() -> None:
     """They have no call yet, so that nothing has left."""
     backend = TextBackend([[f"{GOOD}\n{BAD}", GOOD], GOOD], chunk_size=None, quirks=Quirks(role_chunk=False))

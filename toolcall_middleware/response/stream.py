@@ -153,7 +153,8 @@ class StreamRewriter:
                 break
             self._event(event, out)
         self.ended |= self.choices.end_after_event(self._read_all)
-        left = self._let(out, all_there=self.choices.all_begun, over=self._read_all)
+        over = self._read_all and self.choices.all_finished  # else its end may still end a call
+        left = self._let(out, all_there=self.choices.all_begun, over=over)
         self._expect()
         return left
 
