@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import rate_limit
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY
+from toolcall_middleware.settings import OPTIONS
 
 from ...fakes import TextBackend
 from ...test_modes import HISTORIC, NativeBackend
@@ -363,7 +365,7 @@ def test_a_storage_that_is_none_is_refused_without_its_login(storage: str) -> No
     assert "async+" not in str(raised.value)
 
 
-def test_a_redis_without_its_port_is_told_what_is_missing() -> None:
-    with pytest.raises(SettingsError, match=r"port .* use memory://, redis://HOST:PORT or"):
-        limited(rate_limit_storage="redis://cache")
-    limited(rate_limit_storage="redis://cache:6379")
+def test_the_address_that_is_advised_can_be_used() -> None:
+    advised = re.search(r"redis://\S+", OPTIONS["rate_limit_storage"].allowed)
+    assert advised is not None
+    limited(rate_limit_storage=advised[0].replace("HOST", "cache").replace("PORT", "6379"))
