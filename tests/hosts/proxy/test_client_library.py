@@ -6,10 +6,13 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import toolcall_middleware
+from toolcall_middleware.cli._probe import look
+from toolcall_middleware.hosts.http.client_library import httpx
 
 from ...fakes import Answer, TextBackend, serve
 
@@ -79,6 +82,19 @@ def test_its_successor_alone_is_enough(with_httptools: bool) -> None:
 def test_where_both_are_there_one_is_used_throughout() -> None:
     pytest.importorskip("httpx2")
     assert run([], with_httptools=True) == "httpx2 ['httpx2']"
+
+
+def test_the_oldest_that_is_allowed_asks_about_an_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients of httpx 0.25 take no `proxy`."""
+    make = httpx.Client.__init__
+
+    def make_0_25(client: httpx.Client, **options: Any) -> None:
+        assert "proxy" not in options
+        make(client, **options)
+
+    monkeypatch.setattr(httpx.Client, "__init__", make_0_25)
+    with serve(TextBackend([])) as url:
+        assert look(f"{url}/v1", None).models
 
 
 def test_nobody_else_chooses_the_library() -> None:

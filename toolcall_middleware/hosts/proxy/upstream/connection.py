@@ -151,8 +151,9 @@ def asking_client(url: str, key: str | None, seconds: float) -> httpx.Client:
     """
     parsed = httpx.URL(url)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    proxy = proxy_of_environment(parsed)
-    return httpx.Client(headers=headers, timeout=seconds, proxy=proxy, verify=tls_to(parsed) or False, trust_env=False)
+    # The client itself takes a `proxy` since httpx 0.26 only.
+    transport = httpx.HTTPTransport(proxy=proxy_of_environment(parsed), verify=tls_to(parsed) or False)
+    return httpx.Client(headers=headers, timeout=seconds, transport=transport, trust_env=False)
 
 
 class AtOnce(httpx.AsyncByteStream, abc.ABC):
