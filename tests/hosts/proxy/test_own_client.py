@@ -85,6 +85,7 @@ def answering(opened: list[int], answer: bytes = OK) -> Callable[..., Any]:
                 await read_request(reader)
                 opened[number] += 1
                 writer.write(answer)
+        writer.close()
 
     return talk
 
