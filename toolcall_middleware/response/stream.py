@@ -234,8 +234,7 @@ class StreamRewriter:
             out.append(made)
             return
         if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
-            typed = self._typed_chunk(event.raw, data)
-            if typed is not None:
+            if (typed := self._typed_chunk(event.raw, data)) is not None:
                 out.append(typed)
                 return
         if not data.strip():

@@ -316,7 +316,7 @@ def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
     ends = tuple(end for end in syntax.name_ends if end != "{")
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
-        m = _NAME.match(s, j)
+        m = TOOL_NAME.match(s, j)
         k = j if m is None else m.end()
         if m is not None and s.startswith(ends, k):
             return cursor.sink.offered(m.group())

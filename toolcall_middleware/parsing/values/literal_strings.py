@@ -110,7 +110,7 @@ class Words:
                 return True
             if not self._text and "string" in at.types:
                 word = "".join(self._parts).strip()
-                self._text = word not in PLAIN and JSON_NUMBER.fullmatch(word) is None
+                self._text = word not in PLAIN and NUMBER.fullmatch(word) is None
             return ahead.key_follows(s, i + 1, last=last, in_text=self._text)
         return ahead.is_end(s, i, last=last) if c == "<" else False
 
