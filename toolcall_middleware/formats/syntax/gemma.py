@@ -148,11 +148,14 @@ def gemma_calls(syntax: GemmaSyntax) -> Make:
     return make
 
 
+_BARE_NAME = r"[A-Za-z_][\w.\-]{0,63}"
+
+
 def bare_call(make: Make) -> Opener:
     """A call that begins the answer without a marker: a backend may have dropped it."""
     return Opener(
-        pattern=r"call:[A-Za-z_][\w.\-]{0,63}\{",
-        partial=r"c(?:a(?:l(?:l(?::(?:[A-Za-z_][\w.\-]{0,63})?)?)?)?)?",
+        pattern=rf"call:(?:{_BARE_NAME}:)?{_BARE_NAME}\{{",
+        partial=rf"c(?:a(?:l(?:l(?::(?:{_BARE_NAME}(?::(?:{_BARE_NAME})?)?)?)?)?)?)?",
         body=lambda sink, _: make(sink),
         where=Where.START,
         consume=False,
