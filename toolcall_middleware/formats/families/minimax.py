@@ -15,7 +15,7 @@ from ..prompt.tool_results import between_tags, guarded
 from ..prompt.tools_json import definition
 from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.nested_xml import NestedXmlWriter
-from ..syntax.openers import opener, xml_calls
+from ..syntax.openers import fork, json_calls, opener, xml_calls
 from ..syntax.xml import TagWriter
 from ..syntax.xml_tags import invoke_calls
 
@@ -34,7 +34,8 @@ def _json_tool(tool: Tool) -> str:
 
 
 _INVOKE = invoke_calls("minimax:tool_call")
-_OPENERS = (opener("<minimax:tool_call>", xml_calls(_INVOKE.read)), *BARE_INVOKE)
+_calls = fork((r"[{\[]", json_calls(close=("</minimax:tool_call>",))), ("", xml_calls(_INVOKE.read)), undecided="")
+_OPENERS = (opener("<minimax:tool_call>", _calls), *BARE_INVOKE)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
 MINIMAX_M2 = Family(
