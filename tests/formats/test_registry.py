@@ -61,13 +61,13 @@ import sys, {package}
 from toolcall_middleware.formats import registry
 registry.names()
 def loaded():
-    rooms = ("families.", "syntax.", "auto", "models")
+    rooms = ("families.", "syntax.", "auto")
     heads = tuple(f"toolcall_middleware.formats.{{room}}" for room in rooms)
     return [name.rpartition(".")[2] for name in sys.modules if name.startswith(heads)]
 assert not loaded(), loaded()
 registry.get("hermes")
 assert "qwen" in loaded()
-assert not {{"gemma", "mistral", "auto", "models"}} & set(loaded()), loaded()
+assert not {{"gemma", "mistral", "auto"}} & set(loaded()), loaded()
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 

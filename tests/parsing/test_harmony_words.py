@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families.harmony import HARMONY
@@ -208,6 +208,7 @@ WORDS = ["assistant", "analysis", "commentary", "final", " to=functions.f", " to
 
 @pytest.mark.slow
 @settings(max_examples=100)
+@example("assistantfinal to=functions.f", random.Random(1), True)
 @given(hostile(*WORDS), st.randoms(use_true_random=False), st.booleans())
 def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random, cut: bool) -> None:
     for begin in ("", "analysisWe ", f"commentary to=functions.f json{A}"):

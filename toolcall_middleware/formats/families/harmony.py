@@ -72,7 +72,7 @@ _MARKED = (r"\{[ \n]{0,32}\"", r"\*\*", "```")  # an answer in JSON or Markdown
 WORDS = Opener(
     pattern="|".join(
         (
-            rf"{_ROLE}(?:{'|'.join(_CHANNELS)})(?! to=)",
+            rf"{_ROLE}(?:(?:analysis|commentary)(?! to=)|final)",  # else one of HEADS
             *(rf"{channel}(?=(?:{'|'.join(said)})[ ,.:;!'’\n])" for channel, said in _SAID.items()),
             rf"final(?={'|'.join(_MARKED)})",
         )

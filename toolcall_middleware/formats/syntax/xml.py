@@ -123,7 +123,7 @@ class TagWriter:
             text = text.replace("&", "&amp;").replace("<", "&lt;")
         if tags.exact or not (tags.lines or text.startswith(("\n", "\r\n"))):
             return text
-        return f"\n{text}\r\n" if text.endswith("\r") else f"\n{text}\n"
+        return f"\n{text}\n"
 
 
 def token_writer(mark: str, openers: tuple[Opener, ...], **tags: Any) -> TagWriter:
