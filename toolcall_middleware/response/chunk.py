@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
-from ..formats.refused_calls import refused_calls, rest_of
+from ..formats.unparsed_calls import unparsed_calls, rest_of
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.content_parts import with_plain_content
@@ -68,12 +68,12 @@ class Choices:
 
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
     `patience`: how often a complete answer is found unended before we end it: an event counts once or twice. The
-    backend tells its usage where it ends the answer itself. `read_refused`: makes the reader for `refused_call`, where
+    backend tells its usage where it ends the answer itself. `read_unparsed`: makes the reader for `unparsed_call`, where
     calls may come; `salvaged`: the call is one that the backend could not read.
     """
 
     __slots__ = (
-        "_counts", "_expected", "_make_choice", "_usage", "by_index", "patience", "read_refused", "salvaged",
+        "_counts", "_expected", "_make_choice", "_usage", "by_index", "patience", "read_unparsed", "salvaged",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +85,7 @@ class Choices:
         self._counts = counts
         self.by_index: dict[int, Choice] = {}
         self.patience = 0
-        self.read_refused: Callable[[], StreamParser] | None = None
+        self.read_unparsed: Callable[[], StreamParser] | None = None
         self.salvaged = False
 
     # -- how far they are ----------------------------------------------------------------------------------------
@@ -143,21 +143,21 @@ class Choices:
         self.patience -= 1
         return received_all or self.patience < 0
 
-    def refused_call(self, error: ToolCallError) -> msgspec.Raw | None:
+    def unparsed_call(self, error: ToolCallError) -> msgspec.Raw | None:
         """What a chunk would say of the choices that ends them with the calls of which an error of the backend's holds
         the text; None where that has none, or where others have begun.
         """
-        read, answers = self.read_refused, self.answers
+        read, answers = self.read_unparsed, self.answers
         if read is None or len(answers) > 1 or self.all_finished:
             return None
-        refused = refused_calls(error, read, spoken=self.begun)
+        unparsed = unparsed_calls(error, read, spoken=self.begun)
         native = answers[0].native if answers else None
         begun = [] if native is None else native.seen
-        if refused is None or (not begun and any(answer.calls for answer in answers)):
+        if unparsed is None or (not begun and any(answer.calls for answer in answers)):
             return None
-        delta: dict[str, Any] = {"content": refused.text}
+        delta: dict[str, Any] = {"content": unparsed.text}
         if begun:
-            entries = rest_of(begun, refused.calls)
+            entries = rest_of(begun, unparsed.calls)
             if entries is None:
                 return None
             delta = {"tool_calls": entries}

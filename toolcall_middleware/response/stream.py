@@ -247,7 +247,7 @@ class StreamRewriter:
             return
         event, data, top = self._head.read(event, data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
-            if (last := self.choices.refused_call(error := openai.read_error(data))) is None:
+            if (last := self.choices.unparsed_call(error := openai.read_error(data))) is None:
                 self._fail(error)
                 return
             self._flush_odd(out)

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import shown
 from ..formats.base import ToolFormat
-from ..formats.refused_calls import is_models_fault
+from ..formats.unparsed_calls import is_models_fault
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..usage.tokenizers.base import estimate

@@ -15,7 +15,7 @@ from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser
-from ..formats.refused_calls import refused_calls
+from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..response.outcome import FinishedCall, as_header
@@ -166,7 +166,7 @@ class ToolAnswer:
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
         if self.offers_tools:
-            made.choices.read_refused = self._reader_of_refused()
+            made.choices.read_unparsed = self._reader_of_unparsed()
         if chat.include_usage and self._request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
@@ -241,23 +241,23 @@ class ToolAnswer:
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
         """The completion with the call that the backend could not read, and of which its error holds the text."""
-        refused = refused_calls(refusal, self._reader_of_refused()) if self.offers_tools else None
-        if refused is None:
+        unparsed = unparsed_calls(refusal, self._reader_of_unparsed()) if self.offers_tools else None
+        if unparsed is None:
             return None
         self._salvaged = True
-        message = {"role": "assistant", "content": refused.text}
+        message = {"role": "assistant", "content": unparsed.text}
         return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
-    def _reader_of_refused(self) -> Callable[[], StreamParser]:
+    def _reader_of_unparsed(self) -> Callable[[], StreamParser]:
         options = ParserOptions(repair_names=self._settings.repair_names, keep_raw=True)
         return functools.partial(registry.get("auto").parser, self._chat.callable_tools, options)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """See `ToolRequest.is_settled`. A call that the backend refused was left to us, and not in the text."""
+        """See `ToolRequest.is_settled`. A call that the backend could not parse was left to us, and not in the text."""
         if self._salvaged or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
             self._request.decisions.append(
-                Decision("call", "refused", "the backend's error holds what the model wrote")
+                Decision("call", "unparsed", "the backend's error holds what the model wrote")
             )
         return self._request.is_settled(outcome, left=left)
 

@@ -82,8 +82,8 @@ def text_in(raw: msgspec.Raw) -> bytes:
 
 
 def thoughts_of(own: bytes, read: bytes) -> list[bytes]:
-    """Reasoning under both of its names, as JSON strings or nothing: some backends send it under each, and what is read
-    from the text (`read`) may stand beside what the backend tells apart (`own`).
+    """Reasoning under both of its names, as JSON strings or nothing: some backends send it under each, and what was in
+    the text (`read`) may stand beside what the backend tells apart (`own`).
     """
     if own and read and not text_of(read[1:-1]).startswith(text_of(own[1:-1])):
         return [own, read]

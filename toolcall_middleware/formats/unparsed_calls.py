@@ -1,9 +1,10 @@
-"""Calls that a backend refuses to read, and whose text its error holds.
+"""Calls that a backend could not parse, and whose text its error holds.
 
 Its parser or its check of the schema failed, and the client would get an error in place of the answer:
 
 - Groq: code `tool_use_failed`, the text in `failed_generation` (https://console.groq.com/docs/tool-use)
-- llama.cpp: `Failed to parse input at pos 204: <tool_call>…`, with the text behind that place (common/chat.cpp)
+- llama.cpp until 2026: `Failed to parse input at pos 204: <tool_call>…`, with the text behind that place
+  (common/chat.cpp)
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from ..parsing.events import CallArgs, CallEnd, CallStart
 from ..parsing.values.json_spelling import decode
 
 _LLAMA_CPP = re.compile(r"Failed to parse input at pos \d+: ")
-_WORDS = (b"tool_use_failed", b"failed to parse input at pos", b"error parsing tool call")  # the last is Ollama's
+# llama.cpp puts the prompt's last words before it: the assistant's turn, and a thought's opening tag.
+_TURN = re.compile(
+    r"(?:<[^\s>]{1,32}>[ ]?(?:assistant|model)(?:<[^\s>]{1,32}>)?|<[|｜](?:[Aa]ssistant|bot)[|｜]>)\s{0,8}"
+    r"(?:<think>(?!.*</think>)\s{0,8})?",
+    re.DOTALL,
+)
+_WORDS = (
+    b"tool_use_failed",
+    b"failed to parse input at pos",
+    b"model produced output that does not match the expected",  # llama.cpp since 2026, which logs the text only
+    b"error parsing tool call",  # Ollama
+)
 
 
 def is_models_fault(refusal: bytes) -> bool:
@@ -27,16 +39,16 @@ def is_models_fault(refusal: bytes) -> bool:
     return any(words in refusal for words in _WORDS)
 
 
-class Refused(NamedTuple):
+class Unparsed(NamedTuple):
     """What the model wrote, and the calls in it: the name of each, and its arguments as JSON."""
 
     text: str
     calls: list[tuple[str, str]]
 
 
-def refused_calls(
+def unparsed_calls(
     refusal: ToolCallError, reader: Callable[[], StreamParser], *, spoken: bool = False
-) -> Refused | None:
+) -> Unparsed | None:
     """What an error holds of an answer; None where no whole call can be read from it.
 
     reader: makes a parser that knows the offered tools and keeps `raw`. spoken: something of the answer has come
@@ -63,7 +75,7 @@ def refused_calls(
     if not calls:
         return None
     begin = text.find(raw) if raw and spoken else 0
-    return Refused(text[begin:], calls) if begin >= 0 and (raw or not spoken) else None
+    return Unparsed(text[begin:], calls) if begin >= 0 and (raw or not spoken) else None
 
 
 def rest_of(begun: Sequence[tuple[str, str]], calls: Sequence[tuple[str, str]]) -> list[dict[str, Any]] | None:
@@ -94,4 +106,7 @@ def _text_of(refusal: ToolCallError) -> str:
     if isinstance(text, str):
         return text
     m = _LLAMA_CPP.match(refusal.message)
-    return "" if m is None else refusal.message[m.end() :]
+    if m is None:
+        return ""
+    turn = _TURN.match(refusal.message, m.end())
+    return refusal.message[m.end() if turn is None else turn.end() :]

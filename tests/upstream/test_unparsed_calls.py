@@ -107,7 +107,7 @@ def test_a_call_that_the_host_could_not_read_is_read_from_its_error(
         assert answer.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
         assert len(host.bodies) == number
         assert "tools" in host.bodies[-1]
-    assert any("call=refused" in line for line in caplog.messages)
+    assert any("call=unparsed" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -170,6 +170,22 @@ def test_what_came_before_the_error_is_not_said_twice(text: str, before: list[di
     assert [event["choices"][0].get("finish_reason") for event in events if event["choices"]][-1] == "tool_calls"
     assert answer.body.endswith(b"data: [DONE]\n\n")
     assert answer.body.count(b'"role"') == 1
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n", "<|assistant|>\n", "<start_of_turn>model\n",
+        "<|start_header_id|>assistant<|end_header_id|>\n\n", "<｜Assistant｜><think>\n",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_prompts_last_words_are_none_of_the_answer(turn: str, stream: bool) -> None:
+    answer = ask(Host(turn + TAGS, llama_cpp=True), BackendMemory(), body(stream=stream), mode="native")
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    assert b"ssistant" not in answer.body.replace(b'"role":"assistant"', b"")
+    assert b"think" not in answer.body
+    assert b"turn" not in answer.body
 
 
 @pytest.mark.parametrize("text", [TAGS, f"<think>Far.</think>{TAGS}", f"{TAGS}\n{TAGS.replace('Paris', 'Rome')}"])
