@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
-from ..formats.unparsed_calls import unparsed_calls, rest_of
+from ..formats.unparsed_calls import rest_of, unparsed_calls
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.content_parts import with_plain_content
@@ -68,8 +68,8 @@ class Choices:
 
     make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
     `patience`: how often a complete answer is found unended before we end it: an event counts once or twice. The
-    backend tells its usage where it ends the answer itself. `read_unparsed`: makes the reader for `unparsed_call`, where
-    calls may come; `salvaged`: the call is one that the backend could not read.
+    backend tells its usage where it ends the answer itself. `read_unparsed`: makes the reader for `unparsed_call`,
+    where calls may come; `salvaged`: the call is one that the backend could not parse.
     """
 
     __slots__ = (

@@ -51,8 +51,8 @@ class Message(msgspec.Struct, gc=False):
 
     @property
     def thought(self) -> str | None:
-        """The reasoning. Some backends send it under both names; or it is what a backend tells apart, and beside it what
-        was in the text.
+        """The reasoning. Some backends send it under both names; or it is what a backend tells apart, and beside it
+        what was in the text.
         """
         own, read = self.reasoning_content, self.reasoning
         return own + read if own and read and not read.startswith(own) else read or own
