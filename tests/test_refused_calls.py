@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 
+from .driven import Driven
 from .fakes import Answer, Quirks, TextBackend, write_calls
 from .stream_rules import check_error, check_stream
 from .test_modes import BAD, GOOD, NativeBackend, answered, post
@@ -133,6 +134,17 @@ async def test_a_call_that_only_the_end_of_a_stream_ends_is_refused_before_anyth
         assert response.status_code == 422
     else:
         assert [call.parsed for call in answered(response, tools={"f"}).calls] == [{"x": 3}]
+
+
+def test_a_stream_in_which_no_call_can_come_waits_for_nothing() -> None:
+    exchange = Driven(Settings(validate_arguments="retry"))
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    messages = [{"role": "user", "content": "Hi."}]
+    body = {"model": "m", "messages": messages, "tools": [tool], "tool_choice": "none", "stream": True}
+    exchange.on_request(json.dumps(body).encode())
+    exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    event = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}, "finish_reason": None}]}
+    assert b"Hello" in exchange.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
 
 
 async def test_a_call_is_retried_before_the_other_choices_have_begun() -> None:

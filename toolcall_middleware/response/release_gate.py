@@ -25,7 +25,7 @@ _FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
 
 def hold_for(chat: ChatRequest, settings: Settings) -> Hold:
     """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own."""
-    retries = settings.validate_arguments == "retry"
+    retries = settings.validate_arguments == "retry" and chat.offers_tools  # else no call can come that is refused
     if chat.choice.must_call:
         return Hold.CALLED if retries else Hold.CALL
     if retries:
