@@ -10,6 +10,7 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.hosts.http.bodies import giving
 from toolcall_middleware.hosts.http.errors import send_error
 from toolcall_middleware.hosts.http.headers import scope_for_body
+from toolcall_middleware.hosts.http.messages import response_head
 
 
 async def test_an_error_is_one_json_answer_with_headers_in_latin_1() -> None:
@@ -59,3 +60,13 @@ def test_a_body_has_one_length_and_an_answer_that_is_read_no_coding() -> None:
         (b"content-length", b"2"),
         (b"accept-encoding", b"identity"),
     ]
+
+
+def test_headers_of_an_error_do_not_stand_on_the_answer_that_was_read_from_it() -> None:
+    """A client that is told to try again has its answer."""
+    told = [(b"Retry-After", b"7"), (b"x-should-retry", b"true"), (b"x-note", b"a")]
+    start = {"type": "http.response.start", "status": 503, "headers": told}
+    assert response_head(start, {}, status=200)["headers"] == [(b"x-note", b"a")]
+    assert {name.lower() for name, _ in response_head(start, {}, status=503)["headers"]} == {
+        b"retry-after", b"x-should-retry", b"x-note",
+    }  # fmt: skip

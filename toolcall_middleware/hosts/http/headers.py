@@ -41,6 +41,8 @@ OF_ITS_BYTES = frozenset({b"content-length", b"etag", b"content-md5", b"digest",
 """What headers say of the very bytes of a body, which is wrong of any other body."""
 ENTITY_HEADERS = OF_ITS_BYTES | {b"content-encoding", b"transfer-encoding"}
 """What headers say of a body's bytes, and of how these are sent."""
+RETRY_HEADERS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
+"""What headers of an error say of asking again."""
 
 _LINE_END = re.compile(rb"[\r\n\0]")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from starlette.types import Message, Scope
 
-from .headers import ENTITY_HEADERS, Headers, scope_for_body, without
+from .headers import ENTITY_HEADERS, RETRY_HEADERS, Headers, scope_for_body, without
 from .paths import ends_with, normal_path
+
+_ERROR = 400  # the least status of one
 
 
 def is_chat(scope: Scope, paths: tuple[str, ...]) -> bool:
@@ -25,8 +27,12 @@ def request_scope(scope: Scope, length: int) -> Scope:
 
 
 def response_head(start: Message, headers: dict[str, str], *, status: int | None) -> Message:
-    """The app's response start with other headers, and without those that told of its own body."""
+    """The app's response start with other headers, and without those that told of its own body, or of its error where
+    `status` says that it is none any more.
+    """
     replaced = {name.encode("latin-1") for name in headers}
-    kept: Headers = without(start.get("headers", ()), ENTITY_HEADERS | replaced)
+    status = start["status"] if status is None else status
+    told = ENTITY_HEADERS | RETRY_HEADERS if status < _ERROR <= start["status"] else ENTITY_HEADERS
+    kept: Headers = without(start.get("headers", ()), told | replaced)
     kept += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    return {**start, "status": start["status"] if status is None else status, "headers": kept}
+    return {**start, "status": status, "headers": kept}
