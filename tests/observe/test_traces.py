@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from tests.fakes import TextBackend, write_calls
 from tests.hosts.asgi_client import Client, ask
@@ -65,6 +66,21 @@ async def test_decisions_say_why(tmp_path: Path) -> None:
     assert decided["format"] == ("hermes", "format=hermes (keyword)")
     assert decided["mode"][0] == "prompt"
     assert "constraint" in decided
+
+
+async def test_what_is_decided_of_the_last_answer_is_told_too(tmp_path: Path) -> None:
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        error = {"message": f"Failed to parse input at pos 0: {CALL}", "type": "server_error", "code": 500}
+        await send({"type": "http.response.start", "status": 500, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": json.dumps({"error": error}).encode()})
+
+    middleware = ToolCallMiddleware(app, mode="native", trace_dir=str(tmp_path))
+    await Client(ask()).run(middleware)
+    assert middleware._observers is not None
+    next(observer for observer in middleware._observers.all if isinstance(observer, TraceFiles)).flush()
+    (path,) = written(tmp_path)
+    decided = {row["what"]: row["value"] for row in read_trace(path.read_bytes()).rows if row["kind"] == "decision"}
+    assert decided["call"] == "unparsed"
 
 
 async def test_another_attempt_says_what_led_to_it(tmp_path: Path) -> None:

@@ -110,10 +110,11 @@ class ExchangeNotes:
                     cause = recorder.data("backend", data, begin)
             case _:
                 cause = recorder.note("event", begin, what=type(event).__name__)
+        if actions:
+            self._record_decisions(recorder, facts, now)  # all that is decided leads to what is done now
         for action in actions:
             match action:
                 case Ask(body, prompt):
-                    self._record_decisions(recorder, facts, now)  # all that is decided leads to a question
                     if prompt is None:
                         recorder.data("ask", body, now)
                 case Send(data):
