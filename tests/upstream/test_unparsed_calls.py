@@ -241,3 +241,48 @@ class Unaware(Host):
         self.bodies.append(json.loads(raw))
         error = {"code": 500, "message": f"Failed to parse input at pos 0: {self.written}", "type": "server_error"}
         return 500, "application/json", json.dumps({"error": error}).encode()
+
+
+BARE = '{"name": "go", "arguments": {"city": "Paris", "days": 2}}'
+THINKING = "Qwen3-4B-Thinking-2507"
+
+
+@pytest.mark.parametrize("how", ["status", "event", "body"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("written", [TAGS, WRITTEN, BARE])
+@pytest.mark.parametrize("fmt", ["harmony", "hermes", "llama3_json"])
+def test_by_prompt_too_it_is_read_in_whatever_syntax_the_host_gives_it_back(
+    fmt: str, written: str, how: str, stream: bool
+) -> None:
+    """Groq gives back a call of gpt-oss as JSON, and the prompt asked for the model's own syntax."""
+    host = Toolless(written, how)
+    answer = ask(host, BackendMemory(), body(stream=stream), mode="prompt", format=fmt)
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    assert b'"content":"' not in answer.body
+    assert b'"finish_reason":"tool_calls"' in answer.body
+
+
+@pytest.mark.parametrize("how", ["status", "event"])
+def test_a_thought_that_the_host_has_taken_out_is_not_looked_for(how: str) -> None:
+    """The chat template has opened it in the prompt, and what the host could not parse stands behind it."""
+    host, memory = Host(TAGS, how, llama_cpp=True), BackendMemory()
+    answer = ask(host, memory, {**body(stream=how == "event"), "model": THINKING}, mode="native")
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    assert b"tool_call>" not in answer.body
+    assert "in_reasoning" not in answer.headers["x-toolcall"]
+
+
+@pytest.mark.parametrize("how", ["status", "event"])
+def test_a_thought_that_the_host_has_left_in_is_one(how: str) -> None:
+    host, asked = Host(f"I go.\n</think>\n{TAGS}", how, llama_cpp=True), body(stream=how == "event")
+    answer = ask(host, BackendMemory(), {**asked, "model": THINKING}, mode="native", reasoning_field="reasoning")
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    assert b'"reasoning":"I go.\\n"' in answer.body
+    assert b"think>" not in answer.body
+
+
+class Toolless(Host):
+    """Refuses what the model wrote although no tool was offered."""
+
+    def answer(self, raw: bytes) -> tuple[int, str, bytes]:
+        return super().answer(json.dumps({**json.loads(raw), "tools": []}).encode())

@@ -144,14 +144,14 @@ class Choices:
         return received_all or self.patience < 0
 
     def unparsed_call(self, error: ToolCallError) -> msgspec.Raw | None:
-        """What a chunk would say of the choices that ends them with the calls of which an error of the backend's holds
-        the text; None where that has none, or where others have begun.
+        """What a chunk would say of the choice that has begun, to end it with the calls of which an error of the
+        backend's holds the text; None where that has none, or where others have begun.
         """
         read, answers = self.read_unparsed, self.answers
-        if read is None or len(answers) > 1 or self.all_finished:
+        if read is None or len(answers) != 1 or self.all_finished:
             return None
-        unparsed = unparsed_calls(error, read, spoken=self.begun)
-        native = answers[0].native if answers else None
+        unparsed = unparsed_calls(error, read, spoken=True)
+        native = answers[0].native
         begun = [] if native is None else native.seen
         if unparsed is None or (not begun and any(answer.calls for answer in answers)):
             return None
@@ -162,7 +162,7 @@ class Choices:
                 return None
             delta = {"tool_calls": entries}
         self.salvaged = True
-        return openai.raw([{"index": next(iter(self.by_index), 0), "delta": delta, "finish_reason": "stop"}])
+        return openai.raw([{"index": next(iter(self.by_index)), "delta": delta, "finish_reason": "stop"}])
 
     # -- what a chunk says ---------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ToolCallError, shown
+from ..formats import registry
+from ..formats.base import ToolFormat
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
@@ -75,7 +77,8 @@ class Decisions(list[Decision]):
 class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
-    `usage` counts over all attempts, `decisions` are those so far, `why` is what led to the attempt at hand.
+    `usage` counts over all attempts, `decisions` are those so far, `why` is what led to the attempt at hand,
+    `unparsed` is the text of the answer at hand where the backend could not parse it and its error held it.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class ToolRequest:
         self.usage = meter_for(settings, chat.model, memory, wanted=counted, learned=memory.prompts)
         self.usage.limit = _token_limit(chat)
         self.next_body: bytes | None = None
+        self.unparsed: str | None = None
         self.report = CallReport(chat.model)
         self._retried = False
         self._asked_whole = False
@@ -151,6 +155,11 @@ class ToolRequest:
         return f"mode=prompt; format={self.prompt_format}{raw}"
 
     @property
+    def syntax(self) -> ToolFormat:
+        """What calls are written in. A backend may have written those that it could not parse in its own way."""
+        return registry.get("auto") if self.native or self.unparsed is not None else self._format.chosen
+
+    @property
     def make_choice(self) -> Callable[[], ChoiceAnswer]:
         """What makes the reader of a choice of this attempt. It refers to nothing that refers to the reader: a
         reference cycle would keep an answer in memory until the garbage collector comes.
@@ -165,15 +174,19 @@ class ToolRequest:
             retried=self._retried,
             opened=self._opened(),
         )
-        make = functools.partial(make_choice, self.chat, self.settings, self._format.chosen, context)
+        make = functools.partial(make_choice, self.chat, self.settings, self.syntax, context)
         return no_more_than_asked(make, self.chat.n)
 
     def _opened(self) -> OpenedReasoning | None:
         """The thought that the answer begins in."""
-        prompt = self.prompt
+        prompt, bare = self.prompt, self._negotiation.is_bare
         if prompt is None or self.settings.reasoning_start != "auto":
-            return self._reasoning_start.opened(constrained=self._negotiation.is_bare)
-        return None if self._negotiation.is_bare else prompt.opened
+            opened = self._reasoning_start.opened(constrained=bare)
+        else:
+            opened = None if bare else prompt.opened
+        # A backend that could not parse an answer may have taken the thought out of it.
+        is_out = opened is not None and self.unparsed is not None and opened.close not in self.unparsed
+        return None if is_out else opened
 
     # -- bodies --------------------------------------------------------------------------------------------------
 

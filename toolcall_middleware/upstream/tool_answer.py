@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
-from ..formats.base import ParserOptions, StreamParser
+from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
@@ -74,7 +74,6 @@ class ToolAnswer:
         self._warnings: tuple[str, ...] = ()  # of the whole answer
         self._finished: tuple[FinishedCall, ...] = ()  # the finished calls of the whole answer
         self._is_due = False  # the answer's end waits for a count
-        self._salvaged = False  # it is the call that an error of the backend's held
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. It is over."""
@@ -132,7 +131,7 @@ class ToolAnswer:
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
         """A response begins: what becomes of it."""
         self.stream = None
-        self._salvaged = False
+        self._request.unparsed = None
         self._status = status
         self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         if status >= 400:
@@ -166,7 +165,7 @@ class ToolAnswer:
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
         if self.offers_tools:
-            made.choices.read_unparsed = self._reader_of_unparsed()
+            made.choices.read_unparsed = self._reader_of(self._request.syntax)
         if chat.include_usage and self._request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
@@ -215,6 +214,8 @@ class ToolAnswer:
         error = stream.failed
         if stream.choices.begun:
             request.is_accepted()
+        elif error is not None and (written := self._written(error)) is not None:
+            return self._restart(as_stream(written) or b"", left=left)
         elif error is not None and not left and self._is_refusal(error):
             return b""
         if error is not None and not left and request.retries(error):
@@ -241,20 +242,22 @@ class ToolAnswer:
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
         """The completion with the call that the backend could not read, and of which its error holds the text."""
-        unparsed = unparsed_calls(refusal, self._reader_of_unparsed()) if self.offers_tools else None
+        if not self.offers_tools or self._request.unparsed is not None:
+            return None
+        unparsed = unparsed_calls(refusal, self._reader_of(registry.get("auto")))
         if unparsed is None:
             return None
-        self._salvaged = True
+        self._request.unparsed = unparsed.text
         message = {"role": "assistant", "content": unparsed.text}
         return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
-    def _reader_of_unparsed(self) -> Callable[[], StreamParser]:
+    def _reader_of(self, syntax: ToolFormat) -> Callable[[], StreamParser]:
         options = ParserOptions(repair_names=self._settings.repair_names, keep_raw=True)
-        return functools.partial(registry.get("auto").parser, self._chat.callable_tools, options)
+        return functools.partial(syntax.parser, self._chat.callable_tools, options)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """See `ToolRequest.is_settled`. A call that the backend could not parse was left to us, and not in the text."""
-        if self._salvaged or (self.stream is not None and self.stream.choices.salvaged):
+        if self._request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
             self._request.decisions.append(
                 Decision("call", "unparsed", "the backend's error holds what the model wrote")
@@ -342,12 +345,16 @@ class ToolAnswer:
                 return self._as_stream(written)
             self._refuse(refusal)
             return None
-        self.stream = self._new_rewriter()
-        out = self.feed(events)
-        out += self.finish(cut=False, left=bool(out))
+        out = self._restart(events, left=False)
         if self._request.next_body is not None:
             return None
         return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
+
+    def _restart(self, events: bytes, *, left: bool) -> bytes:
+        """The answer is the stream of these `events`, all of it: what leaves, as of `finish`."""
+        self.stream = self._new_rewriter()
+        out = self.feed(events)
+        return out + self.finish(cut=False, left=left or bool(out))
 
     def _counted_json(self, body: bytes) -> Reply:
         """A whole answer whose usage is in it, with our own remarks."""
