@@ -281,6 +281,31 @@ def test_a_thought_that_the_host_has_left_in_is_one(how: str) -> None:
     assert b"think>" not in answer.body
 
 
+@pytest.mark.parametrize("llama_cpp", [False, True])
+def test_what_the_model_wrote_is_no_word_about_the_constraint(llama_cpp: bool) -> None:
+    """It is asked for once without; the next request is held as before, and nobody is told that it was refused."""
+    host, memory = Once("I look at the schema's structure first.", llama_cpp=llama_cpp), BackendMemory()
+    for _ in range(2):
+        answer = ask(host, memory, body(tool_choice="required"), mode="prompt", format="hermes")
+        assert calls_of(answer) == [("go", '{"city": "Paris"}')]
+    first, second, third = (sent.get("response_format") for sent in host.bodies)
+    assert first == third
+    assert first is not None
+    assert second is None
+
+
+class Once(Host):
+    """Refuses its model's first answer, and takes the next."""
+
+    def answer(self, raw: bytes) -> tuple[int, str, bytes]:
+        if not self.bodies:
+            return super().answer(json.dumps({**json.loads(raw), "tools": []}).encode())
+        self.bodies.append(json.loads(raw))
+        call = '{"name": "go", "arguments": {"city": "Paris"}}'
+        choice = {"index": 0, "message": {"role": "assistant", "content": call}, "finish_reason": "stop"}
+        return 200, "application/json", json.dumps({"choices": [choice]}).encode()
+
+
 class Toolless(Host):
     """Refuses what the model wrote although no tool was offered."""
 

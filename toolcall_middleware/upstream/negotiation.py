@@ -195,7 +195,7 @@ class Negotiation:
             return Next.AGAIN if self._drops_question(status, refusal) else Next.GIVE
         asked, text = ladder.asked, refusal.decode("utf-8", "replace")
         named = any(word in refusal for word in _CONSTRAINT_WORDS) or ladder.names_keyword(text)
-        if named and status in _REFUSED | _FAILED:
+        if named and status in _REFUSED | _FAILED and not is_models_fault(refusal):
             ladder.after_refusal(text)
         elif status in _FAILED or (status in _REFUSED and not any(word in refusal for word in _OTHER_WORDS)):
             # It may be the constraint, and the server does not say so: once without any.
