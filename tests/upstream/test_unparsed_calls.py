@@ -294,6 +294,17 @@ def test_what_the_model_wrote_is_no_word_about_the_constraint(llama_cpp: bool) -
     assert second is None
 
 
+def test_what_the_model_wrote_is_no_word_about_usage() -> None:
+    """A count that only we want is not asked for again after an error that does not say why; this one does."""
+    host, memory = Once("I look at it first.", llama_cpp=True), BackendMemory()
+    asked = {**body(stream=True), "model": "Qwen2.5-7B-Instruct"}
+    for more in ({}, {"stream_options": {"include_usage": True}}):
+        assert calls_of(ask(host, memory, {**asked, **more}, mode="prompt")) == [("go", '{"city": "Paris"}')]
+    first, second, third = (sent.get("stream_options") for sent in host.bodies)
+    assert first == third == {"include_usage": True}
+    assert second is None
+
+
 class Once(Host):
     """Refuses its model's first answer, and takes the next."""
 

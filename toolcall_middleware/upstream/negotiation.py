@@ -229,10 +229,15 @@ class Negotiation:
         asked = self._watches_format and isinstance(self.extra.get(_STREAM_OPTIONS), dict)
         if not asked or self._chat.include_usage or status not in _REFUSED | _FAILED:
             return False
-        return not any(word in refusal for word in _OTHER_WORDS) and self._leaves_out(_STREAM_OPTIONS)
+        if any(word in refusal for word in _OTHER_WORDS):
+            return False
+        return self._leaves_out(_STREAM_OPTIONS, learn=not is_models_fault(refusal))
 
-    def _leaves_out(self, field: str) -> bool:
-        """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage."""
+    def _leaves_out(self, field: str, *, learn: bool = True) -> bool:
+        """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage.
+
+        learn: it is to be remembered, once the request is taken without the field.
+        """
         usage = field == _STREAM_OPTIONS
         ours = isinstance(self.extra.get(field), dict) or (self._chat.include_usage and field not in self.extra)
         if usage and not ours:
@@ -240,7 +245,9 @@ class Negotiation:
         if not usage and (field in self._chat.fields or field in self.extra):
             return False
         asked = self.extra.get(field) or openai.read_value(self._chat.fields.get(field))
-        if not usage or asked == {"include_usage": True}:  # and nothing of the client's, which it may refuse
+        if learn and (
+            not usage or asked == {"include_usage": True}
+        ):  # and nothing of the client's, which it may refuse
             self._refused.append(f"no {field}")
         if usage and not self._chat.include_usage and field in self._chat.fields:
             del self.extra[field]  # the client's own
