@@ -69,6 +69,7 @@ VALUES = {
     "an opening tag within a sentence": ("\ntype <parameter=t> here\n", "type <parameter=t> here"),
     "a parameter that is there already": ("\na\n<parameter=s>\nb\n", "a\n<parameter=s>\nb"),
     "a parameter that no one declared": ("\na\n<parameter=zz>\n", "a\n<parameter=zz>"),
+    "a parameter's tags within a line": ("\na <parameter=zz>1</parameter>\n", "a <parameter=zz>1</parameter>"),
     "half a closing tag": ("a</paramete", "a</paramete"),
     "the whole syntax": (
         "\n<function=f>\n<parameter=s>\n1\n</parameter>\n</function>\n",

@@ -328,6 +328,8 @@ class TaggedCalls(PartReader):
                     return k
             elif tag.startswith(rest) and not last:
                 return None
+        if not last and any(head.startswith(rest) for head in syntax.parameter_heads):
+            return None  # where it opens no parameter, it is one within the value: `nested`
         if own_line or not self._value.lined:
             m = syntax.parameter.match(s, k)
             if m is not None:
@@ -336,10 +338,8 @@ class TaggedCalls(PartReader):
                 if key not in self._seen and (key in declared or (own_line and not declared)):
                     self._repaired = True
                     return k
-            elif not last and len(rest) < MAX_TAG:
-                heads, part = syntax.parameter_heads, syntax.parameter_part
-                if any(head.startswith(rest) for head in heads) or part.fullmatch(rest):
-                    return None
+            elif not last and len(rest) < MAX_TAG and syntax.parameter_part.fullmatch(rest):
+                return None
         return -1
 
     def _section(self, s: str, i: int, *, last: bool) -> int:
