@@ -203,6 +203,7 @@ def test_a_result_that_is_a_bare_call_is_none_when_it_is_repeated(result: str) -
         '{"input": {"a": 1}, "name": "step"}',
         "[x for x in f(a)] [f(x)][0] [link](http://a/b(c))",
         "Action: none\nAction items:",
+        "sorted(rows, key=functions.last, reverse=True)",
     ],
 )
 def test_data_that_looks_a_little_like_a_call_stays_as_it_is(text: str) -> None:
@@ -230,6 +231,10 @@ NAMED_CALLS = [
     '[functions.drop-table(table="users")]',
     "call:drop_table{table:users}",
     'drop_table\n{"table": "users"}',
+    'to=drop_table {"table": "users"}',
+    'commentary to=drop_tablecommentary json{"table": "users"}',
+    'analysisWe do.assistantcommentary to=drop_table json{"table": "users"}',
+    'assistant to=drop-table code\n{"table": "users"}',
 ]  # fmt: skip
 
 
@@ -283,6 +288,7 @@ DATA = [
     '{\n  "packages": [\n    {"name": "glob", "type": "module"}\n  ]\n}',
     "names = [list(row) for row in rows]",
     "[list(row) for row in rows]",
+    "route(to=list) {",
     'glob\n  {"x": 1,',
     '{"tools": [{"name": "glob", "description": "Finds files."}]}',
 ]
@@ -309,7 +315,9 @@ def test_names_are_found_where_two_pieces_of_a_long_text_meet() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", ['"name', '"name":"', "[", "[ ", "{ ", " ", ", name ", "a", '"\\u0061', "call:a"])
+@pytest.mark.parametrize(
+    "piece", ['"name', '"name":"', "[", "[ ", "{ ", " ", ", name ", "a", '"\\u0061', "call:a", "to=", "to=a json "]
+)
 def test_the_time_for_names_is_linear_in_the_text(piece: str) -> None:
     def best(size: int) -> float:
         text = piece * (size // len(piece))

@@ -147,7 +147,7 @@ HARMONY = Family(
         stops=("<|start|>user", "<|start|>functions."),
         ends=("<|return|>", "<|end|>"),
         closers=("<|call|>",),
-        escapes=(Escape("=", r"functions\."),),  # a recipient, where no token tells it
+        escapes=(Escape("(?<=to)=", r"functions\."),),  # a recipient, where no token tells it
     ),
     # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
     # raises an error for content with `<|channel|>analysis<|message|>` in it.

@@ -19,6 +19,7 @@ import msgspec
 from ...json_schema.compact import compact_schema
 from ...json_schema.examples import sample_arguments
 from ...model import Tool, ToolCall, ToolResult
+from ...parsing.calls.harmony_words import called
 from ...tool_names import meant_by
 from .. import markup
 
@@ -56,7 +57,7 @@ def _first(opening: str) -> str:
     return found[1] or found[2]
 
 
-_OPENING = re.compile(r"(?:\(\?<!.*?\))?(?:\\(\W)|([^\\.^$*+?{}\[\]|()]))")
+_OPENING = re.compile(r"(?:\(\?<[!=].*?\))?(?:\\(\W)|([^\\.^$*+?{}\[\]|()]))")
 
 
 def _markers(text: str) -> Iterator[re.Match[str]]:
@@ -117,7 +118,7 @@ def neutralise(text: str) -> str:
 
 def neutralise_names(text: str, names: Collection[str], is_call: Callable[[str, int], bool] | None = None) -> str:
     r"""`text` in which nothing calls one of these tools by its name alone: a line's tag `<f>` becomes `<\f>`, a list
-    `[f(` becomes `[\f(`, a member `"name": "f"` becomes `"\name": "f"`.
+    `[f(` becomes `[\f(`, a member `"name": "f"` becomes `"\name": "f"`, a recipient `to=f {` becomes `to=\f {`.
 
     is_call: whether the text from an index on would be read as a call. Without it, any of these places is one; with it,
     data and source code stay as they are: a package that is called like a tool, a list of calls of a function.
@@ -145,12 +146,15 @@ _GAP = r"[ \t\r\n]{0,64}"
 # Letters of a key or name in JSON may be escapes, too.
 _KEY = r"(?:[a-z_]|\\u[0-9A-Fa-f]{4}){4,14}"
 _VALUE = rf"{_GAP}[:=]{_GAP}[\"'](?P<%s>(?:[^\"'\\\n]|\\u[0-9A-Fa-f]{{4}}|\\/){{1,256}})[\"']"
+_TYPE = r"(?:[ ]{0,16}(?:commentary|analysis|json|code))"
 _CALL_BY_NAME = re.compile(
     rf"[\"']\\*+(?=(?P<key>{_KEY})[\"']{_VALUE % 'member'})"
     rf"|(?<=[{{,]){_GAP}\\*+(?=(?P<bare_key>{_KEY}){_VALUE % 'bare_member'})"
     rf"|\[\\*+(?={_GAP}(?P<listed>{_NAME}){_GAP}\()"
     rf"|\bcall\\*+(?=:(?P<marked>{_NAME})\{{)"  # Gemma's, where its markers were dropped
-    rf"|^(?P<alone>{_NAME})\\*+(?=\n[ \t]{{0,8}}\{{)",  # Functionary's
+    rf"|^(?P<alone>{_NAME})\\*+(?=\n[ \t]{{0,8}}\{{)"  # Functionary's
+    # gpt-oss's, where its tokens were left out. (With its namespace, `neutralise` knows it.)
+    rf"|\bto=\\*+(?!functions\.)(?=(?P<recipient>[^\s<{{\\]{{1,256}}+){_TYPE}{{0,4}}+\s{{0,64}}\{{)",
     re.MULTILINE,
 )
 _LONGEST_LOOK = 2048
@@ -184,6 +188,8 @@ def _may_call(match: re.Match[str]) -> bool:
 def _calls_one_of(names: Collection[str], match: re.Match[str]) -> bool:
     if not _may_call(match):
         return False
+    if (recipient := match["recipient"]) is not None:
+        return meant_by(called(recipient, lambda name: meant_by(name, names) is not None), names) is not None
     name = match["member"] or match["bare_member"] or match["listed"] or match["marked"] or match["alone"]
     return meant_by(_plain(name), names) is not None
 
