@@ -188,6 +188,16 @@ def test_the_prompts_last_words_are_none_of_the_answer(turn: str, stream: bool) 
     assert b"turn" not in answer.body
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_channel_behind_the_prompts_last_words_is_the_answers(stream: bool) -> None:
+    call = 'commentary to=functions.go <|constrain|>json<|message|>{"city": "Paris", "days": 2}<|call|>'
+    text = f"<|start|>assistant<|channel|>analysis<|message|>Far.<|end|><|start|>assistant<|channel|>{call}"
+    answer = ask(Host(text, llama_cpp=True), BackendMemory(), body(stream=stream), mode="native")
+    assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
+    assert said(answer, "content") == ""
+    assert b"analysis" not in answer.body
+
+
 @pytest.mark.parametrize("text", [TAGS, f"<think>Far.</think>{TAGS}", f"{TAGS}\n{TAGS.replace('Paris', 'Rome')}"])
 @pytest.mark.parametrize("begun", ["", "{", '{"city":"Par', '{"city":"Paris","days":2', '{"city": "Paris", "d'])
 def test_a_call_that_has_begun_goes_on(text: str, begun: str) -> None:

@@ -20,9 +20,11 @@ from ..parsing.events import CallArgs, CallEnd, CallStart
 from ..parsing.values.json_spelling import decode
 
 _LLAMA_CPP = re.compile(r"Failed to parse input at pos \d+: ")
-# llama.cpp puts the prompt's last words before it: the assistant's turn, and a thought's opening tag.
+# llama.cpp puts the prompt's last words before it: the assistant's turn up to the token that ends its header (a channel
+# is the answer's own), and a thought's opening tag.
 _TURN = re.compile(
-    r"(?:<[^\s>]{1,32}>[ ]?(?:assistant|model)(?:<[^\s>]{1,32}>)?|<[|｜](?:[Aa]ssistant|bot)[|｜]>)\s{0,8}"
+    r"(?:<[^\s>]{1,32}>[ ]?(?:assistant|model)(?:<\|\w{0,16}(?:end|middle|sep|message)\w{0,16}\|>)?"
+    r"|<[|｜](?:[Aa]ssistant|bot)[|｜]>)\s{0,8}"
     r"(?:<think>(?!.*</think>)\s{0,8})?",
     re.DOTALL,
 )
