@@ -103,3 +103,20 @@ def test_the_table_reads_most_of_what_is_clean() -> None:
     rows = [{"id": number, "at": [number / 7, -1], "name": "a b", "on": True} for number in range(30)]
     steps(reader, cuts(json.dumps({"rows": rows}), 1))
     assert sum(read) > 0.95 * len(read) > 100
+
+
+def test_the_table_copies_no_deep_stack() -> None:
+    copied = []
+
+    class Stack(list[str]):
+        def copy(self) -> Stack:
+            copied.append(len(self))
+            return Stack(self)
+
+    reader = JsonReader()
+    reader._at.stack = Stack(reader._at.stack)
+    text = '{"a": [' * 2000 + "1" + "]}" * 2000
+    pieces = [text[at : at + 4] for at in range(0, len(text), 4)]
+    assert steps(reader, pieces) == steps(without_table(), pieces)
+    assert copied
+    assert max(copied) <= 2100

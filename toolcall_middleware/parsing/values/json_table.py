@@ -35,6 +35,7 @@ _DIGITS: Final = "0123456789"
 _WORD_CHARS: Final = "+-.eE" + _DIGITS + "abcdefghijklmnopqrstuvwxyz"
 _HELD: Final = {COMMA: ",", QUOTE: '"', ESCAPE: "", WORD: _WORD_CHARS}
 SMALL = 24  # characters: in longer ones a search beats the table
+_MAX_DEPTH = 2048  # open brackets: each piece may copy them all
 
 
 def _row(state: int, *, closes: str = "", opens: bool = False, is_key: bool = False) -> Row:
@@ -127,7 +128,7 @@ class CleanJson:
         if at.state == STRING and at.quote == '"' and '"' not in s and "\\" not in s and s.isprintable():
             return s
         row = self._row
-        if len(s) > SMALL or (row is None and (row := self._find_row()) is None):
+        if len(s) > SMALL or len(at.stack) > _MAX_DEPTH or (row is None and (row := self._find_row()) is None):
             return None
         stack, objects = at.stack, at.objects
         try:
