@@ -196,7 +196,7 @@ def _put_word(at: Position, out: list[str], c: str) -> int:
     made = word if NUMBER.fullmatch(word) else LITERALS.get(word)
     if made is None:
         made = repaired_number(word)
-    if made is not None:
+    if made is not None and (c != ":" or not at.stack):  # `15:30` is no number
         out.append(made)
         if made != word:
             at.repaired = True
