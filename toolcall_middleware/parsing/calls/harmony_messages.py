@@ -4,8 +4,11 @@
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
 
 Muse Glimmer has recipients for channels: a message to `self` or `developer` is reasoning, to `user` or `commentary`
-content, and one to a tool holds the calls in tags of their own. LLM-jp's tokenizer puts a space behind every special
-token: `<|channel|> final<|message|> …`; where a header has it, the one that begins the text is none of it.
+content, and one to a tool holds the calls in tags of their own. Calls that stand first in a message to `user` are calls,
+too: it had the wrong recipient.
+
+LLM-jp's tokenizer puts a space behind every special token: `<|channel|> final<|message|> …`; where a header has it, the
+one that begins the text is none of it.
 
 Content is read as other text is: a model that was asked for calls in another syntax writes them there.
 """
@@ -130,6 +133,8 @@ class _Message:
                     yield from self._space()
                 self._cursor.sink.says_more = True
                 return
+            if self._tagged and not self.thinks and (yield from self._has_calls()):
+                return
             if not (yield from self._text(say)):
                 return
             self.header = ""
@@ -153,6 +158,20 @@ class _Message:
         """The reasoning is over."""
         self.thinks = False
         self._cursor.sink.end_reasoning()
+
+    def _has_calls(self) -> Steps[bool]:
+        """Whether calls stand first in a message that is addressed to no tool."""
+        cursor = self._cursor
+        while True:
+            yield from self._some()
+            j = cursor.behind_space()
+            rest = cursor.s[j : j + len(self._tags)]
+            if rest == self._tags:
+                cursor.i = j
+                return True
+            if not self._tags.startswith(rest) or cursor.last:
+                return False
+            yield
 
     def _space(self) -> Steps[None]:
         """The space that the tokenizer has put behind the header."""
