@@ -23,7 +23,12 @@ def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
     return lambda sink, context: HarmonyMessage(sink, opening or context.opening, tags=_PREFIX)
 
 
-_INVOKE = invoke_calls(f"{_PREFIX[1:]}function_calls", _PREFIX[1:], noise=(f"</{_PREFIX[1:]}invoke>",))
+_INVOKE = invoke_calls(
+    f"{_PREFIX[1:]}function_calls",
+    _PREFIX[1:],
+    noise=(f"</{_PREFIX[1:]}invoke>",),
+    stray="<|message|>",  # as behind the name in the message's header
+)
 _tags = xml_calls(_INVOKE.read)
 
 _CALLS = (

@@ -22,7 +22,8 @@ XmlSyntax = Callable[[], TaggedSyntax]
 # `=f`, ` f`; and as an attribute would be: `="f"`, ` name="f"`, of which only the last quote may be left.
 _NAMED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[\"']?[ ]?"
 _STRING = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"  # says whether the value is a string
-_QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)(?(quote_{0})[\"'])[ ]?"
+_QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)"
+_UNQUOTED = r"(?(quote_{0})[\"'])[ ]?"
 
 ATTRIBUTE = r"[^\"'>\n]{1,256}"
 """Pattern of a key that can stand in an attribute."""
@@ -45,14 +46,19 @@ def heads(*tags: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"<{tag}{space}name" for tag in tags for space in (" ", "", "Ġ")))
 
 
-def attribute(tag: str, group: str, more: str = "") -> re.Pattern[str]:
-    """A pattern of `<tag name="…">`; see `heads`."""
-    return re.compile(f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{more}>")
+def attribute(tag: str, group: str, more: str = "", *, stray: str = "") -> re.Pattern[str]:
+    """A pattern of `<tag name="…">`; see `heads`. stray: a token that may stand behind the name, or end the tag."""
+    end = f"{_UNQUOTED.format(group)}{more}>"
+    if stray:
+        strays = f"(?:{re.escape(stray)}){{1,4}}"
+        end = rf"(?:(?:{_UNQUOTED.format(group)}|{strays}[\"']?[ ]?){more}>|{strays}(?=\n{{0,8}}<[/a-z]))"
+    return re.compile(f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{end}")
 
 
-def begun(*heads: str) -> re.Pattern[str]:
-    """A tag with one of these heads that has not ended."""
-    return re.compile(f"(?:{'|'.join(map(re.escape, heads))})[^>\\n]{{0,300}}")
+def begun(*heads: str, stray: str = "") -> re.Pattern[str]:
+    """A tag with one of these heads that has not ended. stray: see `attribute`."""
+    char = rf"(?:{re.escape(stray)}\n{{0,8}}|[^>\n])" if stray else r"[^>\n]"
+    return re.compile(f"(?:{'|'.join(map(re.escape, heads))}){char}{{0,300}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +107,19 @@ def function_calls(wrapper: str, *, lines: bool = False) -> XmlCalls:
     return XmlCalls(read, written)
 
 
-def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), newlines: bool = True) -> XmlSyntax:
+def invoke_tags(
+    close: str, prefix: str = "", *, noise: tuple[str, ...] = (), stray: str = "", newlines: bool = True
+) -> XmlSyntax:
     """`<invoke name="f"><parameter name="x">…</parameter></invoke>`, each tag's name with `prefix` before it.
 
-    A parameter's own prefix may be missing.
+    A parameter's own prefix may be missing. stray: see `attribute`, of a call's name.
     """
     mark = re.escape(prefix)
     calls, parameters = heads(f"{prefix}invoke"), heads(f"{prefix}parameter", "parameter")
     return xml_syntax(
-        call=attribute(f"{mark}invoke", "name", "(?P<empty>/)?"),
+        call=attribute(f"{mark}invoke", "name", "(?P<empty>/)?", stray=stray),
         call_heads=calls,
-        call_part=begun(*calls),
+        call_part=begun(*calls, stray=stray),
         parameter=attribute(f"(?:{mark})?parameter", "key", _STRING),
         parameter_heads=parameters,
         parameter_part=begun(*parameters),
@@ -123,7 +131,9 @@ def invoke_tags(close: str, prefix: str = "", *, noise: tuple[str, ...] = (), ne
     )
 
 
-def invoke_calls(wrapper: str, prefix: str = "", *, noise: tuple[str, ...] = (), typed: bool = False) -> XmlCalls:
+def invoke_calls(
+    wrapper: str, prefix: str = "", *, noise: tuple[str, ...] = (), stray: str = "", typed: bool = False
+) -> XmlCalls:
     """`<invoke name="f"><parameter name="x">…</parameter></invoke>` within `<wrapper>`, as `invoke_tags` reads them.
 
     typed: an attribute says whether a value is a string, and its line breaks are its own.
@@ -139,7 +149,7 @@ def invoke_calls(wrapper: str, prefix: str = "", *, noise: tuple[str, ...] = (),
         more=("<parameter",) if prefix else (),
         exact=typed,
     )
-    return XmlCalls(invoke_tags(f"</{wrapper}>", prefix, noise=noise, newlines=not typed), written)
+    return XmlCalls(invoke_tags(f"</{wrapper}>", prefix, noise=noise, stray=stray, newlines=not typed), written)
 
 
 def key_value_calls(*, lines: bool, tag: str = "tool_call", newlines: bool = True) -> XmlCalls:

@@ -4,8 +4,8 @@
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
 
 Muse Glimmer has recipients for channels: a message to `self` or `developer` is reasoning, to `user` or `commentary`
-content, and one to a tool holds the calls in tags of their own. Calls that stand first in a message to `user` are calls,
-too: it had the wrong recipient.
+content, and one to a tool holds the calls in tags of their own. Tags that stand first in a message to `user` are calls,
+too: the recipient is wrong.
 
 LLM-jp's tokenizer puts a space behind every special token: `<|channel|> final<|message|> …`; where a header has it, the
 one that begins the text is none of it.
