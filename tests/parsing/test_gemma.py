@@ -102,6 +102,7 @@ LAYOUTS: list[tuple[str, list[tuple[str, Any]], str]] = [
     ("<|tool_call>call:f{} b", [("f", {})], "b"),
     ("<|tool_call> call : f {} <tool_call|>", [("f", {})], ""),
     ("<|tool_call>:f{}<tool_call|>", [("f", {})], ""),
+    ("<|tool_call>:call:f{}<tool_call|>b", [("f", {})], "b"),
     (f"<|tool_call>call:f(s={Q}a{Q}, n=1)<tool_call|>", [("f", {"s": "a", "n": 1})], ""),
     ('<|tool_call>call:f({"s": "a", "a": ["b"]})<tool_call|>', [("f", {"s": "a", "a": ["b"]})], ""),
     ('<|tool_call>call:f({"n": "1", "s": "({a})"}) <tool_call|>b', [("f", {"n": 1, "s": "({a})"})], "b"),

@@ -27,9 +27,9 @@ _MARKUP = Markup(
 
 _function_calls = gemma_calls(GemmaSyntax("<end_function_call>", "<escape>"))
 _FUNCTION = opener("<start_function_call>", _function_calls)
-_BARE_FUNCTION = gemma.bare_call(_function_calls)
+_BARE_FUNCTIONS = gemma.bare_calls(_function_calls)
 
-_function = GemmaWriter("<escape>", "<start_function_call>", "<end_function_call>", (_FUNCTION, _BARE_FUNCTION))
+_function = GemmaWriter("<escape>", "<start_function_call>", "<end_function_call>", (_FUNCTION, *_BARE_FUNCTIONS))
 
 # https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
 FUNCTIONGEMMA = Family(
@@ -37,7 +37,7 @@ FUNCTIONGEMMA = Family(
     about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
     fine_tunes={"functiongemma": "[vllm] functiongemma"},
     auto_openers=(_FUNCTION,),
-    own_openers=(_BARE_FUNCTION,),
+    own_openers=_BARE_FUNCTIONS,
     markup=_MARKUP,
     # The first words are the template's; what follows them stands there without a space.
     prompt="You are a model that can do function calling with the following functions{tools}",
@@ -50,11 +50,12 @@ FUNCTIONGEMMA = Family(
 )
 
 _gemma4_calls = gemma_calls(GemmaSyntax("<tool_call|>", '<|"|>', inner='"'))
+_GEMMA4_BARE = gemma.bare_calls(_gemma4_calls)
 _GEMMA4_OPENERS = (
     opener("<|tool_call>", _gemma4_calls),
     # A slip in the marker, with which the arguments are often JSON in parentheses.
     shared("<|tool_call|>", _gemma4_calls, "call:", undecided=f"(?:{beginnings('call:')})?"),
-    gemma.bare_call(_gemma4_calls),
+    _GEMMA4_BARE[0],
     opener("<|channel>thought", lambda sink: ReasoningBlock(sink, "<channel|>")),
 )
 
@@ -67,6 +68,7 @@ GEMMA4 = Family(
     about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
     models={"gemma4": "[llama.cpp] gemma4"},
     auto_openers=_GEMMA4_OPENERS,
+    own_openers=_GEMMA4_BARE,
     markup=_MARKUP,
     prompt="""\
 {tools}

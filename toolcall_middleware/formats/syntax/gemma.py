@@ -151,12 +151,23 @@ def gemma_calls(syntax: GemmaSyntax) -> Make:
 _BARE_NAME = r"[A-Za-z_][\w.\-]{0,63}"
 
 
-def bare_call(make: Make) -> Opener:
-    """A call that begins the answer without a marker: a backend may have dropped it."""
-    return Opener(
+def bare_calls(make: Make) -> tuple[Opener, Opener]:
+    """Calls without a marker, which a backend may have dropped or the model forgotten: one that begins the answer, and
+    one that begins a line, of an offered tool.
+    """
+    at_start = Opener(
         pattern=rf"call:(?:{_BARE_NAME}:)?{_BARE_NAME}\{{",
         partial=rf"c(?:a(?:l(?:l(?::(?:{_BARE_NAME}(?::(?:{_BARE_NAME})?)?)?)?)?)?)?",
         body=lambda sink, _: make(sink),
         where=Where.START,
         consume=False,
     )
+    on_line = Opener(
+        pattern=rf"call:(?P<tool>{_BARE_NAME})\{{",
+        partial=rf"c(?:a(?:l(?:l(?::(?P<tool>(?:{_BARE_NAME})?))?)?)?)?",
+        body=lambda sink, _: make(sink),
+        where=Where.LINE,
+        named=True,
+        consume=False,
+    )
+    return at_start, on_line

@@ -10,14 +10,15 @@ from ..sink import Sink
 from ..values.notation import Notation
 from .literal_arguments import LiteralArguments, LiteralCalls
 
-# Of `call:` the word may be missing; under load the brackets are sometimes Python's. A name may have a namespace.
+# Of `call:` the word may be missing, or a colon stands before it; under load the brackets are sometimes Python's.
+# A name may have a namespace.
 _NAME = r"[^\s{}()<>\[\]\"'`,:]"
 _HEAD = re.compile(
-    rf"(?:call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_NAME}{{1,64}}:)?{_NAME}{{1,256}})"
+    rf"(?::?call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_NAME}{{1,64}}:)?{_NAME}{{1,256}})"
     r"[ \t\r\n]{0,32}(?P<bracket>[{(])"
 )
 _HEAD_PART = re.compile(
-    rf"(?:c|ca|cal|call)?[ \t]{{0,32}}(?::[ \t]{{0,32}}(?:{_NAME}{{1,64}}:)?{_NAME}{{0,256}}[ \t\r\n]{{0,32}})?\Z"
+    rf"(?::?(?:c|ca|cal|call))?[ \t]{{0,32}}(?::[ \t]{{0,32}}(?:{_NAME}{{1,64}}:)?{_NAME}{{0,256}}[ \t\r\n]{{0,32}})?\Z"
 )
 _MAX_GAP = 512
 
