@@ -180,12 +180,13 @@ def key_value_tags(prefix: str = "", *, tag: str = "tool_call", newlines: bool =
     joint = rf"(?:{gap}|<{prefix}{tag}>)"
     # The key's own closing tag may be that of a value, or missing before the value.
     key_end = rf"(?:</{prefix}arg_(?:key|value)>|(?=<{prefix}arg_value>))"
+    kind = r"(?:function[ \t]{0,8}\r?\n)?"  # before the name: Step-Audio 2
     return xml_syntax(
         call=re.compile(
-            rf"(?P<name>{name}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|</{prefix}arg_value>|{end}|\{{)"
+            rf"{kind}(?P<name>{name}){ws}(?:<tool_sep>{ws})?(?=<{prefix}arg_key>|</{prefix}arg_value>|{end}|\{{)"
         ),
         call_heads=(),
-        call_part=re.compile(rf"{name}(?:{joint}(?:{name})?|{ws}(?:<tool_sep>{ws})?)(?:<[/a-z_]{{0,20}})?"),
+        call_part=re.compile(rf"{kind}{name}(?:{joint}(?:{name})?|{ws}(?:<tool_sep>{ws})?)(?:<[/a-z_]{{0,20}})?"),
         parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}}){key_end}"),
         parameter_heads=(key,),
         parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_]{{0,24}})?"),
