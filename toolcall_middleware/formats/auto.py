@@ -112,6 +112,7 @@ def one_of(openers: Iterable[Opener]) -> Opener:
         raise FormatError(f"two families declare {first.marker or first.pattern}: say what follows it (`shared`)")
     shared.sort(key=lambda opener: not opener.follow)  # what no other claims comes last
     undecided = "|".join(dict.fromkeys(filter(None, (opener.undecided for opener in shared))))
-    make = fork(*((opener.follow, opener.make) for opener in shared), undecided=undecided)
+    again = first.marker if first.consume else ""
+    make = fork(*((opener.follow, opener.make) for opener in shared), undecided=undecided, again=again)
     as_last = tuple(dict.fromkeys(last for opener in shared for last in opener.as_last))
     return declared(first.marker, make, where=first.where, consume=first.consume, as_last=as_last)

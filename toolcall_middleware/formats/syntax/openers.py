@@ -56,9 +56,10 @@ def shared(
     as_last: tuple[Opener, ...] = (),
 ) -> SharedOpener:
     """A marker that other families have too. See SharedOpener."""
+    alone = fork(("", make), again=marker) if consume else make
     return SharedOpener(
         marker=marker,
-        body=lambda sink, _: make(sink),
+        body=lambda sink, _: alone(sink),
         where=where,
         consume=consume,
         make=make,
@@ -108,8 +109,10 @@ def bare_call(*parts: str) -> Opener:
     )
 
 
-def fork(*branches: tuple[str, Make], undecided: str = "") -> Make:
-    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them."""
+def fork(*branches: tuple[str, Make], undecided: str = "", again: str = "") -> Make:
+    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them.
+    again: see `Fork`.
+    """
     compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
-    waits = re.compile(undecided)
-    return lambda sink: Fork(sink, compiled, waits)
+    waits = re.compile(f"{undecided}|{beginnings(again)}" if again else undecided)
+    return lambda sink: Fork(sink, compiled, waits, again)

@@ -9,6 +9,7 @@ from ..patterns import WHITE_SPACE
 from ..sink import Body, Sink
 
 _MAX_GAP = 256
+_MAX_AGAIN = 4
 
 Branch = tuple[re.Pattern[str], Callable[[Sink], Body]]
 
@@ -16,13 +17,16 @@ Branch = tuple[re.Pattern[str], Callable[[Sink], Body]]
 class Fork:
     """Looks at the first characters behind the marker (white space aside) and lets the branch that matches read.
 
-    `undecided` matches text that ends before the branches can be told apart.
+    `undecided` matches text that ends before the branches can be told apart. again: the marker, which a model may write
+    more than once.
     """
 
-    __slots__ = ("_body", "_branches", "_failed", "_sink", "_undecided")
+    __slots__ = ("_again", "_body", "_branches", "_failed", "_left", "_sink", "_undecided")
 
-    def __init__(self, sink: Sink, branches: Sequence[Branch], undecided: re.Pattern[str]) -> None:
+    def __init__(self, sink: Sink, branches: Sequence[Branch], undecided: re.Pattern[str], again: str = "") -> None:
         self._sink = sink
+        self._again = again
+        self._left = _MAX_AGAIN if again else 0
         self._branches = branches
         self._undecided = undecided
         self._body: Body | None = None
@@ -41,9 +45,14 @@ class Fork:
     def step(self, s: str, i: int, /, *, last: bool) -> int:
         """See `Body.step`."""
         if self._body is None:
-            j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()
-            if not last and len(s) - i <= _MAX_GAP and self._undecided.fullmatch(s, j):
-                return i
+            while True:
+                j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()
+                if not last and len(s) - i <= _MAX_GAP and self._undecided.fullmatch(s, j):
+                    return i
+                if not self._left or not s.startswith(self._again, j):
+                    break
+                self._left -= 1
+                i = j + len(self._again)
             for pattern, make in self._branches:
                 if pattern.match(s, j):
                     self._body = make(self._sink)
