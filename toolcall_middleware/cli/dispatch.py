@@ -29,8 +29,8 @@ _INTERRUPTED = 128 + 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: the command's own, 2 for a mistake, 130 after Ctrl-C."""
-    if sys.stdout is None:  # Python sets None where the shell has closed it (`>&-`)
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:  # the shell started this process with its standard output closed (`>&-`)
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     arguments, rest = _split(sys.argv[1:] if argv is None else list(argv))
     parser = build_parser()
     if not arguments:

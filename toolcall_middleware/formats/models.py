@@ -162,7 +162,8 @@ def family(model: str) -> str | None:
 def thoughts_of_format(fmt: object) -> Thoughts:
     """The reasoning of the family that a format writes the prompt of."""
     own = getattr(fmt, "thoughts", None)
-    found = getattr(getattr(fmt, "prompt", None), "thoughts", None) if own is None else own  # `auto` has a prompt's
+    # `auto` has no reasoning of its own: it writes the prompt of another format.
+    found = getattr(getattr(fmt, "prompt", None), "thoughts", None) if own is None else own
     return found if isinstance(found, Thoughts) else NO_THOUGHTS
 
 

@@ -97,9 +97,10 @@ def rest_of(begun: Sequence[tuple[str, str]], calls: Sequence[tuple[str, str]]) 
     rest = next((text[len(written) :] for text in spellings if text.startswith(written)), None)
     if rest is None:
         return None
-    more = [{"index": at, "type": "function"} for at in range(len(begun), len(calls))]
-    for entry, (name, arguments) in zip(more, calls[len(begun) :], strict=True):
-        entry["function"] = {"name": name, "arguments": arguments}
+    more = [
+        {"index": at, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for at, (name, arguments) in enumerate(calls[len(begun) :], start=len(begun))
+    ]
     return [{"index": last, "function": {"arguments": rest}}, *more]
 
 

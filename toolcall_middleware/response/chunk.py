@@ -153,7 +153,7 @@ class Choices:
         unparsed = unparsed_calls(error, read, spoken=True)
         native = answers[0].native
         begun = [] if native is None else native.seen
-        if unparsed is None or (not begun and any(answer.calls for answer in answers)):
+        if unparsed is None or (not begun and answers[0].calls):
             return None
         delta: dict[str, Any] = {"content": unparsed.text}
         if begun:

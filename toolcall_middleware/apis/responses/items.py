@@ -218,7 +218,7 @@ class History:
         self._result(message, param)
 
     def _told(self, name: str, item: dict[str, Any], param: str) -> None:
-        """An output with a name in place of a call: the client tells something that nobody has asked for."""
+        """Add an output that answers no call: it has a name and no call id. Codex reports the state of a goal so."""
         if "output" not in item:
             raise refusal(f"{param}.output", "An item with a 'name' and no 'call_id' needs 'output'.")
         output = chat_result(item["output"], f"{param}.output")

@@ -44,7 +44,7 @@ class EventStream:
         max_kept: int | None = None,
     ) -> None:
         self._extension = extension
-        self._left = math.inf if max_kept is None else max_kept  # bytes of the answer that may still be kept
+        self._left = math.inf if max_kept is None else max_kept  # how many more bytes may be kept for the last event
         self._max_kept = max_kept
         self._reader = EventReader(limit)
         self._last = RepeatedChunk()

@@ -41,7 +41,8 @@ MARKUP = Markup(
 
 _TOOL_RESPONSE = between_tags("<tool_response>\n", "\n</tool_response>")
 _TAGS = "the call within <tool_call></tool_call> tags"
-# Qwen 2.5 Coder writes its calls in the tag in which the prompt lists the tools: a definition there is none (`bare`).
+# The prompt lists the tools within <tools>, and Qwen 2.5 Coder writes its calls in that tag, too. `bare` tells a call
+# from a tool's definition, which the model may repeat there.
 _OPENERS = (TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",))))
 
 # The layout of Qwen's template, after Hermes 2 Pro's. https://huggingface.co/Qwen/Qwen2.5-7B-Instruct

@@ -47,7 +47,10 @@ def heads(*tags: str) -> tuple[str, ...]:
 
 
 def attribute(tag: str, group: str, more: str = "", *, stray: str = "") -> re.Pattern[str]:
-    """A pattern of `<tag name="…">`; see `heads`. stray: a token that may stand behind the name, or end the tag."""
+    """A pattern of `<tag name="…">`; see `heads`.
+
+    stray: a special token that models write by mistake behind the name, before `">` or in place of it.
+    """
     end = f"{_UNQUOTED.format(group)}{more}>"
     if stray:
         strays = f"(?:{re.escape(stray)}){{1,4}}"
