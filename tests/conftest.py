@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .thorough import QUICK, quick_share
+from tests.helpers.thorough import QUICK, quick_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Which product files a warm request enters, in order: `python -m tests.entered` prints them as JSON, for two kinds.
 
-The fewer there are, the sooner a newcomer has read the way of a request. `tests/test_house.py` holds the counts. The
-profiler of a whole process is used, so callers run this as a process of its own.
+The fewer there are, the sooner a newcomer has read the way of a request. `tests/house/test_house.py` holds the counts.
+The profiler of a whole process is used, so callers run this as a process of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import toolcall_middleware
-from tests.fakes import TextBackend, serve
-from tests.hosts.asgi_client import JSON_TYPE, App, Client
+from tests.helpers.asgi_client import JSON_TYPE, App, Client
+from tests.helpers.fakes import TextBackend, serve
 from toolcall_middleware import ToolCallMiddleware, create_proxy
 
 PACKAGE = f"{Path(toolcall_middleware.__file__).parent}/"

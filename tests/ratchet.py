@@ -2,7 +2,7 @@
 
 `python -m tests.ratchet` writes the counts to `ratchet.json`.
 
-`tests/test_house.py` compares them. The numbers only fall, except where a commit says why one rises.
+`tests/house/test_house.py` compares them. The numbers only fall, except where a commit says why one rises.
 """
 
 from __future__ import annotations

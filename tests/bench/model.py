@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.cli.demo.checks import schema_check

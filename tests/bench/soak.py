@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from tests.stream_rules import check_error, check_stream, check_whole
+from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 

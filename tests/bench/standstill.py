@@ -23,7 +23,8 @@ from typing import Self
 
 import msgspec
 
-from ..test_examples import environment, free_port
+from tests.house.test_examples import environment, free_port
+
 from .report import Table
 from .standstill_cases import KINDS, Case
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fakes import TextBackend, serve, write_calls
+from tests.helpers.fakes import TextBackend, serve, write_calls
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -18,11 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tests.helpers.certificates import certificate_of, needs_openssl
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli._probe import Backend, describe, look
-
-from ..certificates import certificate_of, needs_openssl
-from ..fakes import serve
 
 
 def server(answers: dict[str, Any]) -> Starlette:

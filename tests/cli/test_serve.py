@@ -20,6 +20,7 @@ import pytest
 import uvicorn
 
 import toolcall_middleware
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli import serve as serve_command
 from toolcall_middleware.errors import SettingsError
@@ -27,7 +28,6 @@ from toolcall_middleware.hosts.proxy.connections import BoundedProtocol
 from toolcall_middleware.hosts.proxy.upstream.connection import free_port
 from toolcall_middleware.settings import Settings
 
-from ..fakes import serve
 from .check.engines import VllmHermes
 
 PATIENCE = 20.0

@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers.completions_fake import CompletionsBackend
+from tests.helpers.fakes import serve
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
 from toolcall_middleware.explain import explain
 from toolcall_middleware.observe.traces import Trace, read_trace
 
-from ..completions_fake import CompletionsBackend
-from ..fakes import serve
 from ..formats.template import templates
 from .check.engines import ARGUMENTS, Vllm, meant
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.fakes import CLEAN, Model, Quirks, Script, TextBackend, serve
 from toolcall_middleware import ToolCallMiddleware
 
-from ..fakes import CLEAN, Model, Quirks, Script, TextBackend, serve
 from .common import FORMATS, Lookup
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..stream_rules import Answered, check_stream, check_whole
+from tests.helpers.stream_rules import Answered, check_stream, check_whole
+
 from .common import MODEL, OTHER_TOOL, QUESTION, SYSTEM, TOOL, need
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..fakes import obedient_model
+from tests.helpers.fakes import obedient_model
+
 from .common import ARGUMENTS, CALL, Lookup
 from .test_ai_sdk import run
 

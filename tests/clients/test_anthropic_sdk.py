@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import obedient_model
+from tests.helpers.fakes import obedient_model
+
 from .common import ARGUMENTS, CALL, MODEL, QUESTION, SCHEMA, SYSTEM, Lookup, need
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import MARK, write_calls
-from ..stream_rules import Answered, check_stream, check_whole, same_answer
+from tests.helpers.fakes import MARK, write_calls
+from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
+
 from .common import need
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import Refusal, obedient_model
+from tests.helpers.fakes import Refusal, obedient_model
+
 from .common import Lookup, missing
 
 if TYPE_CHECKING:

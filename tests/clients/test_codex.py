@@ -13,10 +13,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.helpers.fakes import Refusal, obedient_model
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 
-from ..fakes import Refusal, obedient_model
 from .common import Lookup, missing
 
 if TYPE_CHECKING:

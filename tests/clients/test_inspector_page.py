@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.fakes import Answer, Refusal, Script, TextBackend, serve, write_calls
+from tests.helpers.fakes import Answer, Refusal, Script, TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware, create_proxy
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import write_calls
+from tests.helpers.fakes import write_calls
+
 from .common import ARGUMENTS, MODEL, QUESTION, need
 
 if TYPE_CHECKING:

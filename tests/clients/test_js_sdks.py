@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import obedient_model
+from tests.helpers.fakes import obedient_model
+
 from .common import ARGUMENTS, CALL, Lookup, missing
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import write_calls
+from tests.helpers.fakes import write_calls
+
 from .common import need
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import obedient_model, write_calls
+from tests.helpers.fakes import obedient_model, write_calls
+
 from .common import ARGUMENTS, CALL, MODEL, QUESTION, SYSTEM, Lookup, need
 
 if TYPE_CHECKING:

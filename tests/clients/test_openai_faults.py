@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import Answer, Quirks, Refusal, obedient_model, write_calls
-from ..stream_rules import check_error
+from tests.helpers.fakes import Answer, Quirks, Refusal, obedient_model, write_calls
+from tests.helpers.stream_rules import check_error
+
 from .common import ARGUMENTS, CALL, MODEL, TOOL, need
 from .openai_client import ASK, PROSE, TOOLS, client_of, raw_stream, raw_whole
 
 if TYPE_CHECKING:
     import openai
 
-    from ..fakes import Seen
+    from tests.helpers.fakes import Seen
+
     from .conftest import OpenGateway
 else:
     openai = need("openai")

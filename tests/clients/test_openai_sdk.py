@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import obedient_model, write_calls
-from ..stream_rules import same_answer
+from tests.helpers.fakes import obedient_model, write_calls
+from tests.helpers.stream_rules import same_answer
+
 from .common import ARGUMENTS, CALL, MODEL, QUESTION, SCHEMA, SYSTEM, TOOL, Lookup, need
 from .openai_client import ASK, PROSE, TOOLS, client_of, raw_stream, raw_whole
 

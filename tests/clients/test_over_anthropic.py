@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.fakes import Script, TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
-from ..fakes import Script, TextBackend
 from .anthropic_face import AnthropicFace
 from .common import matrix_of
 from .conftest import Gateway, Stage
 
 if TYPE_CHECKING:
-    from ..fakes import Model
+    from tests.helpers.fakes import Model
 
 MODULES = (
     "openai_sdk", "langgraph", "pydantic_ai", "openai_agents", "smolagents", "ai_sdk", "litellm", "instructor",

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.google_face import GeminiFace
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest
 from toolcall_middleware.hosts.proxy.upstream.translator import Translator
 
-from ..google_face import GeminiFace
 from .common import matrix_of
 from .conftest import Gateway, OpenGateway, Stage
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..fakes import MARK, write_calls
+from tests.helpers.fakes import MARK, write_calls
+
 from .common import ARGUMENTS, CALL, MODEL, QUESTION, Lookup, need
 
 if TYPE_CHECKING:

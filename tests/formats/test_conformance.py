@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.parsing.events import Event
 
 from ..parsing.streams import one_cut, random_cuts, read, two_cuts
-from ..thorough import THOROUGH
 from . import goldens
 from .goldens import Case
 

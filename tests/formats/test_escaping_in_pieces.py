@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.loop_watch import standstill
 from toolcall_middleware.formats.prompt import escaping
 
-from ..loop_watch import standstill
 from .restored import restore
 
 UNITS = (

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.families import hunyuan
@@ -21,7 +22,6 @@ from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 from ..parsing.meter import PARSING, CountedPattern, Meter
 from ..parsing.streams import calls_in, cut_at, read
-from ..thorough import THOROUGH
 from .test_neutralise import MARKERS
 
 TEXTS = 300 if THOROUGH else 30  # for each format

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
 
 from ..parsing.streams import calls_in, random_cuts, read, shown_in
-from ..thorough import THOROUGH
 
 FOLDER = Path(__file__).parent / "prose"
 KINDS = sorted(path.stem for path in FOLDER.glob("*.md"))

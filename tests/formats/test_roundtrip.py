@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 
 from ..parsing.streams import calls_in, cut_at, read, text_in
-from ..thorough import THOROUGH
 from .goldens import exact
 
 EXAMPLES = 200 if THOROUGH else 10

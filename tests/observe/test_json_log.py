@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fakes import TextBackend, serve, write_calls
-from tests.hosts.asgi_client import Client, ask
+from tests.helpers.asgi_client import Client, ask
+from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.observe.json_log import JsonFormatter
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import TextBackend, write_calls
-from tests.hosts.asgi_client import Client, ask
+from tests.helpers.asgi_client import Client, ask
+from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.observe.content import content_of

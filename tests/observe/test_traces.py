@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.fakes import TextBackend, write_calls
-from tests.hosts.asgi_client import Client, ask
+from tests.helpers.asgi_client import Client, ask
+from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.observe.recorder import Recorder
 from toolcall_middleware.observe.report import Report

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.helpers.fakes import complaint
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import Settings
-
-from ..fakes import complaint
 
 Message = dict[str, Any]
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.driven import Driven
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-
-from ..driven import Driven
 
 TOOL = {
     "type": "function",

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import TOOL, Client, ask, middleware
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware.request.one_reading import _PIECE, one_reading, rewritten_tools
-
-from ..fakes import TextBackend
-from ..hosts.asgi_client import TOOL, Client, ask, middleware
 
 EVIL = {"type": "function", "function": {"name": "evil", "parameters": {"type": "object"}}}
 

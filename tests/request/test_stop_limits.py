@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.asgi_client import ask
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.parsing.stop_strings import StopFinder
 from toolcall_middleware.request.parse import read_request
 from toolcall_middleware.settings import Settings
-
-from ..hosts.asgi_client import ask
 
 
 @pytest.mark.parametrize("stop", [["x"] * 257, ["x"] * 100_000, ["x" * 20_000], ["x" * 1000] * 20])

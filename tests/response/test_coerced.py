@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.settings import Settings
-
-from ..stream_rules import check_stream, check_whole
 
 PARAMETERS = {
     "type": "object",

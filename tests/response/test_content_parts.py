@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
+from tests.helpers.asgi_client import Client, ask, middleware
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import check_stream, check_whole, same_answer
 from toolcall_middleware.settings import Settings
 
-from ..hosts.asgi_client import Client, ask, middleware
-from ..stream_rules import check_stream, check_whole, same_answer
 from .streams import chunk, role, stream
 
 CITY = '{"city": "Paris"}'

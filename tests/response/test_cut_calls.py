@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import NativeBackend, answered, post
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import check_error
 from toolcall_middleware import ToolCallMiddleware
-
-from ..fakes import TextBackend
-from ..stream_rules import check_error
-from ..test_modes import NativeBackend, answered, post
 
 INSIDE = [
     '{"x": "rm -rf /home/me/t',

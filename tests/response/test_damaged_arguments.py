@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import NativeBackend, answered, post
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import Choice, check_error, check_stream
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
@@ -13,10 +16,6 @@ from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.operations import Arguments
 from toolcall_middleware.response.policy import AnswerPolicy
-
-from ..fakes import TextBackend
-from ..stream_rules import Choice, check_error, check_stream
-from ..test_modes import NativeBackend, answered, post
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 SOUND = '{"a": "x", "n": 1, "l": [1, 2], "o": {"k": true}}'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
 from toolcall_middleware.settings import Settings
 
 from .streams import DONE, chunk, event

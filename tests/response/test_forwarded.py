@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import NativeBackend, answered, post
+from tests.helpers.fakes import Answer, TextBackend
+from tests.helpers.stream_rules import check_error
 from toolcall_middleware import ToolCallMiddleware
 
-from ..fakes import Answer, TextBackend
-from ..stream_rules import check_error
-from ..test_modes import NativeBackend, answered, post
 from .test_own_calls import refusal
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

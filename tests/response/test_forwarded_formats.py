@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import NativeBackend, answered, post
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallStart
-
-from ..fakes import TextBackend
-from ..test_modes import NativeBackend, answered, post
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 NAMES = registry.names()

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import GOOD, post
+from tests.helpers.fakes import Quirks, TextBackend
+from tests.helpers.stream_rules import read_events
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.wire.sse import with_lf
-
-from ..fakes import Quirks, TextBackend
-from ..stream_rules import read_events
-from ..test_modes import GOOD, post
 
 
 def bare_backend(text: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.formats.test_families import NAMES
+from tests.helpers.stream_rules import check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
@@ -18,7 +19,6 @@ from toolcall_middleware.response.reasoning import OpenThought
 
 from ..parsing.streams import calls_in, one_cut, read, text_in, thought_in
 from ..parsing.test_scanner import CALL, fresh
-from ..stream_rules import check_stream, check_whole, same_answer
 from .test_reasoning import CITY, GEMMA, exchange, raw_stream, sent, streamed, tag, whole
 from .test_reasoning import raw_whole as _raw_whole
 

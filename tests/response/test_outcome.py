@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import BAD, GOOD, NativeBackend, answered, post
+from tests.helpers.fakes import Answer, TextBackend, write_calls
+from tests.helpers.stream_rules import read_events
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.response.outcome import CallOutcome, CallOutcomes, FinishedCall, as_header
-
-from ..fakes import Answer, TextBackend, write_calls
-from ..stream_rules import read_events
-from ..test_modes import BAD, GOOD, NativeBackend, answered, post
 
 COMMA = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
 LIST = '<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'

@@ -8,10 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.exchange.test_modes import HISTORIC, NativeBackend, answered, post
+from tests.helpers.stream_rules import Choice, check_error, check_stream, check_whole, same_answer
 from toolcall_middleware import ToolCallMiddleware
-
-from ..stream_rules import Choice, check_error, check_stream, check_whole, same_answer
-from ..test_modes import HISTORIC, NativeBackend, answered, post
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 

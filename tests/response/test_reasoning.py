@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import Answered, Choice, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
-from ..stream_rules import Answered, Choice, check_stream, check_whole, same_answer
 from .streams import chunk, role, stream
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.stream_rules import Answered, check_stream
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.release_gate import Hold
@@ -19,7 +20,6 @@ from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import Templates
 from toolcall_middleware.usage.meter import UsageMeter
 
-from ..stream_rules import Answered, check_stream
 from .streams import DONE, HEAD, ScriptParser, chunk, event, pieces, role, says, stream
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}

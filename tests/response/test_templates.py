@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
@@ -18,7 +19,6 @@ from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import MAX_TEMPLATES
 from toolcall_middleware.usage.meter import UsageMeter
 
-from ..stream_rules import check_stream
 from .streams import DONE, HEAD, chunk, event
 
 TOOLS = ToolSet.of([Tool(name="f", parameters={"type": "object"})])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.policy import AnswerPolicy
@@ -17,7 +18,6 @@ from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.whole import WholeAnswer, as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 
-from ..stream_rules import Answered, check_stream, check_whole, same_answer
 from .streams import ScriptParser, chunk, stream
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}

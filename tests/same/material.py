@@ -10,7 +10,7 @@ from typing import Any
 
 TESTS = Path(__file__).parents[1]
 GOLDENS = TESTS / "formats/golden"
-RECORDED = TESTS / "backends_data"
+RECORDED = TESTS / "helpers" / "backends_data"
 CLIENTS = TESTS / "clients_data"
 
 HOSTILE = (

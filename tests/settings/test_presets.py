@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.helpers.fakes import TextBackend, obedient_model, serve, write_calls
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.settings import OPTIONS, PROFILES
 
 from ..clients.common import need
-from ..fakes import TextBackend, obedient_model, serve, write_calls
 
 if TYPE_CHECKING:
     import openai

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
 from toolcall_middleware.formats import models, registry
 from toolcall_middleware.formats.prompt.thoughts import Returned
 from toolcall_middleware.settings import Settings

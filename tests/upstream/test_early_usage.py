@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
-from tests.stream_rules import Answered, check_stream
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import Answered, check_stream
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
-from tests.engines import recorded
-from tests.stream_rules import check_stream
+from tests.helpers.driven import Driven
+from tests.helpers.engines import recorded
+from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import TOOL, Client, middleware
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware.formats import registry
 from toolcall_middleware.upstream.history import appended, plain
-
-from ..fakes import TextBackend
-from ..hosts.asgi_client import TOOL, Client, middleware
 
 
 def cost_of(messages: list[dict[str, Any]]) -> float:

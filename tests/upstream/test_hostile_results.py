@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions, ToolFormat
 from toolcall_middleware.model import Tool, ToolCall, ToolResult, ToolSet
@@ -16,7 +17,6 @@ from toolcall_middleware.settings import Settings
 from ..formats.test_neutralise import MARKERS
 from ..parsing.streams import calls_in, read
 from ..request.chats import HELLO, calling, request, result
-from ..thorough import THOROUGH
 from .built import build_messages
 
 FORMATS = [registry.get(name) for name in registry.names()]

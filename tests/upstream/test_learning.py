@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.driven import Driven
+from tests.helpers.engines import PROSE, Answered, Engine, ask, deaf, kind_of, vllm_hermes
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.attempt import _to_model
 from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, BackendMemory
-
-from ..driven import Driven
-from ..engines import PROSE, Answered, Engine, ask, deaf, kind_of, vllm_hermes
 
 SET = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

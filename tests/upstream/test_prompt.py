@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from tests.helpers.fakes import complaint
 from toolcall_middleware.formats.families.fenced_json import FencedJson
 from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream import prompt
 
-from ..fakes import complaint
 from ..request.chats import CLOCK, HELLO, WEATHER, calling, read, refusal, request, result, tool
 from .built import build_body, build_messages
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import check_stream, check_whole, same_answer
 from toolcall_middleware.formats import markup, models
 from toolcall_middleware.formats.prompt.thoughts import Returned
 from toolcall_middleware.settings import Settings
@@ -15,7 +16,6 @@ from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, Back
 
 from ..response.streams import chunk, role, stream
 from ..response.test_reasoning import CITY, TOOLS, tag
-from ..stream_rules import check_stream, check_whole, same_answer
 
 THINKS = "Qwen/Qwen3-30B-A3B-Thinking-2507"
 THOUGHT = f"I look.\n</think>\n\n{tag()}"

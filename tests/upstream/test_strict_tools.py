@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.driven import Driven
+from tests.helpers.fakes import write_calls
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 from toolcall_middleware.upstream.constraints import constraint_requests
 
-from ..driven import Driven
-from ..fakes import write_calls
 from ..request.chats import HELLO, request
 
 PARAMETERS = {

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.driven import Driven
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory
-
-from ..driven import Driven
 
 MODEL = "Qwen/Qwen3-8B"
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.engines import PROSE, Answered, Engine, ask
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-
-from ..engines import PROSE, Answered, Engine, ask
 
 GO = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "go", "description": "Goes there.", "parameters": GO}}

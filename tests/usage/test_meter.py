@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.usage.tap import UsageTap
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE
@@ -16,7 +17,6 @@ from toolcall_middleware.usage.tokenizers.tiktoken_tokenizer import TiktokenToke
 from toolcall_middleware.wire import openai
 
 from ..response.streams import DONE, HEAD, chunk, event, role, says, stream
-from ..stream_rules import check_stream
 from .tiny import encoding
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.loop_watch import standstill
 from toolcall_middleware.wire.letting_go import let_go
-
-from ..loop_watch import standstill
 
 
 @pytest.mark.parametrize("depth", [0, 1, 5])

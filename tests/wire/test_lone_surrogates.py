@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.loop_watch import standstill
 from toolcall_middleware.wire import json_input
-
-from ..loop_watch import standstill
 
 ESCAPES = [rb"\ud83d", rb"\uDE00", rb"\uD83D\ude00", rb"\\", rb"\n", rb"\u0061", b"a", rb"\\ud83d", "é".encode()]
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.helpers.loop_watch import standstill
 from toolcall_middleware.wire.sse import DONE, EventReader, ServerEvent, TooLargeError
-
-from ..loop_watch import standstill
 
 Said = list[tuple[str, bytes]]
 

@@ -13,12 +13,11 @@ import pytest
 from google.genai import types
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.helpers.google_fake import Answer, answer, call, events, text, usage, wire
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.google.partial_arguments import PartialArguments
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.errors import ToolCallError
-
-from ...google_fake import Answer, answer, call, events, text, usage, wire
-from ...stream_rules import check_stream, check_whole
 
 DONE = b"data: [DONE]\n\n"
 SIGNATURE = b"a signature"

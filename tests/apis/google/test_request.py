@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.google_fake import check
 from toolcall_middleware.apis.google import request
 from toolcall_middleware.apis.google.contents import NO_SIGNATURE
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.upstream import TranslatedRequest
 from toolcall_middleware.errors import ToolCallError
-
-from ...google_fake import check
 
 HELLO = [{"role": "user", "content": "hi"}]
 PNG = "iVBORw0KGgo="

@@ -12,10 +12,9 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.google_fake import Answer, check, events, wire
 from toolcall_middleware.apis.google.contents import NO_SIGNATURE
 from toolcall_middleware.apis.google.translation import GoogleTranslation
-
-from ...google_fake import Answer, check, events, wire
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.helpers.google_fake import check_schema, check_spelling
 from toolcall_middleware.apis.google.dialects import parameters_of, response_schema_of
 from toolcall_middleware.apis.google.schema import Allowance
 from toolcall_middleware.errors import ToolCallError
-
-from ...google_fake import check_schema, check_spelling
 
 PARAM = "tools[3].function.parameters"
 

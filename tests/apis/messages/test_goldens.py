@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.driven import Driven
+from tests.exchange.test_goldens_on_the_wire import chunks, is_object, offered, whole
 from tests.formats import goldens
 from tests.formats.goldens import Case
-from tests.stream_rules import Answered, check_stream, check_whole
-from tests.test_goldens_on_the_wire import chunks, is_object, offered, whole
-from tests.thorough import THOROUGH
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import Answered, check_stream, check_whole
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory

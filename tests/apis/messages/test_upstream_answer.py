@@ -11,10 +11,10 @@ from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, Usa
 from anthropic.types.output_tokens_details import OutputTokensDetails
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.errors import ToolCallError
 
-from ...stream_rules import check_stream, check_whole
 from . import anthropic_api as api
 
 WEATHER = {"weather", "mail"}

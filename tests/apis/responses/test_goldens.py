@@ -6,15 +6,15 @@ import json
 
 import pytest
 
+from tests.exchange.test_goldens_on_the_wire import chunks, is_object, offered, whole
+from tests.helpers import stream_rules
+from tests.helpers.driven import Driven
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.apis.responses import ResponsesFace
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
-from ... import stream_rules
-from ...driven import Driven
 from ...formats import goldens
-from ...test_goldens_on_the_wire import chunks, is_object, offered, whole
-from ...thorough import THOROUGH
 from .received import Received, check_stream, check_whole
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 
+from tests.helpers.thorough import places
 from toolcall_middleware.apis.responses import ResponsesFace
 
-from ...thorough import places
 from . import chat
 from .asking import CODES, PATCH, WEATHER, asked, body, chat_of, streamed
 from .chat import call, text, thought

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.loop_watch import standstill
 from toolcall_middleware.apis.responses import fields
-
-from ...loop_watch import standstill
 
 
 @pytest.mark.slow

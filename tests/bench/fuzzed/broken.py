@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.stream_rules import check_stream, check_whole
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.settings import Settings
 
 from .asked import HEAD

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.driven import Driven
+from tests.helpers.driven import Driven
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory

@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.apis.messages import received as by_messages
 from tests.apis.responses import received as by_responses
-from tests.driven import Driven
-from tests.stream_rules import Answered, check_stream, check_whole
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import Answered, check_stream, check_whole
 from toolcall_middleware.apis.face import Face, FaceRequest
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.apis.responses import ResponsesFace

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.stream_rules import Answered, check_stream, check_whole, same_answer
+from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.settings import Settings
 
 from .asked import HEAD, USAGE

@@ -7,8 +7,8 @@ import itertools
 import json
 from typing import Any
 
-from tests.driven import Driven
-from tests.stream_rules import Answered, check_stream, check_whole, same_answer
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory

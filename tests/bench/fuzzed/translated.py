@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.stream_rules import Answered, check_stream, check_whole, same_answer
+from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.apis.upstream import Translation

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.check.bfcl.questions import read_questions
 from toolcall_middleware.cli.command import UsageError
 from toolcall_middleware.model import ToolCall
 
-from ...fakes import serve
 from .engines import Engine
 from .test_report import only, run_check
 

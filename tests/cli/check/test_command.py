@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
 
-from ...fakes import serve
 from .engines import Engine, LlamaServer, TextOnly, Vllm, VllmHermes
 
 KEY = "sk-test-0123456789abcdef"

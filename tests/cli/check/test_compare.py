@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.check.report.compare import Change, compare
 from toolcall_middleware.cli.check.report.document import Document, Latency, document
 from toolcall_middleware.cli.check.report.folder import publish
 
-from ...fakes import serve
 from .engines import Vllm, VllmHermes
 from .test_report import TODAY, a_report
 

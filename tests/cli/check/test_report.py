@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.check.findings import Finding, Report, Score, Verdict
 from toolcall_middleware.cli.check.report.document import Document, document
 from toolcall_middleware.cli.check.report.folder import publish, read_folder
 from toolcall_middleware.cli.check.report.page import page
 
-from ...fakes import serve
 from .engines import Engine, Vllm, VllmHermes
 
 KEY = "sk-test-0123456789abcdef"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.check import table
 from toolcall_middleware.cli.check.findings import Verdict
 from toolcall_middleware.cli.check.run import CheckError
 
-from ...fakes import serve
 from .engines import Engine, RefusalError, Said, Vllm, VllmHermes, VllmWithoutItsParser
 from .test_check import check, details
 

@@ -20,12 +20,11 @@ from typing import Any
 import pytest
 
 import toolcall_middleware
+from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.launch.agents import AGENTS, Place
 from toolcall_middleware.cli.launch.counts import calls_in
 from toolcall_middleware.settings import OPTIONS
-
-from ...fakes import TextBackend, serve, write_calls
 
 MODEL = "Qwen/Qwen3-8B"
 ROOT = Path(toolcall_middleware.__file__).parent.parent

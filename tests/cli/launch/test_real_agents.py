@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 import toolcall_middleware
+from tests.helpers.fakes import MARK, TextBackend, serve, write_calls
 from toolcall_middleware.cli.launch.agents import AGENTS
 from toolcall_middleware.settings import OPTIONS
-
-from ...fakes import MARK, TextBackend, serve, write_calls
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
 

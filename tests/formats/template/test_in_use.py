@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.driven import Driven
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.formats.template import at_hand, sources
 from toolcall_middleware.hosts.proxy.props import ask, with_template
 from toolcall_middleware.settings import Settings
 
-from ...driven import Driven
 from . import templates
 
 TOOL = {

@@ -10,16 +10,26 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import (
+    JSON_TYPE,
+    SSE_TYPE,
+    Client,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    ask,
+    middleware,
+    read_body,
+)
+from tests.helpers.fakes import TextBackend
+from tests.helpers.loop_watch import standstill
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.hosts.http import offload
 from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
 from toolcall_middleware.hosts.middleware import asgi
 from toolcall_middleware.hosts.middleware.observed import exchange_for
 from toolcall_middleware.upstream.tool_answer import ToolAnswer
-
-from ...fakes import TextBackend
-from ...loop_watch import standstill
-from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, middleware, read_body
 
 _SIZE = 1 << 20
 FACES = ("chat", "messages", "responses")

@@ -6,9 +6,8 @@ import json
 import os
 from typing import Any
 
+from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
-
-from ...fakes import TextBackend, write_calls
 
 
 def model(body: dict[str, Any]) -> str:

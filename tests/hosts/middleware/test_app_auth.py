@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...fakes import TextBackend
-from ..asgi_client import BLOCK, JSON_TYPE, TOOL, Client, Headers, ask, middleware
+from tests.helpers.asgi_client import BLOCK, JSON_TYPE, TOOL, Client, Headers, ask, middleware
+from tests.helpers.fakes import TextBackend
 
 
 class AuthenticationMiddleware:

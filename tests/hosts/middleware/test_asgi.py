@@ -20,12 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from toolcall_middleware import FormatError, Settings, SettingsError, ToolCallMiddleware
-
-from ...fakes import TextBackend
-from ...response.streams import DONE, chunk, event, role, says, stream
-from ...stream_rules import check_error, check_stream, check_whole
-from ..asgi_client import (
+from tests.helpers.asgi_client import (
     BLOCK,
     CALL,
     HELLO,
@@ -45,6 +40,11 @@ from ..asgi_client import (
     no_leaked_tasks,
     read_body,
 )
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import check_error, check_stream, check_whole
+from toolcall_middleware import FormatError, Settings, SettingsError, ToolCallMiddleware
+
+from ...response.streams import DONE, chunk, event, role, says, stream
 
 FINISH = chunk({}, "stop")
 CALLING = stream(role(), *says("Let me see. ", "```json\n", CALL[:20], CALL[20:], "\n```"), FINISH)

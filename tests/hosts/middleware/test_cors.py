@@ -8,8 +8,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
-from tests.fakes import TextBackend
-from tests.hosts.asgi_client import Client
+from tests.helpers.asgi_client import Client
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware import ToolCallMiddleware
 
 BAD = b'{"model": "m", "messages": [], "tools": [5]}'

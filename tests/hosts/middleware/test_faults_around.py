@@ -11,9 +11,10 @@ import fastapi
 import pytest
 from starlette.responses import StreamingResponse
 
-from ...fakes import TextBackend
-from ...stream_rules import Answered, check_error, check_stream
-from ..asgi_client import BLOCK, JSON_TYPE, App, Backend, Client, ask, middleware
+from tests.helpers.asgi_client import BLOCK, JSON_TYPE, App, Backend, Client, ask, middleware
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import Answered, check_error, check_stream
+
 from ..proxy.test_any_byte import EngineDiedError
 from ..proxy.test_faults import BEGUN, HTML, Broken
 from .test_asgi import ACCEPTING, WRAPPERS

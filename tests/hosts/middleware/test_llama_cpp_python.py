@@ -9,12 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.exchange.test_modes import TOOL
+from tests.helpers.fakes import serve
+from tests.helpers.llama_cpp_python_fake import GONE, MODEL, SAYS, LlamaCppPython
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware, create_proxy
-
-from ...fakes import serve
-from ...llama_cpp_python_fake import GONE, MODEL, SAYS, LlamaCppPython
-from ...stream_rules import check_stream, check_whole
-from ...test_modes import TOOL
 
 TOO_LONG = "word " * 2000
 

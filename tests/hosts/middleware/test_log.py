@@ -11,10 +11,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 import toolcall_middleware
+from tests.exchange.test_modes import TOOL, post
+from tests.helpers.fakes import Quirks, Refusal, TextBackend
 from toolcall_middleware import ToolCallMiddleware
-
-from ...fakes import Quirks, Refusal, TextBackend
-from ...test_modes import TOOL, post
 
 
 def test_one_line_at_the_start_tells_how_it_works(caplog: pytest.LogCaptureFixture) -> None:

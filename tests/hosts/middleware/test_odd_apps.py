@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from tests.helpers.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware, read_body
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware.errors import SettingsError, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Inflate
 from toolcall_middleware.hosts.http.upload import in_the_clear
@@ -23,9 +25,6 @@ from toolcall_middleware.hosts.middleware.rate_limit import require_limits
 from toolcall_middleware.hosts.middleware.tenants import Tenancy
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.settings.settings import hide_login
-
-from ...fakes import TextBackend
-from ..asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware, read_body
 
 
 def odd(app: TextBackend) -> Any:

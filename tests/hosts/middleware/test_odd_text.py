@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import BLOCK, JSON_TYPE, SSE_TYPE, Backend, Client, ask, middleware
+from tests.helpers.stream_rules import check_error, check_stream, check_whole, read_events
+
 from ...response.streams import DONE, HEAD, event
-from ...stream_rules import check_error, check_stream, check_whole, read_events
-from ..asgi_client import BLOCK, JSON_TYPE, SSE_TYPE, Backend, Client, ask, middleware
 from ..proxy.test_any_await import Yielding, of_another_api
 
 # Line ends of every kind, a header, an event, half an emoji, NUL, a terminal's code, a quote.

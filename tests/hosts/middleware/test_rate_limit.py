@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.test_modes import HISTORIC, NativeBackend
+from tests.helpers.asgi_client import Client, Headers
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import rate_limit
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY
 from toolcall_middleware.settings import OPTIONS
 
-from ...fakes import TextBackend
-from ...test_modes import HISTORIC, NativeBackend
-from ..asgi_client import Client, Headers
 from ..proxy.proxy_servers import serving
 from ..proxy.routing import Proxies, http, table
 from .rated_app import app as rated_app

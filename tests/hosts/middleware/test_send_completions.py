@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers.completions_fake import CompletionsBackend
+from tests.helpers.fakes import serve
 from toolcall_middleware import SettingsError, ToolCallMiddleware
 from toolcall_middleware.observe.observers import Observers
 from toolcall_middleware.observe.report import Report
 from toolcall_middleware.upstream.completions.pending import PendingPrompt
 
-from ...completions_fake import CompletionsBackend
-from ...fakes import serve
 from ...formats.template import templates
 
 TOOL = {

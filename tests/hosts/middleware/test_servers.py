@@ -16,9 +16,9 @@ import litestar.response
 import pytest
 import quart
 
-from tests.fakes import TextBackend
-from tests.hosts.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware
-from tests.stream_rules import check_error, check_stream, check_whole
+from tests.helpers.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +31,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tests.hosts.served", request.param, str(port)]
+    command = [sys.executable, "-m", "tests.helpers.served", request.param, str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             address = f"http://127.0.0.1:{port}"

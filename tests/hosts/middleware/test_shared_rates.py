@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.helpers.fakes import TextBackend, serve
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import rate_limit
 from toolcall_middleware.hosts.middleware.shared_rates import WorkersStorage, count_here
 
-from ...fakes import TextBackend, serve
 from ..proxy.test_lifetime import PATIENCE
 from ..proxy.test_lifetime import serving as serving_process
 from .rated_app import model

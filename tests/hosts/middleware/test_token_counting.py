@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, read_body
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import token_counting
 from toolcall_middleware.usage.tokenizers.hf_tokenizer import HfTokenizer
 
 from ...response.streams import DONE, chunk, role, says, stream
-from ...stream_rules import check_stream, check_whole
 from ...usage.tiny import save_model
-from ..asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, read_body
 
 FINISH = chunk({}, "stop")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.helpers.fakes import Refusal, TextBackend, write_calls
 from toolcall_middleware.hosts.proxy.access_log import AccessLog
 
-from ...fakes import Refusal, TextBackend, write_calls
 from .proxy_servers import ask as drive
 from .proxy_servers import raw_upstream, read_request, scope_of, serving
 from .routing import TOOL, Proxies, ask, chat, error_of, table

@@ -14,10 +14,10 @@ import httpx
 import openai
 import pytest
 
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import create_proxy
 
 from ...apis.messages import anthropic_api as api
-from ...stream_rules import check_stream, check_whole
 from .anthropic_upstream import KEY, AnthropicUpstream, Break, Failure
 from .proxy_servers import PATIENCE, serving
 

@@ -14,17 +14,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.access_log import AccessLog
-from toolcall_middleware.hosts.proxy.auth import Gate
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
-from toolcall_middleware.settings import Settings
-
-from ...fakes import TextBackend
-from ...response.streams import DONE, chunk, event, role, says, stream
-from ..asgi_client import (
+from tests.helpers.asgi_client import (
     BLOCK,
     PATIENCE,
     SSE_TYPE,
@@ -38,6 +28,16 @@ from ..asgi_client import (
     middleware,
     no_leaked_tasks,
 )
+from tests.helpers.fakes import TextBackend
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.hosts.http.client_library import httpx
+from toolcall_middleware.hosts.proxy.access_log import AccessLog
+from toolcall_middleware.hosts.proxy.auth import Gate
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
+from toolcall_middleware.settings import Settings
+
+from ...response.streams import DONE, chunk, event, role, says, stream
 from .test_any_byte import WHOLE
 
 STREAM = stream(role(), *says("Hi ", BLOCK[:20], BLOCK[20:]), chunk({}, "stop"))

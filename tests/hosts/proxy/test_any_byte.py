@@ -13,14 +13,26 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import (
+    CALL,
+    JSON_TYPE,
+    SSE_TYPE,
+    App,
+    Client,
+    Receive,
+    Scope,
+    Send,
+    ask,
+    middleware,
+    read_body,
+)
+from tests.helpers.stream_rules import Answered, check_error, check_stream, check_whole
+from tests.helpers.thorough import places
 from toolcall_middleware import ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from ...response.streams import DONE, HEAD, chunk, event, role, says
-from ...stream_rules import Answered, check_error, check_stream, check_whole
-from ...thorough import places
-from ..asgi_client import CALL, JSON_TYPE, SSE_TYPE, App, Client, Receive, Scope, Send, ask, middleware, read_body
 from .proxy_servers import PATIENCE, raw_upstream, read_request
 
 ARGUMENTS = '{"city": "Paris"}'

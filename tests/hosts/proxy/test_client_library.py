@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 import toolcall_middleware
+from tests.helpers.fakes import Answer, TextBackend, serve
 from toolcall_middleware.cli._probe import look
 from toolcall_middleware.hosts.http.client_library import httpx
-
-from ...fakes import Answer, TextBackend, serve
 
 ROOT = Path(toolcall_middleware.__file__).parent
 

@@ -17,12 +17,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from toolcall_middleware import ToolCallError
-
-from ...fakes import Answer, Quirks, TextBackend
-from ...response.streams import DONE, HEAD, chunk, event, role, says, stream
-from ...stream_rules import Answered, check_error, check_stream, check_whole
-from ..asgi_client import (
+from tests.helpers.asgi_client import (
     BLOCK,
     CALL,
     JSON_TYPE,
@@ -39,6 +34,11 @@ from ..asgi_client import (
     middleware,
     read_body,
 )
+from tests.helpers.fakes import Answer, Quirks, TextBackend
+from tests.helpers.stream_rules import Answered, check_error, check_stream, check_whole
+from toolcall_middleware import ToolCallError
+
+from ...response.streams import DONE, HEAD, chunk, event, role, says, stream
 
 FINISH = chunk({}, "stop")
 HTML = b"<html><body>Bad Gateway</body></html>"

@@ -12,9 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.house.test_examples import environment, free_port
 from toolcall_middleware.hosts.proxy.connections import HEAD_SECONDS
-
-from ...test_examples import environment, free_port
 
 resource = pytest.importorskip("resource")
 

@@ -17,12 +17,12 @@ import pytest
 from google import genai
 from google.genai import types
 
+from tests.helpers.asgi_client import Client, ask
+from tests.helpers.google_fake import KEY, Error, FakeGemini, answer, call, text, usage
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 
-from ...google_fake import KEY, Error, FakeGemini, answer, call, text, usage
-from ..asgi_client import Client, ask
 from .proxy_servers import PATIENCE, FakeTransport, client_of, serving
 
 MODEL = "gemini-3-test"

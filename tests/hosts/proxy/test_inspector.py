@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.fakes import TextBackend, write_calls
 from tests.formats.template import templates
-from tests.hosts.asgi_client import Client, ask
+from tests.helpers.asgi_client import Client, ask
+from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store

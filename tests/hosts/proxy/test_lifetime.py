@@ -17,7 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ...test_examples import environment, free_port
+from tests.house.test_examples import environment, free_port
+
 from .routing import table
 
 PATIENCE = 60.0

@@ -20,9 +20,9 @@ import pytest
 import pytest_asyncio
 from starlette.types import ASGIApp, Message
 
-from tests.fakes import TextBackend, serve, write_calls
 from tests.formats.template import templates
-from tests.hosts.asgi_client import TOOL, Client, ask
+from tests.helpers.asgi_client import TOOL, Client, ask
+from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.hosts.proxy.upstream.connection import free_port

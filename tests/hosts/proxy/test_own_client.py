@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
+from tests.helpers.asgi_client import no_leaked_tasks
+from tests.helpers.certificates import certificate_of, needs_openssl
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.asking import Question, Reply
 from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
@@ -22,8 +24,6 @@ from toolcall_middleware.hosts.proxy.upstream.http1.client import AnswerBody, Or
 from toolcall_middleware.hosts.proxy.upstream.http1.dial import dial
 from toolcall_middleware.hosts.proxy.upstream.request_stream import RequestBody
 
-from ...certificates import certificate_of, needs_openssl
-from ..asgi_client import no_leaked_tasks
 from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -16,13 +16,13 @@ import openai
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from tests.helpers.fakes import Answer, Refusal, TextBackend, write_calls
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.config import UpstreamConfig
 from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, in_turn
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
-from ...fakes import Answer, Refusal, TextBackend, write_calls
 from .proxy_servers import PATIENCE, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as drive
 from .routing import TOOL, Proxies, ask, chat, error_of, http, table

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 
-from ...fakes import TextBackend
 from .proxy_servers import ask as drive
 from .proxy_servers import raw_upstream, read_request, scope_of, serving
 from .routing import TOOL, Proxies, ask, table

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.helpers.asgi_client import CALL, ask, middleware
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import check_error
 from toolcall_middleware import Settings, ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.http.upload import Upload
@@ -21,9 +24,6 @@ from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
-from ...fakes import TextBackend
-from ...stream_rules import check_error
-from ..asgi_client import CALL, ask, middleware
 from .proxy_servers import PATIENCE, raw_upstream, serving
 
 LIMIT = 0.25

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 import h11
 import pytest
 
+from tests.helpers.asgi_client import TOOL, middleware
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
-from ..asgi_client import TOOL, middleware
 from .proxy_servers import PATIENCE, raw_upstream, serving
 
 HIDDEN = b"POST /v1/admin HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import CALL, JSON_TYPE, TOOL, Client, Headers, ask, middleware
+from tests.helpers.fakes import TextBackend
+from tests.helpers.stream_rules import check_error
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 
-from ...fakes import TextBackend
-from ...stream_rules import check_error
-from ..asgi_client import CALL, JSON_TYPE, TOOL, Client, Headers, ask, middleware
 from .proxy_servers import PATIENCE, FakeTransport, client_of, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as ask_proxy
 from .test_smuggling import HTTPS, head, send

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from tests.helpers.asgi_client import JSON_TYPE, TOOL, Client, ask, middleware
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.strangers import Strangers
 
-from ..asgi_client import JSON_TYPE, TOOL, Client, ask, middleware
 from .proxy_servers import ask as drive
 from .proxy_servers import scope_of
 

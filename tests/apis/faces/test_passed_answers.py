@@ -1,0 +1,222 @@
+"""Answers that pass as Messages, where the exchange refuses, repairs or drops some of what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.apis.faces.messages_upstream import CALL, READ, THOUGHT, Start, Upstream, ask, body, events, message, spelled
+
+TEXT: dict[str, Any] = {"type": "text", "text": "Let me look it up."}
+TAIL: dict[str, Any] = {"type": "text", "text": "That was all."}
+UNKNOWN = {"type": "tool_use", "id": "toolu_bad", "name": "delete_file", "input": {"file": "/etc/passwd"}}
+SHOWN = '{"name":"delete_file","arguments":"{\\"file\\": \\"/etc/passwd\\"}"}'
+SECOND = {**CALL, "id": "toolu_02", "input": {"path": "/b"}}
+RENAMED = {**SECOND, "name": "read"}
+SECOND_THOUGHT = {**THOUGHT, "thinking": "And /b.", "signature": "other=="}
+
+
+class SlowUpstream(Upstream):
+    """Each event comes by itself."""
+
+    async def _pieces(self, stream: list[bytes]) -> AsyncIterator[bytes]:
+        for piece in stream:
+            yield piece
+            await asyncio.sleep(0.003)
+
+
+def blocks_of(answer: httpx.Response) -> tuple[list[dict[str, Any]], str]:
+    """(blocks, stop reason) of a stream, as the SDK would have them; each rule of the order of events is checked."""
+    assert answer.status_code == 200
+    told = [json.loads(line[6:]) for line in answer.content.splitlines() if line.startswith(b"data: ")]
+    kinds = [one["type"] for one in told]
+    assert kinds[0] == "message_start"
+    assert kinds[-2:] == ["message_delta", "message_stop"]
+    assert kinds.count("message_delta") == kinds.count("message_stop") == 1
+    blocks: list[dict[str, Any]] = []
+    is_open = False
+    for one in told:
+        if "index" in one:
+            assert one["index"] == len(blocks) - (one["type"] != "content_block_start")
+        match one["type"]:
+            case "content_block_start":
+                assert not is_open
+                is_open = True
+                blocks.append({**one["content_block"], "parts": []})
+            case "content_block_delta":
+                assert is_open
+                name = next(name for name in one["delta"] if name != "type")
+                if name in {"text", "thinking", "partial_json"}:
+                    blocks[-1]["parts"].append(one["delta"][name])
+                else:
+                    blocks[-1][name] = one["delta"][name]
+            case "content_block_stop":
+                assert is_open
+                is_open = False
+    assert not is_open
+    for block in blocks:
+        said = "".join(block.pop("parts"))
+        if block["type"] == "tool_use":
+            block["input"] = json.loads(said) if said else block["input"]
+        elif said:
+            block[block["type"]] = said
+    return blocks, told[-2]["delta"]["stop_reason"]
+
+
+@pytest.fixture(params=["slow", "one piece"])
+def streamed(request: pytest.FixtureRequest, start: Start) -> Callable[..., tuple[list[dict[str, Any]], str]]:
+    """What a client reads of a stream of these blocks, however it is cut."""
+
+    def read(*blocks: dict[str, Any], fields: dict[str, Any] | None = None, **settings: str) -> Any:
+        told = events(*blocks)
+        upstream = SlowUpstream(stream=told) if request.param == "slow" else Upstream(stream=[b"".join(told)])
+        _, url = start(upstream, **settings)
+        return blocks_of(ask(url, body(stream=True, **(fields or {}))))
+
+    return read
+
+
+Read = Callable[..., tuple[list[dict[str, Any]], str]]
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+@pytest.mark.parametrize("settings", [{}, {"unknown_tool": "drop"}, {"stream_arguments": "false"}, {"prose": "drop"},
+                                      {"max_tool_calls": "2"}, {"max_repeated_calls": "3"}])  # fmt: skip
+@pytest.mark.parametrize("before", [[], [TEXT], [CALL], [TEXT, CALL]])
+def test_a_call_behind_a_refused_one_keeps_its_arguments_and_its_id(
+    streamed: Read, settings: dict[str, str], before: list[dict[str, Any]]
+) -> None:
+    got, reason = streamed(*before, UNKNOWN, SECOND, **settings)
+    calls = [block for block in got if block["type"] == "tool_use"]
+    assert calls == [block for block in [*before, SECOND] if block["type"] == "tool_use"]
+    assert reason == "tool_use"
+
+
+@pytest.mark.parametrize("told", [[TEXT, UNKNOWN], [TEXT, UNKNOWN, SECOND], [TEXT, CALL, UNKNOWN]])
+def test_text_before_a_refused_call_is_said_once_and_the_call_behind_it(
+    streamed: Read, told: list[dict[str, Any]]
+) -> None:
+    got, reason = streamed(*told)
+    assert got == [text(SHOWN) if block is UNKNOWN else block for block in told]
+    assert reason == ("end_turn" if len(told) == 2 else "tool_use")
+
+
+@pytest.mark.parametrize("settings", [{}, {"validate_arguments": "error"}, {"malformed_arguments": "text"}])
+def test_text_behind_a_refused_call_is_said_once(streamed: Read, settings: dict[str, str]) -> None:
+    got, reason = streamed(UNKNOWN, TAIL, **settings)
+    said = "".join(block["text"] for block in got)
+    assert said in {SHOWN + TAIL["text"], TAIL["text"] + SHOWN}
+    assert reason == "end_turn"
+
+
+def test_arguments_that_are_coerced_while_they_stream_leave_so(streamed: Read) -> None:
+    tool = {**READ, "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    told = {**CALL, "input": {"n": "7", "path": "/a"}}
+    got, _ = streamed(told, fields={"tools": [tool]})
+    assert got == [{**told, "input": {"n": 7, "path": "/a"}}]
+
+
+def test_a_tool_without_arguments_is_called(streamed: Read) -> None:
+    now = {"name": "now", "input_schema": {"type": "object", "properties": {}}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
+    got, _ = streamed(call, UNKNOWN, {**call, "id": "toolu_2"}, fields={"tools": [now]}, unknown_tool="drop")
+    assert got == [call, {**call, "id": "toolu_2"}]
+
+
+def test_calls_of_one_id_are_two_calls(streamed: Read) -> None:
+    got, _ = streamed(CALL, {**SECOND, "id": CALL["id"]})
+    assert [block["input"] for block in got] == [CALL["input"], SECOND["input"]]
+    assert len({block["id"] for block in got}) == 2
+
+
+def test_a_call_in_the_text_is_one(streamed: Read) -> None:
+    written = '<tool_call>\n{"name": "Read", "arguments": {"path": "/a"}}\n</tool_call>'
+    got, reason = streamed(text("Well. " + written))
+    assert got[0] == text("Well. ")
+    assert [(block["name"], block["input"]) for block in got[1:]] == [("Read", {"path": "/a"})]
+    assert reason == "tool_use"
+
+
+def test_blocks_of_a_stream_stay_where_they_were(streamed: Read) -> None:
+    got, _ = streamed(THOUGHT, TEXT, CALL, SECOND_THOUGHT, RENAMED)
+    assert got == [THOUGHT, TEXT, CALL, SECOND_THOUGHT, SECOND]
+
+
+def test_blocks_of_a_whole_answer_stay_where_they_were(start: Start) -> None:
+    _, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL, SECOND_THOUGHT, RENAMED, new=[1.50]))))
+    answer = ask(url, body()).json()
+    assert answer == message(THOUGHT, TEXT, CALL, SECOND_THOUGHT, SECOND, new=[1.50])
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([TEXT, UNKNOWN], [TEXT, text(SHOWN)]),
+        ([THOUGHT, UNKNOWN, SECOND], [THOUGHT, text(SHOWN), SECOND]),
+        ([UNKNOWN, TAIL], [text(SHOWN), TAIL]),
+    ],
+)
+def test_a_refused_call_of_a_whole_answer_is_text_where_it_was(
+    start: Start, told: list[dict[str, Any]], expected: list[dict[str, Any]]
+) -> None:
+    _, url = start(Upstream(json.dumps(message(*told)).encode()))
+    answer = ask(url, body()).json()
+    assert answer["content"] == expected
+    assert answer["stop_reason"] == ("tool_use" if SECOND in expected else "end_turn")
+
+
+# -- settings of answers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("settings", "fields"), [({"prose": "drop"}, {}), ({}, {"toolcall": {"prose": "drop"}})])
+def test_prose_beside_calls_is_dropped(
+    start: Start, streamed: Read, settings: dict[str, str], fields: dict[str, Any]
+) -> None:
+    got, reason = streamed(THOUGHT, TEXT, CALL, TAIL, SECOND, fields=fields, **settings)
+    assert (got, reason) == ([THOUGHT, CALL, SECOND], "tool_use")
+    _, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL))), **settings)
+    assert ask(url, body(**fields)).json()["content"] == [THOUGHT, CALL]
+
+
+def test_prose_without_calls_is_kept(streamed: Read) -> None:
+    assert streamed(THOUGHT, TEXT, prose="drop") == ([THOUGHT, TEXT], "end_turn")
+
+
+@pytest.mark.parametrize("pieces", ["events", "one"])
+def test_a_stream_without_its_last_event_gets_that_alone(start: Start, pieces: str) -> None:
+    told = events(TEXT, CALL)[:-1]
+    _, url = start(Upstream(stream=told if pieces == "events" else [b"".join(told)]))
+    got = ask(url, body(stream=True)).content
+    assert got.startswith(b"".join(told))
+    assert got.removeprefix(b"".join(told)) == b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"), [({"rewrite_ids": "true"}, {}), ({}, {"toolcall": {"rewrite_ids": True}})]
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_whose_ids_are_rewritten_is_translated(
+    start: Start, settings: dict[str, str], fields: dict[str, Any], *, stream: bool
+) -> None:
+    upstream, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL)), events(THOUGHT, TEXT, CALL)), **settings)
+    answer = ask(url, body(stream=stream, **fields))
+    blocks = blocks_of(answer)[0] if stream else answer.json()["content"]
+    (call,) = (block for block in blocks if block["type"] == "tool_use")
+    assert call["id"].startswith("call_")
+    assert {**call, "id": CALL["id"]} == CALL
+    assert "cache_control" not in json.loads(upstream.bodies[0])["tools"][0]
+
+
+def test_an_option_that_no_request_may_set_is_refused(start: Start) -> None:
+    upstream, url = start(Upstream(spelled(message(CALL))))
+    answer = ask(url, body(toolcall={"upstream_url": "https://elsewhere.example"}))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert upstream.bodies == []
