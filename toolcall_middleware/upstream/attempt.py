@@ -87,7 +87,7 @@ class ToolRequest:
         self.chat = chat
         self.model = chat.model
         counted = chat.include_usage or not chat.stream
-        self.usage = meter_for(settings, chat.model, memory, wanted=counted, learned=memory.prompts)
+        self.usage = meter_for(settings, chat.model, memory, wanted=counted)
         self.usage.limit = _token_limit(chat)
         self.next_body: bytes | None = None
         self.unparsed: str | None = None
@@ -305,8 +305,6 @@ class ToolRequest:
         """
         if self.prompt is None:
             self._reasoning_start.learn(outcome.opened)
-        self.usage.learn()
-        self._negotiation.after_numbers(self.usage.times_told)
         if self._is_swallowed(outcome, left=left):
             return False
         return self._keeps_promise(outcome) and not self._learn(outcome, left=left)

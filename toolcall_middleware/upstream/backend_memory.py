@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..fading_memory import FadingMemory, digest
-from ..usage.learned_prompts import LearnedPrompts
 
 REMEMBERED_SECONDS = 600.0
 DOUBTFUL_SECONDS = 120.0
@@ -23,14 +22,10 @@ _OF_CLIENT = " of client "
 
 
 class BackendMemory:
-    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it.
-
-    `prompts`: how long prompts were.
-    """
+    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._known = FadingMemory[tuple[str, str], Any](clock, most=_REMEMBERED)
-        self.prompts = LearnedPrompts(clock)
         self._clock = clock
         self._client = ""
 
@@ -41,7 +36,6 @@ class BackendMemory:
         view = BackendMemory(self._clock)
         view._known = self._known
         view._client = digest(client)
-        view.prompts = self.prompts.of(view._client)
         return view
 
     def refuse(self, model: str, field: str) -> None:

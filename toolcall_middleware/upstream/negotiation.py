@@ -29,8 +29,6 @@ _log = logging.getLogger("toolcall_middleware")
 _TOOLS = "tools"
 _PROVEN = "tools reach the model"
 _STREAM_OPTIONS = "stream_options"
-_CONTINUOUS = "continuous_usage_stats"
-"""vLLM's and SGLang's: numbers in each chunk, which are there when an answer is ended before its own end."""
 _SPECIAL_TOKENS = "skip_special_tokens"
 _CONSTRAINT_WORDS = (b"response_format", b"json_schema", b"schema", b"grammar", b"structur", b"guided")
 _OTHER_WORDS = (b"context", b"token")  # the prompt is too long: no constraint's fault
@@ -38,7 +36,6 @@ _TOOL_WORDS = (b"tool", b"function", b"extra inputs", b"extra fields", b"unknown
 _REFUSED = frozenset({400, 422})  # statuses by which a field is refused
 _FAILED = frozenset({500, 501})  # statuses that may be for a field
 _MAX_ESTIMATED = 1 << 17  # characters
-_IN_EACH = 2  # so often at least an answer tells its usage where each chunk does: with the role, with the first piece
 _SAMPLES, _SAMPLE = 8, 1 << 11  # how many samples of a long text, and characters of each
 
 
@@ -61,7 +58,6 @@ class Negotiation:
         self._ladder: ConstraintLadder | None = None
         self._refused: list[str] = []  # what is remembered once the request is taken without it
         self._refused_tools = False  # the refusal was of the tools: remembered likewise, for this client
-        self._left_out: set[str] = set()  # fields that are not asked for again in this request
         self._watches_format = False  # whether an empty answer would teach something about the prompt's format
         self.extra: dict[str, Any] = {}
         # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
@@ -88,20 +84,14 @@ class Negotiation:
         if self._refuses(_STREAM_OPTIONS):
             if chat.include_usage:
                 self.extra[_STREAM_OPTIONS] = None
-        elif chat.include_usage and chat.stream:
-            ends = bool(chat.stop) or not chat.choice.parallel
-            asks = ends and self._settings.upstream_api == "openai" and self._settings.usage != "count"
-            if asks and not {_CONTINUOUS} & {*options, *self._left_out} and not self._refuses(_CONTINUOUS):
-                self.extra[_STREAM_OPTIONS] = {**options, _CONTINUOUS: True}
-        elif chat.stream and (self._watches_format or (self._auto and self.native and self._is_unproven())):
+        elif (
+            chat.stream
+            and not chat.include_usage
+            and (self._watches_format or (self._auto and self.native and self._is_unproven()))
+        ):
             # How long the prompt was tells whether the tools were in it, and how long an empty answer was whether a
             # call was taken out of it. The client does not get to see it.
             self.extra[_STREAM_OPTIONS] = {**options, "include_usage": True}
-
-    @property
-    def _asks_continuously(self) -> bool:
-        asked = self.extra.get(_STREAM_OPTIONS)
-        return isinstance(asked, dict) and _CONTINUOUS in asked
 
     def _refuses(self, field: str) -> bool:
         memory, model = self._memory, self._chat.model
@@ -175,11 +165,6 @@ class Negotiation:
 
     def after_refusal(self, status: int, refusal: bytes) -> Next:
         """The backend answered with an error, whose text in lower case is `refusal`."""
-        if self._asks_continuously and status in _REFUSED | _FAILED and _names(refusal, _CONTINUOUS, _STREAM_OPTIONS):
-            self.extra.pop(_STREAM_OPTIONS)
-            self._refused.append(f"no {_CONTINUOUS}")
-            self._left_out.add(_CONTINUOUS)
-            return Next.AGAIN
         if self.native and self._auto and self._refuses_tools(status, refusal):
             if _says_only(refusal, _NO_PARSER, name=self._chat.choice.name):
                 self._memory.refuse(self._chat.model, _TOOLS)
@@ -218,11 +203,6 @@ class Negotiation:
             _log.info("The backend of %s refuses these tools: they go by prompt.", shown(self._chat.model))
         if self._ladder is not None:
             self._ladder.accepted()
-
-    def after_numbers(self, times: int) -> None:
-        """An answer came, with usage `times` times in it. Who gives it in each chunk gives it at least twice."""
-        if self._asks_continuously and times < _IN_EACH:
-            self._memory.refuse(self._chat.model, _CONTINUOUS)
 
     def _drops_question(self, status: int, refusal: bytes) -> bool:
         """Ask no longer for a count that only we wanted: it may be what a server refuses that does not say."""
@@ -313,10 +293,6 @@ _NO_PARSER = (
     'tool_choice=function "{name}" requires --tool-call-parser to be set',
 )
 """vLLM's whole answer where it has no parser of calls (vllm/entrypoints/openai/chat_completion/serving.py)."""
-
-
-def _names(refusal: bytes, *fields: str) -> bool:
-    return any(field.encode() in refusal for field in fields)
 
 
 def _says_only(refusal: bytes, sentences: tuple[str, ...], *, name: str | None) -> bool:

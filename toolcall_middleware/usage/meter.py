@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from ..wire import openai
-from .learned_prompts import LearnedPrompts
 from .tokenizers.base import APPROXIMATE, Tokenizer
 from .tokenizers.prompt_parts import Count, read_prompt
 from .transcript import Transcript
@@ -37,23 +36,19 @@ class Attempt:
         "loose",
         "prompt",
         "reasoning",
-        "recalled",
         "texts",
         "thoughts",
-        "times",
     )
 
     def __init__(self) -> None:
         self.body = b""
         self.injected = ""
         self.backend: dict[str, Any] | None = None
-        self.times = 0  # how often the backend gave numbers
         self.texts: dict[int, Transcript] = {}
         self.thoughts: list[Transcript] = []  # reasoning that is no part of the text: one transcript, or none
         self.ended = 0  # choices that the model ended itself
         self.loose = False  # the model wrote more than we have seen: markup that the backend took away
         self.prompt: Count | None = None
-        self.recalled = False  # the prompt was looked for among those of earlier requests
         self.completion: Count | None = None
         self.reasoning = 0
         self.injected_tokens: int | None = None
@@ -85,11 +80,10 @@ class UsageMeter:
 
     known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
     backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
-    learned: how long prompts were that came before. `limit`: how many tokens an answer may have, where that is of
-    interest.
+    `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_learned", "_tokenizer", "extension", "limit")
+    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_tokenizer", "extension", "limit")
 
     def __init__(
         self,
@@ -99,10 +93,8 @@ class UsageMeter:
         tokenizer: Tokenizer = APPROXIMATE,
         asked: bool = False,
         extension: str | None = None,
-        learned: LearnedPrompts | None = None,
     ) -> None:
         self.extension = extension
-        self._learned = learned
         self.limit: int | None = None
         self._known = known
         self._count = count
@@ -171,7 +163,6 @@ class UsageMeter:
         one = self._attempt
         if not isinstance(usage, dict):
             return False
-        one.times += 1
         if not self._known:
             # What only the backend can know: how much of the prompt it had in its cache.
             one.backend = {name: value for name, value in usage.items() if name.endswith("_details")}
@@ -209,24 +200,6 @@ class UsageMeter:
             return None
         return tokens - (hidden if isinstance(hidden, int) else 0)
 
-    @property
-    def times_told(self) -> int:
-        """How often the backend gave numbers in this attempt."""
-        return self._attempt.times
-
-    def learn(self) -> None:
-        """This attempt's answer has come: how long its prompt was is worth to be known."""
-        one, learned = self._attempt, self._learned
-        if learned is not None and self._count and self._known and not one.wants_prompt and one.prompt is None:
-            learned.learn(one.body, int((one.backend or {})["prompt_tokens"]), self._tokenizer)
-
-    def _recall(self) -> None:
-        """Take the length of a prompt that came before."""
-        for one in self.attempts if self._learned is not None and self._count and self._known else ():
-            if self._learned is not None and one.wants_prompt and not one.recalled:
-                one.recalled = True
-                one.prompt = self._learned.recall(one.body, self._tokenizer)
-
     def next_attempt(self) -> None:
         """This attempt is over and another one follows."""
         self._attempts.append(self._attempt)
@@ -255,7 +228,6 @@ class UsageMeter:
         """Whether something is to be counted that must not be counted on the event loop."""
         if not self._count:
             return False
-        self._recall()
         wanting = [one for one in self.attempts if one.wants_prompt or one.wants_completion or one.injected]
         return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
 
@@ -272,7 +244,6 @@ class UsageMeter:
     def count(self) -> None:
         """Count what is not known yet. For a thread, where `is_due`."""
         tokenizer = self._tokenizer
-        self._recall()
         for one in self.attempts if self._count else ():
             if one.wants_prompt:
                 one.prompt = tokenizer.count_prompt(read_prompt(one.body))

@@ -8,7 +8,6 @@ import msgspec
 
 from ..settings import Settings
 from ..wire.openai import FAILURES
-from .learned_prompts import LearnedPrompts
 from .meter import UsageMeter
 from .tokenizers.base import APPROXIMATE, Tokenizer
 from .tokenizers.load import load
@@ -45,11 +44,10 @@ def meter_for(
     memory: Refusals,
     *,
     wanted: bool = True,
-    learned: LearnedPrompts | None = None,
 ) -> UsageMeter:
     """A meter as the settings say. Raises SettingsError as `load` does.
 
-    wanted: whether anybody gets its numbers. learned: lengths of prompts that came before.
+    wanted: whether a client gets its numbers.
     """
     tokenizer, asked = _tokenizer(settings, model, memory)
     return UsageMeter(
@@ -58,7 +56,6 @@ def meter_for(
         tokenizer=tokenizer,
         asked=asked,
         extension=settings.extension_field,
-        learned=learned,
     )
 
 
