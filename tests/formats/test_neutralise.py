@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats import registry
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.prompt.escaping import (
     NEUTRALISED_NOTE,
+    add_tokens,
     as_data,
     attribute,
     neutralise,
@@ -52,6 +53,16 @@ MARKERS = """
 <rfl:parameter </rfl:parameter> <|plamo:begin_tool_requests:plamo|> <|plamo:msg|> <|plamo:tag|> <|iquest_end|>
 </dots_function_call> <use_mcp_tool> </use_mcp_tool> <｜GCML｜tool_calls> <|content_text|> <|tool_arg:start|>
 """.split()  # noqa: SIM905 - far easier to read
+# Turns and roles of families that have no reader here.
+MARKERS += """
+[|system|] [|user|] [|assistant|] [|endofturn|] [|tool|] [|Human|] [|AI|] <_user> <_bot> <_system> <_end> <_start>
+<_pad> <reserved_106> <reserved_107> <reserved_9> <B_SYS> <B_USYS> <C_Q> <C_A> <B_FUNC> <role> </role>
+<beginning_of_sentence> <end_of_sentence> <begin_of_sentence> <end_of_utterance> <startoftext> <endoftext> [unused9]
+[unused10] [UNUSED_TOKEN_146] <unused94> <extra_id_0> <SPECIAL_12> <sep> <eoh> <eoa> <eom> <eot> <EOT> <eod> <sop> <eop>
+<bop> <用户> <助手> <系统> <AI> <ai> <Human> <Bot> <ASSISTANT> <USER> <SYSTEM> <human>: <bot>: [gMASK] [sMASK] [MASK]
+[BOS] [EOS] [EOT] [SEP] [USER] [BOT] [start_header_id] [end_header_id] <BOS_TOKEN> <EOS_TOKEN> <|END_OF_TURN_TOKEN|>
+<|prompter|> <|role_end|> |<end>| >>ANSWER<< >>QUESTION<< ]~b] ]~!b[ [e~[ ]!p~[ ]!d~[ <turn|> <fim_middle|>
+""".split()  # noqa: SIM905 - far easier to read
 MARKERS += ['<function name="f">', '<parameter name="x">', '<invoke name="f">', '<tool_result name="f">']
 
 ORDINARY = [
@@ -65,6 +76,20 @@ ORDINARY = [
     "[1, 2, 3][0] [args] [tool_calls] [x](http://a/b) - [ ] task - [x] done",
     'C:\\path\\to [\\alpha] \\<\\> "\\tool"',
     '/// <param name="x">the x</param> <summary>think about tools</summary>',
+    # What resembles turns, roles and special tokens, and is text.
+    "<div><user><name>Ann</name></user><system/><tool/><function/><model>m</model></div>",
+    "<header><section id='a'><main><body><br><hr/><b>x</b><i>y</i><em>z</em><ol><li>1</li></ol></body>",
+    "The field [unused] is unused; unused9 and reserved_106 too. x = buf[unused]; y = a[start]; z = s[end_of_line]",
+    "let a = [|1; 2; 3|] in [| |] x |> f || y | z |= w; a |b| c; cat f | sort | uniq",
+    "| name | END | a |\n|---|---|---|\n| <b>x</b> | 1 |\n|NAME|AGE|\n|TEXT|1|",
+    "Map<String, List<Integer>> m; Vec<Box<T>> v; std::map<K_V, _Tp> x; <T, U>(x: T); <uint8_t>; a<b>c",
+    "[INFO] [ERROR] [WARN] [SYSTEM] [TODO] [1] [0, 1] ['a', 'b'] [None] [x] [[wiki]] [^1] [a](b) [A-Z]+ [USER_ID]",
+    "<title>AI</title> <author>bot</author> <user id='1'> <role name='admin'> <email@example.com> <https://a.example>",
+    "<your_name> <password> <file> <path/to/file> <NAME> <access_token> <API_KEY> <文件名> <用户名>",
+    "cat <<EOF >> out.txt\nEOF\ngit diff >>>>>>> main <<<<<<< HEAD a >> 2 << 3; 1 >>B<< 2; x>>=1",
+    "if a[user] and b[assistant]: role = 'user'; system: you; Human: hi; Assistant: ho; User: x",
+    "<option value='1'>eo</option> <sup>1</sup> <sub>2</sub> <span>s</span> <strong>b</strong> <small>x</small>",
+    "args[0] list[-1] d['k'] d[\"end\"] t[1:] [*] [?] [|] [||] x[i|j] [a|b] [ab|cd|ef]",
 ]
 
 pieces = st.lists(
@@ -84,9 +109,38 @@ def test_no_familys_marker_is_left(marker: str) -> None:
         assert restore(shown) == text
 
 
+@pytest.mark.parametrize("name", [name for name in registry.names() if name != "auto"])
+def test_no_format_lets_a_turn_begin_in_a_result(name: str) -> None:
+    said = "".join(f"a{marker}b " for marker in MARKERS)
+    shown = registry.get(name).render_results([ToolResult("f", said, "1")])
+    assert "\\" in shown
+    assert not [marker for marker in MARKERS if f"a{marker}b" in shown]
+
+
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_code_and_json_stay_as_they_are(text: str) -> None:
     assert neutralise(text) == text
+
+
+def test_the_special_tokens_of_a_tokenizer_at_hand_are_kept_out_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markup, "_private", {})
+    tokens = ["【turn】", "<<turn>>", "<!turn!>", "~turn~", "@@user", "{{end}}", "</turn#>"]
+    said = " ".join(tokens)
+    try:
+        add_tokens([*tokens, "turn", "ab", "", "x" * 200, "plain words"])
+        shown = neutralise(said)
+        assert not [token for token in tokens if token in shown]
+        assert restore(shown) == said
+        assert json.loads(as_data(json.dumps(said, ensure_ascii=False))) == said
+        assert neutralise("turn the plain words over") == "turn the plain words over"
+        before = markup.gathered()
+        add_tokens(tokens)
+        assert markup.gathered() is before  # known already
+    finally:
+        monkeypatch.undo()
+        markup.gathered.cache_clear()
+        markup.turn_markers.cache_clear()
+    assert neutralise(said) == said
 
 
 @given(st.text() | pieces)

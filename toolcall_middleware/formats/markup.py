@@ -60,6 +60,30 @@ def _key(words: str) -> str:
     return rf"{_GAP}[\"'](?:{words})[\"']{_GAP}:{_GAP}"
 
 
+# Turns and roles of families that have no reader here, by the shapes that special tokens have.
+_TURN_TAGS = (
+    r"\|[\"/\w]",  # <|im_start|>: ChatML, Llama 3, harmony, Kimi, Cohere, InternLM, Gemma 4 and most others
+    r"[A-Za-z_]{2,32}\|>",  # <channel|>
+    r"_[a-z]{2,16}>",  # <_user>: TeleChat
+    r"(?i:reserved|unused|special|extra|placeholder)_?\w{0,24}\d>",  # <reserved_106>: Baichuan
+    r"[BC]_[A-Z]{1,8}>",  # <B_SYS>: Baichuan
+    r"(?i:(?:begin|beginning|start|end)_?of_?[a-z_]{2,32})>",  # <beginning_of_sentence>: MiniMax-Text
+    r"(?i:eo[a-z]{1,4}|[sb]o[ahmpstu]|sep)>",  # <eoh>, <sop>, <sep>: InternLM, MOSS, GLM, Reka
+    r"(?i:(?:bos|eos|pad|unk|sep|cls|eop|eot)_token)>",  # <BOS_TOKEN>: Cohere
+    r"(?i:role|human|bot|ai|assistant)>",  # <role>, <AI>: Ling, MiniCPM; <user> and <system> are everyday XML
+    r"(?:USER|SYSTEM|TOOL|OBSERVATION)>",
+    "(?:用户|助手|系统|工具|人类|机器人|问|答)>",
+    r"(?i:system|user|human|bot|assistant)>[ \t]?:",  # <human>: of GPT-NeoXT
+    r"end>\|",  # |<end>|: CodeShell
+)
+_TURN_ESCAPES = (
+    Escape(r"\[", r"\|/?[A-Za-z][\w ]{1,31}\|\]"),  # [|endofturn|]: EXAONE, BlueLM, Jais
+    Escape(r"\[", r"(?i:unused|reserved|extra_id|placeholder)\w{0,24}\d\]"),  # [unused9]: openPangu
+    Escape(r"\[", r"/?(?:BOS|EOS|SEP|CLS|PAD|UNK|EOT|EOM|BOT|USER|ASSISTANT|HUMAN|[gs]?MASK)\]"),  # Skywork, Kimi, GLM
+    Escape(r"\[", r"(?:start|end)_header_id\]"),  # Kimi
+    Escape(">", r">[A-Z]{4,16}<<"),  # >>ANSWER<<: Falcon
+)
+
 _OTHERS = rf"(?:{_key('id|tool_call_id|call_id|type')}{_WORD}{_GAP},){{0,2}}"
 _CALL = "|".join(
     (
@@ -80,13 +104,14 @@ COMMON = Markup(
     # Small models write the tag that ends a call behind one that they began without any.
     closers=("</tool_call>", "</tool_calls>", "</function_call>", "</function_calls>", "</function>", "</tools>"),
     tags=(
-        r"\|[\"/\w]",  # <|im_start|> and all of this shape: ChatML, Llama 3, harmony, Kimi, Cohere, InternLM, Gemma 4
         r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
         r"tools>",
         r"(?i:(?:mm:)?think(?:ing)?[>:])",
-        r"(?:s|bos|eos|pad|unk)>",
+        r"(?:s|pad|unk)>",
+        *_TURN_TAGS,
     ),
     escapes=(
+        *_TURN_ESCAPES,
         Escape('"', r"tool_calls[\"']"),  # the key of our own format
         Escape("'", r"tool_calls[\"']"),
         Escape(r"\{", _CALL),  # a result that is a call in bare JSON, and comes back when the model repeats it

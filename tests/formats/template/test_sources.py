@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcall_middleware.errors import FormatError, SettingsError
-from toolcall_middleware.formats import registry
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.template import at_hand, sources
@@ -240,3 +240,28 @@ def test_a_declaration_that_is_not_compiled_leaves_it_to_the_template_and_says_w
     with caplog.at_level(logging.WARNING):
         registry.for_model("auto", "acme-9b", str(tmp_path))
     assert said in caplog.text
+
+
+def test_special_tokens_that_a_checkpoint_shows_are_kept_out_of_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markup, "_private", {})
+    added = {"1": {"content": "§turn§", "special": True}, "2": {"content": "§word§", "special": False}, "3": None}
+    template = templates.JSON + "{{ '<acme-turn:user>' }}{{ messages[0] }}<b and c>{{ '[ACME]' }}"
+    place = checkpoint(tmp_path, chat_template=template, added_tokens_decoder=added, eos_token="~over~")
+    try:
+        fmt = registry.for_model("auto", "qwen3", str(place))
+        said = "§turn§ ~over~ <acme-turn:user> [ACME] §word§ x[0] <b and c> <div>"
+        at_hand.derived(str(place), "")
+        shown = fmt.render_results([ToolResult("f", said, "1")])
+    finally:
+        monkeypatch.undo()
+        markup.gathered.cache_clear()
+        markup.turn_markers.cache_clear()
+    assert not [token for token in ("§turn§", "~over~", "<acme-turn:user>", "[ACME]") if token in shown]
+    assert "§word§ x[0] <b and c> <div>" in shown
+
+
+def test_what_props_shows_is_kept_out_too() -> None:
+    found = sources.of_props("http://a", {"chat_template": "{{ '<acme-turn>' }}", "eos_token": "~over~"})
+    assert set(found.special_tokens) == {"<acme-turn>", "~over~"}

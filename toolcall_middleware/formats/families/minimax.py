@@ -25,7 +25,7 @@ _MARKUP = Markup(
     ends=("[e~[", "]<]minimax[>[</tool_call>"),  # M3 ends plain answers with it, too
     closers=("</minimax:tool_call>",),
     tags=("minimax:", r"\]minimax\[>", r"invoke\s+name\s*=", r"parameter\s+name\s*=", "/(?:invoke|parameter)>"),
-    escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"~!?b[\[\]]")),
+    escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"(?:~!?b[\[\]]|![a-z]~\[)")),
 )
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 
-_IN_TAG = r"[\w|｜\]]"
-"""What a marker's tag begins with, behind its `<` and a slash."""
+_IN_TAG = r"[^\s<=]"
+"""What a marker's tag begins with, after its `<` and a slash."""
 _PIECE = 16 * 1024
 """Characters that are searched at once. A search lets no other thread run, and may take a microsecond for each."""
 
@@ -242,9 +242,9 @@ def as_data(json_text: str) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    # Only these openings stand nowhere but inside JSON strings and cannot be the second half of an escape there.
+    # Markers with these openings occur in JSON only inside strings, where none of them ends an escape.
     opening = match[0][0]
-    return f"\\u{ord(opening):04x}{match[0][1:]}" if opening in "<[◁" else match[0]
+    return f"\\u{ord(opening):04x}{match[0][1:]}" if opening in "<[>|" or not opening.isascii() else match[0]
 
 
 _PLACEHOLDER = re.compile(r"\{(tools|example)\}")
@@ -265,6 +265,23 @@ def has_markup(value: Any) -> bool:
         case dict():
             return any(map(has_markup, value)) or any(map(has_markup, value.values()))
     return False
+
+
+_LONGEST_TOKEN = 128
+_SYMBOL = re.compile(r"[^\w\s]")
+
+
+def add_tokens(tokens: Iterable[str]) -> None:
+    """Neutralise the special tokens of a tokenizer or template from now on. Tokens of plain words stay text."""
+    found = [token for token in tokens if 3 <= len(token) <= _LONGEST_TOKEN and _SYMBOL.search(token)]
+    new = [token for token in dict.fromkeys(found) if not has_markup(token)]
+    if new:
+        markup.add(markup.Markup(escapes=tuple(map(_escape_of, new))))
+
+
+def _escape_of(token: str) -> markup.Escape:
+    token = re.sub("^<+", "<", token)  # a match begins at the last of several
+    return markup.Escape(re.escape(token[0]), re.escape(token[1:]))
 
 
 _ATTRIBUTE = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "\n": "&#10;", "\r": "&#13;"})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import FormatError, SettingsError
 from .. import markup
 from ..family import Family
+from ..prompt import escaping
 from . import derive, sources
 from .declared import alone, response_template
 from .derive import Derived
@@ -49,7 +50,9 @@ def prompts_for(source: str, model: str) -> TemplatePrompts | None:
 
 @functools.lru_cache(maxsize=16)  # each may have processes
 def _prompts(source: str) -> TemplatePrompts:
-    return TemplatePrompts(sources.find(source))
+    checkpoint = sources.find(source)
+    escaping.add_tokens(checkpoint.special_tokens)
+    return TemplatePrompts(checkpoint)
 
 
 def check_send(settings: Settings) -> None:
@@ -79,6 +82,7 @@ def check_send(settings: Settings) -> None:
 def of_source(source: str) -> Derived:
     """What is derived from a source. Raises FormatError or SettingsError."""
     checkpoint = sources.find(source)
+    escaping.add_tokens(checkpoint.special_tokens)
     if checkpoint.response_template is None:
         return derive.derive(checkpoint.template)
     spec = checkpoint.response_template

@@ -6,6 +6,7 @@ Nothing is downloaded. What a server's `/props` said is handed in by whoever ask
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ class Checkpoint:
     template: ChatTemplate
     engine_begins: bool = False
     """Its engine puts the token of the beginning before every prompt, so that none may hold it."""
+    special_tokens: tuple[str, ...] = ()
+    """What its tokenizer's configuration and the template's text show of special tokens."""
     response_template: Mapping[str, Any] | None = None
     """What Transformers reads an answer with (since 5.13), as the checkpoint's tokenizer_config.json has it."""
 
@@ -73,7 +76,7 @@ def of_props(url: str, props: Any) -> Checkpoint:
     if not isinstance(text, str) or not text:
         raise SettingsError(f"{SETTING}: {url} tells no chat_template.")
     special = {name: told[name] for name in ("bos_token", "eos_token") if isinstance(told.get(name), str)}
-    return Checkpoint(ChatTemplate(text, special), engine_begins=True)
+    return Checkpoint(ChatTemplate(text, special), engine_begins=True, special_tokens=_special(text, special))
 
 
 def remember(source: str, checkpoint: Checkpoint) -> None:
@@ -110,5 +113,18 @@ def _checkpoint(text: str, config: Mapping[str, Any]) -> Checkpoint:
             declared = None
     return Checkpoint(
         ChatTemplate(text, special_tokens(config)),
+        special_tokens=_special(text, special_tokens(config), config.get("added_tokens_decoder")),
         response_template=declared if isinstance(declared, Mapping) else None,
     )
+
+
+# A tag, or words in brackets that no list or index of Jinja has.
+_MARKER = re.compile(r"</?[^\s<>{}/=\"'%][^\s<>{}=\"'%]{1,62}>|\[(?=[|/A-Z])/?\|?[A-Za-z_]{2,62}\|?\]")
+
+
+def _special(text: str, named: Mapping[str, str], added: Any = None) -> tuple[str, ...]:
+    """The special tokens that a template's text, the names in its configuration and its added tokens show."""
+    entries = added.values() if isinstance(added, Mapping) else ()
+    special = [each.get("content") for each in entries if isinstance(each, Mapping) and each.get("special") is True]
+    found = (*named.values(), *special, *_MARKER.findall(text))
+    return tuple(dict.fromkeys(token for token in found if isinstance(token, str)))

@@ -26,7 +26,6 @@ from ...request.overrides import without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
-from ...usage.tokenizers.load import load
 from ...version import __version__
 from ..http.bodies import Replay
 from ..http.cors import admits_origin, header_of, with_cors
@@ -42,7 +41,7 @@ from .face_models import ModelsAnswer
 from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
 from .observed import exchange_for, tell
 from .responder import Responder
-from .start_up import is_served, refuse_start, warn_of_starlette
+from .start_up import is_served, load_tokenizer, refuse_start, warn_of_starlette
 from .token_counting import WholeUsage, wait_for
 from .unread import READ_BY_FACES, check_charset, check_unknown_fields, check_unreadable, is_guarded, pass_without_tools
 from .warmup import warm
@@ -116,7 +115,7 @@ class ToolCallMiddleware:
                 line += "; upstream=%s"
                 shown.append(hide_login(settings.upstream_url))
             _log.info(line, *shown)
-        load(settings.tokenizer)  # now, because it takes time, and its errors are the operator's
+        load_tokenizer(settings)  # now, because it takes time, and its errors are the operator's
         self.settings = settings
         self._memory = BackendMemory()
         self._guarded = settings.mode != "off" and is_guarded(settings)

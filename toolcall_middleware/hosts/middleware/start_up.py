@@ -15,6 +15,8 @@ from importlib import metadata
 from starlette.types import Receive, Scope, Send
 
 from ...errors import FormatError, SettingsError
+from ...settings import Settings
+from ...usage.tokenizers.load import load
 
 _SOUND_STARLETTE = (1, 0, 1)
 """CVE-2026-48710 is repaired since: https://github.com/Kludex/starlette/security/advisories/GHSA-86qp-5c8j-p5mr"""
@@ -38,6 +40,15 @@ async def refuse_start(scope: Scope, receive: Receive, send: Send, fault: Settin
     await receive()
     _log.error("%s", fault)
     await send({"type": "lifespan.startup.failed", "message": str(fault)})
+
+
+def load_tokenizer(settings: Settings) -> None:
+    """Load the tokenizer that is set, and keep its special tokens out of what tools say. Raises SettingsError."""
+    special = load(settings.tokenizer).special_tokens
+    if special:
+        from ...formats.prompt import escaping  # with every family
+
+        escaping.add_tokens(special)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from .blocks import blocks
@@ -30,6 +31,9 @@ class Tokenizer(Protocol):
     end_tokens: int
     """What an engine counts for the end of an answer that the model ended itself."""
 
+    special_tokens: Sequence[str]
+    """The special tokens of its vocabulary that no text may hold, as far as they are known."""
+
     def count(self, text: str, /) -> int:
         """Tokens of a text that a model wrote."""
         ...
@@ -54,6 +58,7 @@ class Approximate:
     chars_at_once = 1 << 15
     exact = False
     end_tokens = 0
+    special_tokens: Sequence[str] = ()
 
     def count(self, text: str, /) -> int:
         return _Slices().count(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ class HfTokenizer:
         self._template = template
         special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
         special.sort(key=len, reverse=True)
+        self.special_tokens: Sequence[str] = special
         self._special = re.compile("|".join(map(re.escape, special))) if special else None
         # Vocabularies that put a space before each text that they are given count less in one piece.
         begin = special[0] if special else ""

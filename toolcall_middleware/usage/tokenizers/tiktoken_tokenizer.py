@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ class TiktokenTokenizer:
 
     chars_at_once = 1 << 13
     exact = True
+    special_tokens: Sequence[str] = ()
     end_tokens = 0
 
     def __init__(self, encoding: tiktoken.Encoding) -> None:
