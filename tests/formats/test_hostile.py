@@ -107,10 +107,10 @@ def test_deep_nesting_that_is_closed_wrongly_is_read(text: str) -> None:
 def test_no_answer_has_more_patterns_made_for_it_than_a_model_needs() -> None:
     # The tags of a Hunyuan checkpoint have a suffix of its own, and each suffix costs patterns that are made for it.
     text = "".join(f"<tool_calls:s{number}><tool_call:s{number}>f</tool_call:s{number}>" for number in range(3_000))
-    before = hunyuan._tags.cache_info().misses
+    before = hunyuan._slots.cache_info().misses
     found = calls_in(read(registry.get("auto").parser(TOOLS, ParserOptions()), [text]))
     assert [call.name for call in found] == ["f", "f"]
-    assert hunyuan._tags.cache_info().misses - before <= 2
+    assert hunyuan._slots.cache_info().misses - before <= 2
 
 
 @pytest.mark.slow

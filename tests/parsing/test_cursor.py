@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from toolcall_middleware.parsing.calls.json.arguments import CallArguments
-from toolcall_middleware.parsing.cursor import Cursor, CursorReader, Steps
+from toolcall_middleware.parsing.cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
@@ -29,14 +29,10 @@ class Named(CursorReader):
 
 
 def _named(cursor: Cursor) -> Steps[None]:
-    name = yield from cursor.up_to("|", 8)
-    if name is None:
-        cursor.failed = True
-        return
-    cursor.start(name)
+    cursor.start((yield from cursor.upto("|", 8)))
     yield
     while (k := cursor.behind_space()) == len(cursor.s):
-        yield
+        yield from cursor.more()
     cursor.i = k
     yield from cursor.copy(CallArguments(cursor.s[k]))
     cursor.end()
@@ -44,7 +40,7 @@ def _named(cursor: Cursor) -> Steps[None]:
     while not cursor.take(("</c>",), cursor.behind_space()):
         if cursor.last or not cursor.begins(("</c>",), cursor.behind_space()):
             return
-        yield
+        yield from cursor.more()
 
 
 def fresh() -> Scanner:
@@ -92,6 +88,43 @@ def test_the_end_of_the_text_ends_the_call() -> None:
     assert read(fresh(), [begun], cut=True) == [CallStart("f"), CallArgs('{"x": [1'), CallEnd(complete=False)]
     assert read(fresh(), ["<c>f|"]) == [CallStart("f"), CallArgs("{}"), CallEnd()]
     assert read(fresh(), ["<c>f|"], cut=True) == [CallStart("f"), CallEnd(complete=False)]
+
+
+def test_a_reader_may_end_its_call_itself_where_the_text_is_over() -> None:
+    def steps(c: Cursor) -> Steps[None]:
+        c.start("f")
+        yield
+        try:
+            while True:
+                yield from c.more()
+        except TextOver:
+            c.end('{"cut": true}' if c.cut else "{}")
+        yield
+
+    class Own(CursorReader):
+        def __init__(self, sink: Sink) -> None:
+            cursor = Cursor(sink)
+            super().__init__(cursor, steps(cursor))
+
+    for cut, arguments in ((False, "{}"), (True, '{"cut": true}')):
+        events = read(scanner([opener("<c>", Own)]), "<c>", cut=cut)
+        assert events == [CallStart("f"), CallArgs(arguments), CallEnd()]
+
+
+def test_a_text_that_ends_where_more_is_needed_is_no_call() -> None:
+    def steps(c: Cursor) -> Steps[None]:
+        try:
+            while True:
+                yield from c.more()
+        except TextOver:
+            raise NotACall from None
+
+    class Never(CursorReader):
+        def __init__(self, sink: Sink) -> None:
+            cursor = Cursor(sink)
+            super().__init__(cursor, steps(cursor))
+
+    assert read(scanner([opener("<c>", Never)]), "a <c>") == [Text("a <c>")]
 
 
 def test_a_marker_begins_only_where_the_text_ends_in_it() -> None:

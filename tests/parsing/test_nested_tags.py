@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.xml.nested_calls import NestedCalls
+from toolcall_middleware.parsing.calls.nested_calls import NestedCalls
 
 from .bodies import Reader, hostile, opener
 from .meter import PARSING, Meter

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.families import minicpm, qwen, step
-from toolcall_middleware.formats.syntax.xml_tags import invoke_tags, key_value_tags
-from toolcall_middleware.parsing.calls.xml.calls import TaggedCalls
-from toolcall_middleware.parsing.calls.xml.syntax import TaggedSyntax
+from toolcall_middleware.formats.families import deepseek, glm, minicpm, minimax, qwen, step
+from toolcall_middleware.formats.syntax.openers import Make
+from toolcall_middleware.formats.syntax.slots import slot_calls
 
 from .bodies import Reader, hostile, opener, started
 from .meter import PARSING, Meter
@@ -32,16 +31,16 @@ TOOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def reader(marker: str, syntax: TaggedSyntax, *, consume: bool = True) -> Reader:
-    return Reader([opener(marker, lambda sink: TaggedCalls(sink, syntax), consume=consume)], TOOLS)
+def reader(marker: str, make: Make, *, consume: bool = True) -> Reader:
+    return Reader([opener(marker, make, consume=consume)], TOOLS)
 
 
-FUNCTION = reader("<tool_call>", qwen.FUNCTIONS.read())
-INVOKE = reader("<minimax:tool_call>", invoke_tags("</minimax:tool_call>")())
-DSML = reader("<｜DSML｜function_calls>", invoke_tags("</｜DSML｜function_calls>", "｜DSML｜", newlines=False)())
-XML = reader("<function name=", minicpm.SYNTAX(), consume=False)
-KEYS = reader("<tool_call>", key_value_tags()())
-STEP = reader("<｜tool_calls_begin｜>", step.SYNTAX())
+FUNCTION = reader("<tool_call>", qwen.FUNCTIONS)
+INVOKE = reader("<minimax:tool_call>", minimax.INVOKE)
+DSML = reader("<｜DSML｜function_calls>", deepseek.DSML)
+XML = reader("<function name=", minicpm.SLOTS, consume=False)
+KEYS = reader("<tool_call>", glm.LINES)
+STEP = reader("<｜tool_calls_begin｜>", step.STEPS)
 READERS = {"function": FUNCTION, "invoke": INVOKE, "dsml": DSML, "xml": XML, "keys": KEYS, "step": STEP}
 
 
@@ -117,7 +116,7 @@ ODD = {
     "cdata in two": (XML, '<function name="f"><param name="s"><![CDATA[]]]]><![CDATA[>]]></param></function>', {"s": "]]>"}),
     "entities": (XML, '<function name="f"><param name="s">&lt;a&gt; &amp; &x; &</param></function>', {"s": "<a> & &x; &"}),
     "typed cdata": (XML, '<function name="f"><param name="o"><![CDATA[{"k": "<"}]]></param></function>', {"o": {"k": "<"}}),
-    "no spaces": (reader("<functionname=", minicpm.SYNTAX(), consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
+    "no spaces": (reader("<functionname=", minicpm.SLOTS, consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
     "value tag missing": (KEYS, "<tool_call>f<arg_key>s</arg_key>a b</arg_value></tool_call>", {"s": "a b"}),
     "key tags doubled": (KEYS, "<tool_call>f<arg_key><arg_key>s</arg_key></arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
     "key's end missing": (KEYS, "<tool_call>f<arg_key>s<arg_value>a</arg_value></tool_call>", {"s": "a"}),
@@ -175,7 +174,7 @@ def test_a_name_joined_with_a_key_is_an_offered_one_with_a_key_of_its_own(joined
 
 
 def test_a_name_has_no_space_where_any_is_offered() -> None:
-    anything = Reader([opener("<tool_call>", lambda sink: TaggedCalls(sink, key_value_tags()()))])
+    anything = Reader([opener("<tool_call>", glm.LINES)])
     assert anything.calls("<tool_call>now") == [("now", {})]
     assert anything.calls("the <tool_call> tag ends.") == []
 
@@ -321,19 +320,19 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
 
 
 def test_a_call_may_be_closed_in_another_way_or_by_the_texts_end() -> None:
-    syntax = TaggedSyntax(
+    make = slot_calls(
         call=re.compile("<c (?P<name>[a-z]+)>"),
         call_heads=("<c ",),
-        call_part=re.compile("<c [a-z]*"),
-        parameter=re.compile("<p (?P<key>[a-z]+)>"),
-        parameter_heads=("<p ",),
-        parameter_part=re.compile("<p [a-z]*"),
+        call_begun=re.compile("<c [a-z]*"),
+        slot=re.compile("<p (?P<key>[a-z]+)>"),
+        slot_heads=("<p ",),
+        slot_begun=re.compile("<p [a-z]*"),
         value_close="</p>",
         call_close="<|call|>",
         call_ends=("<|end|>",),
         open_end=True,
     )
-    calls = reader("<c ", syntax, consume=False)
+    calls = reader("<c ", make, consume=False)
     for end in ("<|call|>", "<|end|>", ""):
         call = calls.call(f"<c f><p n>1</p>{end}")
         assert (call.arguments, call.complete, call.repaired) == ('{"n": 1}', True, False)

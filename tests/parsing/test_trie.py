@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcall_middleware.formats import markup
 from toolcall_middleware.formats.auto import all_openers
 from toolcall_middleware.formats.families import qwen
-from toolcall_middleware.parsing.calls.xml.value_end import tag_ends
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 from toolcall_middleware.parsing.trie import Trie
 
@@ -66,13 +66,13 @@ def test_halves_of_markers_are_passed_over_at_once() -> None:
 
 
 def test_a_value_is_looked_through_for_what_can_end_it() -> None:
-    patterns = tag_ends(qwen.FUNCTIONS.read())
-    assert patterns is tag_ends(qwen.FUNCTIONS.read())
+    layout = qwen.FUNCTIONS.layout(markup.turn_markers())
+    assert layout is qwen.FUNCTIONS.layout(markup.turn_markers())
     for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
         for size in range(1, len(tag) + 1):
-            assert patterns.end.match(tag[:size]), tag[:size]
+            assert layout.value_end.match(tag[:size]), tag[:size]
     for text in ("<div>", "</div>", "<b", "< ", "<<"):
-        assert patterns.end.match(f"{text} ") is None
-    assert patterns.half.match("<para")
-    assert patterns.half.match("</tool_call>")
-    assert patterns.half.match("<parameter=x") is None
+        assert layout.value_end.match(f"{text} ") is None
+    assert layout.half_after_value.match("<para")
+    assert layout.half_after_value.match("</tool_call>")
+    assert layout.half_after_value.match("<parameter=x") is None

@@ -1,7 +1,28 @@
-"""Where in a text a reader of calls stands, and what all such readers look for.
+"""The frame of the readers of calls: a place in a text that arrives in pieces, and the driver of a reader.
 
-A reader is a generator that goes straight through its syntax. It yields when it must see more of the text, and when it
-has reported the start or the end of a call.
+A reader is a generator (`Steps`) that goes straight through its syntax and moves a `Cursor`:
+
+    def _calls(c: Cursor) -> Steps[None]:
+        name = yield from c.upto("|", 64)
+        c.start(name)
+
+Yield:
+        while (k := c.behind_space()) == len(c.s):
+            yield from c.more()
+        c.i = k
+        yield from c.copy(CallArguments(c.s[k]))
+        c.end()
+        yield
+
+It yields directly after it has reported a start or an end, and nowhere else by itself: `more` waits for text. Two
+exceptions leave it. `NotACall`: what was read since the opening marker, or since the last call, is text. `TextOver`:
+the text is over. It is raised where the reader waits; a reader that knows better than the driver how its call ends
+catches it. Else the driver closes the open call, or cuts it where the model was cut off.
+
+White space before a tag stays unread until the tag is decided on (`k = c.behind_space()`, then `c.i = …`): of a call
+that is refused it is text. A test for "this follows" needs one for "this may follow", closing tags too. Each one
+that is forgotten makes the result depend on how the text is cut.
+
 """
 
 from __future__ import annotations
@@ -56,6 +77,14 @@ Steps = Generator[None, None, _T]
 """The generator of a part of a syntax: yields as said above, and returns what it has found."""
 
 
+class NotACall(Exception):
+    """The text at the cursor is not a call."""
+
+
+class TextOver(Exception):
+    """The text is over where the reader waits for more of it."""
+
+
 class CopiedArguments(Protocol):
     """Reads a call's arguments and puts out their JSON: `CallArguments`, `LiteralArguments`."""
 
@@ -76,33 +105,42 @@ class CopiedArguments(Protocol):
 
 
 class Cursor:
-    """A place in a text that arrives in pieces.
+    """A place in a text that arrives in pieces, and the call that is open there.
 
-    After each yield `s` is another text, which begins with what stood at `i` or behind it: only `i` is known then.
+    After each yield `s` is another text, which begins at what was `i`: other indices into `s` are void.
     """
 
-    __slots__ = ("_open", "arguments", "failed", "i", "last", "s", "sink")
+    __slots__ = ("_open", "arguments", "cut", "i", "last", "over", "s", "sink")
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.s = ""
         self.i = 0
-        """The reader has taken what stands before it."""
+        """The text before it is read."""
         self.last = False
-        """Whether no more text comes."""
-        self.failed = False
-        """Whether this is no call."""
+        """Whether `s` holds all text that is left."""
+        self.over = False
+        """Whether the reader is being finished: `more` raises TextOver."""
+        self.cut = False
+        """Whether the model was cut off. Known when `over` is."""
         self.arguments: CopiedArguments | None = None
-        """What reads those of the open call."""
+        """The reader of the open call's arguments."""
         self._open = False
 
-    # -- what stands here ----------------------------------------------------------------------------------------------
+    # -- the text here -------------------------------------------------------------------------------------------------
 
     def behind_space(self, limit: int | None = None) -> int:
         """The index behind the white space here; `limit`: of so many characters of it."""
         i = self.i
         m = WHITE_SPACE.match(self.s, i) if limit is None else WHITE_SPACE.match(self.s, i, i + limit)
         return m.end()
+
+    def more(self) -> Steps[None]:
+        """Wait for more text. Raises TextOver where the text is over."""
+        if not self.over:
+            yield
+        if self.over:
+            raise TextOver
 
     def take(self, markers: tuple[str, ...], k: int) -> bool:
         """Go behind the first of `markers` that stands at `k`; whether one does."""
@@ -126,12 +164,12 @@ class Cursor:
         end = None if limit is None else i + limit
         return min([k for marker in markers if (k := s.find(marker, i, end)) >= 0], default=-1)
 
-    def up_to(self, marker: str, most: int) -> Steps[str | None]:
-        """Go behind `marker`: the text before it. None where it does not come within `most` characters."""
+    def upto(self, marker: str, most: int) -> Steps[str]:
+        """Go behind `marker`: the text before it. Raises NotACall where it is not within `most` characters."""
         while (k := self.s.find(marker, self.i, self.i + most)) < 0:
             if self.last or len(self.s) - self.i >= most:
-                return None
-            yield
+                raise NotACall
+            yield from self.more()
         text = self.s[self.i : k]
         self.i = k + len(marker)
         return text
@@ -156,7 +194,7 @@ class Cursor:
                 return
             if self.i == len(self.s) and arguments.streams is not None:
                 sink.flows(arguments.streams)
-            yield
+            yield from self.more()
 
     def end(
         self,
@@ -177,19 +215,19 @@ class Cursor:
         repaired = repaired or (complete and arguments is not None and arguments.repaired)
         self.sink.end(complete=complete, repaired=repaired, closing=closing)
 
-    def finish(self, *, cut: bool) -> None:
-        """The text is over: so is the call that is open, if one is."""
+    def text_over(self) -> None:
+        """End the open call, if one is: it is closed, or cut where the model was cut off within it."""
         if not self._open:
             return
         arguments = self.arguments
-        if cut and (arguments is None or not arguments.done):
+        if self.cut and (arguments is None or not arguments.done):
             self.end("" if arguments is None else arguments.release(), complete=False)
         else:
             self.end("{}" if arguments is None else arguments.close())
 
 
 class CursorReader:
-    """A `Body` whose syntax is a generator."""
+    """Drives a reader that is a generator: a `Body`."""
 
     __slots__ = ("_cursor", "_steps", "done", "failed")
 
@@ -205,12 +243,24 @@ class CursorReader:
         cursor.s = s
         cursor.i = i
         cursor.last = last
-        for _ in self._steps:
-            return cursor.i
-        self.failed = cursor.failed
-        self.done = not cursor.failed
+        try:
+            for _ in self._steps:
+                return cursor.i
+        except NotACall:
+            self.failed = True
+        else:
+            self.done = True
         return cursor.i
 
     def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
-        self._cursor.finish(cut=cut)
+        """See `Body.finish`. It is called again while a start or an end is reported."""
+        cursor = self._cursor
+        cursor.over = cursor.last = True
+        cursor.cut = cut
+        cursor.s, cursor.i = "", 0
+        try:
+            next(self._steps, None)
+        except NotACall:
+            self.failed = True
+        except TextOver:
+            cursor.text_over()

@@ -18,9 +18,8 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.openers import xml_calls
+from ..syntax.slots import ATTRIBUTE, attribute, begun, heads, slot_calls
 from ..syntax.xml import token_writer
-from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, heads, xml_syntax
 from .harmony import OPENERS
 
 _START, _CHANNEL, _PARAMETER = "<|start|>assistant", "<|channel|>", "<rfl:parameter"
@@ -36,20 +35,18 @@ _BEGUN = (
 )
 _CALL_BEGUN = rf"{beginnings(_START)}(?:(?<=assistant){_BEGUN})?|{beginnings(_CHANNEL)}(?:(?<=channel\|>){_BEGUN})?"
 
-_CALLS = xml_calls(
-    xml_syntax(
-        call=re.compile(rf"(?:<\|start\|>assistant[ ]?)?{_HEADER % f'(?P<name>{_NAME})'}"),
-        call_heads=(_START,),
-        call_part=re.compile(_CALL_BEGUN),
-        parameter=attribute("rfl:parameter", "key"),
-        parameter_heads=heads("rfl:parameter"),
-        parameter_part=begun(*heads("rfl:parameter")),
-        value_close="</rfl:parameter>",
-        call_close="<|call|>",
-        call_ends=("<|end|>",),
-        open_end=True,
-        newlines=False,
-    )
+_CALLS = slot_calls(
+    call=re.compile(rf"(?:<\|start\|>assistant[ ]?)?{_HEADER % f'(?P<name>{_NAME})'}"),
+    call_heads=(_START,),
+    call_begun=re.compile(_CALL_BEGUN),
+    slot=re.compile(attribute("rfl:parameter", "key")),
+    slot_heads=heads("rfl:parameter"),
+    slot_begun=re.compile(begun(*heads("rfl:parameter"))),
+    value_close="</rfl:parameter>",
+    call_close="<|call|>",
+    call_ends=("<|end|>",),
+    open_end=True,
+    newlines=False,
 )
 
 # What distinguishes such a call from a message of gpt-oss: the first element, or the constraint `xml`.

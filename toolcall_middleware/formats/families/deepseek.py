@@ -15,9 +15,8 @@ from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.named import write_each
-from ..syntax.openers import named_calls, opener, shared, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import invoke_calls
+from ..syntax.openers import named_calls, opener, shared
+from ..syntax.slots import Slots
 
 # What V4 and V4.1 write around calls besides, and the mark of each tag in it: they double the bars, and take the tag of
 # one version for that of the other; some gateways make plain bars of them.
@@ -175,19 +174,30 @@ Where:
     special_tokens=True,
 )
 
+
 # Values stand as they are.
-_DSML = invoke_calls("｜DSML｜function_calls", "｜DSML｜", typed=True)
-_DSML_V4 = invoke_calls("｜DSML｜tool_calls", "｜DSML｜", typed=True)
-_DSML_V41 = invoke_calls("｜DSML｜ calls", "｜DSML｜ ", typed=True)  # with a space in every tag
-_READ_OTHERS = {wrapper: xml_calls(invoke_calls(wrapper, mark, typed=True).read) for wrapper, mark in _OTHERS.items()}
+def _dsml(wrapper: str, mark: str) -> Slots:
+    return Slots(
+        open=f"<{wrapper}>\n",
+        call=f'<{mark}invoke name="{{name}}">\n{{slots}}</{mark}invoke>',
+        slot=f'<{mark}parameter name="{{key}}" string="{{kind}}">{{value}}</{mark}parameter>\n',
+        close=f"\n</{wrapper}>",
+        prefix=mark,
+    )
+
+
+DSML = _dsml("｜DSML｜function_calls", "｜DSML｜")
+_DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜")
+_DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ")  # with a space in every tag
+_READ_OTHERS = {wrapper: _dsml(wrapper, mark) for wrapper, mark in _OTHERS.items()}
 _DSML_OPENERS = (
-    opener("<｜DSML｜function_calls>", xml_calls(_DSML.read), special=True),
-    opener("<｜DSML｜tool_calls>", xml_calls(_DSML_V4.read), special=True),
-    opener("<｜DSML｜ calls>", xml_calls(_DSML_V41.read), special=True),
-    opener("<｜DSML｜toolcalls>", xml_calls(_DSML_V4.read), special=True),  # a slip of V4 Flash
+    opener("<｜DSML｜function_calls>", DSML, special=True),
+    opener("<｜DSML｜tool_calls>", _DSML_V4, special=True),
+    opener("<｜DSML｜ calls>", _DSML_V41, special=True),
+    opener("<｜DSML｜toolcalls>", _DSML_V4, special=True),  # a slip of V4 Flash
     # Without the wrapper around the calls.
-    opener("<｜DSML｜invoke name=", xml_calls(_DSML.read), consume=False, special=True),
-    opener("<｜DSML｜ invoke name=", xml_calls(_DSML_V41.read), consume=False, special=True),
+    opener("<｜DSML｜invoke name=", DSML, consume=False, special=True),
+    opener("<｜DSML｜ invoke name=", _DSML_V41, consume=False, special=True),
     *(opener(f"<{wrapper}>", read) for wrapper, read in _READ_OTHERS.items()),
     *(
         opener(f"<{mark}invoke name=", _READ_OTHERS[wrapper], consume=False)
@@ -232,7 +242,7 @@ Here are the functions available in JSONSchema format:
 <functions>
 {tools}
 </functions>""",
-    write=TagWriter(_DSML.written, _DSML_OPENERS),
+    write=DSML.writer(*_DSML_OPENERS),
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer="the <｜DSML｜function_calls> block",
     special_tokens=True,
@@ -292,7 +302,7 @@ DEEPSEEK_V4 = Family(
     markup=_MARKUP,
     thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
-    write=TagWriter(_DSML_V4.written, _DSML_OPENERS),
+    write=_DSML_V4.writer(*_DSML_OPENERS),
     results=_V4_RESULTS,
     answer="the <｜DSML｜tool_calls> block",
     noun="tool",
@@ -319,7 +329,7 @@ DEEPSEEK_V41 = Family(
     markup=_MARKUP,
     thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
-    write=TagWriter(_DSML_V41.written, _DSML_OPENERS),
+    write=_DSML_V41.writer(*_DSML_OPENERS),
     results=_V4_RESULTS,
     answer="the <｜DSML｜ calls> block",
     noun="tool",

@@ -5,17 +5,21 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.openers import fork, json_calls, opener, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import invoke_calls
+from ..syntax.openers import fork, json_calls, opener
+from ..syntax.slots import Slots
 
-_INVOKE = invoke_calls("dots_function_call")
+_INVOKE = Slots(
+    open="<dots_function_call>\n",
+    call='<invoke name="{name}">\n{slots}</invoke>',
+    slot='<parameter name="{key}">{value}</parameter>\n',
+    close="\n</dots_function_call>",
+)
 _OPENERS = (
     opener(
         "<dots_function_call>",
         fork(
             (r"[{\[`]", json_calls(close=("</dots_function_call>",))),
-            (r"<", xml_calls(_INVOKE.read)),
+            (r"<", _INVOKE),
         ),
     ),
 )
@@ -41,7 +45,7 @@ To call functions, answer with a block in this form:
 
 """
     + RESULTS_FOLLOW,
-    write=TagWriter(_INVOKE.written, _OPENERS),
+    write=_INVOKE.writer(*_OPENERS),
     answer="the call within <dots_function_call></dots_function_call> tags",
     # MiniMax M2's elements.
     trigger="<dots_function_call>",

@@ -12,9 +12,8 @@ from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
 from ..syntax.json import each
-from ..syntax.openers import ignored, json_calls, opener, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import invoke_calls
+from ..syntax.openers import ignored, json_calls, opener
+from ..syntax.slots import Slots
 
 # A message of its own (3), or a token (3.1).
 _gigachat = json_calls(close=("<|message_sep|>",))
@@ -56,11 +55,16 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
     special_tokens=True,
 )
 
-_INVOKE = invoke_calls("｜GCML｜tool_calls", "｜GCML｜", typed=True)
-_tags = xml_calls(_INVOKE.read)
+_INVOKE = Slots(
+    open="<｜GCML｜tool_calls>\n",
+    call='<｜GCML｜invoke name="{name}">\n{slots}</｜GCML｜invoke>',
+    slot='<｜GCML｜parameter name="{key}" string="{kind}">{value}</｜GCML｜parameter>\n',
+    close="\n</｜GCML｜tool_calls>",
+    prefix="｜GCML｜",
+)
 _GCML_OPENERS = (
-    opener("<｜GCML｜tool_calls>", _tags),
-    opener("<｜GCML｜invoke name=", _tags, consume=False),
+    opener("<｜GCML｜tool_calls>", _INVOKE),
+    opener("<｜GCML｜invoke name=", _INVOKE, consume=False),
     _SEPARATOR,
 )
 
@@ -89,7 +93,7 @@ they are, and "false" for all other values, which stand there as JSON:
     + RESULTS_FOLLOW,
     tool=declared,
     between="\n\n",
-    write=TagWriter(_INVOKE.written, _GCML_OPENERS),
+    write=_INVOKE.writer(*_GCML_OPENERS),
     answer="the <｜GCML｜tool_calls> block",
     special_tokens=True,
 )

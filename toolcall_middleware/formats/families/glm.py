@@ -10,9 +10,8 @@ from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
-from ..syntax.openers import shared, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import key_value_calls
+from ..syntax.openers import shared
+from ..syntax.slots import Slots
 
 _MARKUP = Markup(
     stops=("<tool_response>", "<|user|>", "<|observation|>"),
@@ -21,9 +20,19 @@ _MARKUP = Markup(
     escapes=(Escape(r"\[", r"gMASK\]"),),
 )
 
-_LINES = key_value_calls(lines=True)
-_LINE = key_value_calls(lines=False)
-TOOL_CALL = shared("<tool_call>", xml_calls(_LINES.read), r"\w")
+LINES = Slots(
+    call="<tool_call>{name}[<tool_sep>]\n{slots}</tool_call>",
+    slot="<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n",
+    between="\n",
+    bare=True,
+)
+_LINE = Slots(
+    call="<tool_call>{name}{slots}</tool_call>",
+    slot="<arg_key>{key}</arg_key><arg_value>{value}</arg_value>",
+    between="",
+    bare=True,
+)
+TOOL_CALL = shared("<tool_call>", LINES, r"\w")
 
 _ANSWER = "the call within <tool_call></tool_call> tags"
 
@@ -63,7 +72,7 @@ GLM45 = Family(
 ...
 </tool_call>""",
     tool=function,
-    write=TagWriter(_LINES.written, (TOOL_CALL,)),
+    write=LINES.writer(TOOL_CALL),
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
     answer=_ANSWER,
     special_tokens=True,
@@ -94,7 +103,7 @@ GLM47 = Family(
 <tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\
 <arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>""",
     tool=function,
-    write=TagWriter(_LINE.written, (TOOL_CALL,)),
+    write=_LINE.writer(TOOL_CALL),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     answer=_ANSWER,
     special_tokens=True,

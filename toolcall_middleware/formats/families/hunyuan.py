@@ -10,10 +10,8 @@ SGLang and llama.cpp.
 from __future__ import annotations
 
 import functools
-import re
 
 from ...parsing.calls.fork import Refused
-from ...parsing.calls.xml.calls import TaggedCalls
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, beginnings
 from .. import reading
@@ -23,9 +21,8 @@ from ..prompt.tool_results import Write, between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.json import listed
-from ..syntax.openers import fork, ignored, opener, shared, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import XmlSyntax, xml_syntax
+from ..syntax.openers import fork, ignored, opener, shared
+from ..syntax.slots import Slots
 from .glm import TOOL_CALL
 from .jamba import LIST
 
@@ -42,22 +39,14 @@ _MARKUP = Markup(
 
 
 @functools.lru_cache(maxsize=32)
-def _tags(suffix: str) -> XmlSyntax:
+def _slots(suffix: str, separator: str = "<tool_sep>") -> Slots:
     """As GLM's, a wrapper around all calls and perhaps a separator behind the name; `suffix` ends each tag's name."""
-    ws, name, kind = r"[ \t\r\n]{0,64}", r"[^\s<>{}\[\]\"'`]{1,256}", re.escape(suffix)
-    key, end = f"<arg_key{kind}>", f"</tool_call{kind}>"
-    return xml_syntax(
-        call=re.compile(rf"<tool_call{kind}>{ws}(?P<name>{name}){ws}(?:<tool_sep{kind}>|(?={key}|{end}|\{{))"),
-        call_heads=(f"<tool_call{suffix}>",),
-        call_part=re.compile(rf"<tool_call{kind}>{ws}(?:{name}{ws}(?:<[/a-z_:0-9A-Z\-]{{0,48}})?)?"),
-        parameter=re.compile(rf"(?:{key}{ws}){{1,4}}(?P<key>[^<]{{1,256}})</arg_key{kind}>"),
-        parameter_heads=(f"<arg_key{suffix}>",),
-        parameter_part=re.compile(rf"(?:{key}{ws}){{1,4}}[^<]{{0,256}}(?:</?[a-z_:0-9A-Z\-]{{0,48}})?"),
-        key_close=f"</arg_key{suffix}>",
-        value_open=f"<arg_value{suffix}>",
-        value_close=f"</arg_value{suffix}>",
-        call_close=f"</tool_call{suffix}>",
-        close=f"</tool_calls{suffix}>",
+    end = f"{suffix}>"
+    return Slots(
+        open=f"<tool_calls{end}\n",
+        call=f"<tool_call{end}{{name}}{separator.replace('>', end)}\n{{slots}}</tool_call{end}",
+        slot=f"<arg_key{end}{{key}}</arg_key{end}\n<arg_value{end}{{value}}</arg_value{end}\n",
+        close=f"\n</tool_calls{end}",
     )
 
 
@@ -68,7 +57,7 @@ def _suffixed(sink: Sink, context: Context) -> Body:
         if len(sink.learned) == _MOST_SUFFIXES:
             return Refused()
         sink.learned = (*sink.learned, suffix)
-    return TaggedCalls(sink, _tags(suffix)())
+    return _slots(suffix)(sink)
 
 
 _SUFFIX = r"[A-Za-z0-9_\-]{%d,32}"
@@ -81,27 +70,12 @@ _SUFFIXED = tuple(
     )
     for tag in ("tool_calls", "tool_call")  # the second: without the wrapper
 )
-_plain = xml_calls(_tags(""))
+_plain = _slots("")
 _OPENERS = (
     *_SUFFIXED,
     shared("<tool_calls>", _plain, NO_INVOKE),
     TOOL_CALL,  # without the wrapper
 )
-
-
-def _written(suffix: str, separator: str) -> TagWriter:
-    return TagWriter(
-        Tags(
-            opening=f"<tool_calls{suffix}>\n",
-            closing=f"\n</tool_calls{suffix}>",
-            call=f"<tool_call{suffix}>{{name}}{separator}\n",
-            call_end=f"</tool_call{suffix}>",
-            parameter=f"<arg_key{suffix}>{{key}}</arg_key{suffix}>\n<arg_value{suffix}>",
-            parameter_end=f"</arg_value{suffix}>",
-            key=r"[^<]{1,256}",
-        ),
-        _OPENERS,
-    )
 
 
 def _results(suffix: str) -> Write:
@@ -143,7 +117,7 @@ HY_V3 = Family(
     markup=_MARKUP,
     prompt=_PROMPT % {"suffix": _HY3, "separator": f"<tool_sep{_HY3}>"},
     tool=function,
-    write=_written(_HY3, f"<tool_sep{_HY3}>"),
+    write=_slots(_HY3).writer(*_OPENERS),
     results=_results(_HY3),
     answer=f"the calls between <tool_calls{_HY3}> and </tool_calls{_HY3}>",
     special_tokens=True,
@@ -159,7 +133,7 @@ HY_V4 = Family(
     markup=_MARKUP,
     prompt=_PROMPT % {"suffix": _HY4, "separator": ""},
     tool=function,
-    write=_written(_HY4, ""),
+    write=_slots(_HY4, "").writer(*_OPENERS),
     results=_results(_HY4),
     answer=f"the calls between <tool_calls{_HY4}> and </tool_calls{_HY4}>",
     special_tokens=True,

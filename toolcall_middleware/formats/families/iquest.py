@@ -9,12 +9,17 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.openers import opener, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import key_value_calls
+from ..syntax.openers import opener
+from ..syntax.slots import Slots
 
-_CALLS = key_value_calls(lines=False, tag="iquest_tool_call", newlines=False)
-_OPENERS = (opener("<iquest_tool_call>", xml_calls(_CALLS.read)),)
+_CALLS = Slots(
+    call="<iquest_tool_call>{name}{slots}</iquest_tool_call>",
+    slot="<arg_key>{key}</arg_key><arg_value>{value}</arg_value>",
+    between="",
+    bare=True,
+    exact=True,
+)
+_OPENERS = (opener("<iquest_tool_call>", _CALLS),)
 
 # https://huggingface.co/IQuestLab/IQuest-Q1
 IQUEST_Q1 = Family(
@@ -38,7 +43,7 @@ values as JSON:
 
 """
     + RESULTS_FOLLOW,
-    write=TagWriter(_CALLS.written, _OPENERS),
+    write=_CALLS.writer(*_OPENERS),
     answer="the call within <iquest_tool_call></iquest_tool_call> tags",
     # GLM's elements.
     trigger="<iquest_tool_call>",

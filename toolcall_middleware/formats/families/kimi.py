@@ -18,9 +18,8 @@ from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import function
 from ..syntax.named import write_each
-from ..syntax.openers import ignored, named_calls, opener, xml_calls
-from ..syntax.xml import token_writer
-from ..syntax.xml_tags import xml_syntax
+from ..syntax.openers import ignored, named_calls, opener
+from ..syntax.slots import Slots
 
 K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
 
@@ -115,30 +114,24 @@ as a JSON object, for example:
 _THINK, _THOUGHT = K3_THOUGHT
 _ANSWER = "<|open|>response<|sep|>"
 
-_ELEMENTS = xml_syntax(
-    # The tokens between it and the section's opening are sometimes missing: `<|open|>toolscall tool="f"`.
-    call=re.compile(r'<\|open\|>(?:tools)?call [^<>\n]{0,100}?tool="(?P<name>[^"\n]{1,256})"[^<>\n]{0,100}<\|sep\|>'),
-    call_heads=("<|open|>call ", "<|open|>toolscall "),
-    call_part=re.compile(r"<\|open\|>(?:tools)?call [^\n]{0,500}"),
-    parameter=re.compile(
-        r'<\|open\|>argument (?:type="\w{1,12}" )?key="(?P<key>[^"\n]{1,256})"(?: type="(?P<kind>\w{1,12})")?'
-        r"[^<>\n]{0,64}<\|sep\|>"
-    ),
-    parameter_heads=("<|open|>argument ",),
-    parameter_part=re.compile(r"<\|open\|>argument [^\n]{0,500}"),
-    value_close="<|close|>argument<|sep|>",
-    call_close="<|close|>call<|sep|>",
+_K3 = Slots(
+    open="<|open|>tools<|sep|>",
+    call='<|open|>call tool="{name}" index="{number}"<|sep|>{slots}<|close|>call<|sep|>',
+    slot='<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>',
     close="<|close|>tools<|sep|>",
+    between="",
+    mark="<|open|>",
+    # The tokens between it and the section's opening are sometimes missing.
+    alias="<|open|>toolscall",
     # Arguments that were JSON when they were written into the history.
     noise=('<|open|>json type="object"<|sep|>', "<|open|>json<|sep|>", "<|close|>json<|sep|>"),
-    newlines=False,
     entities=True,
 )
 
 _K3_OPENERS = (
-    opener("<|open|>tools<|sep|>", xml_calls(_ELEMENTS)),
-    opener("<|open|>toolscall tool=", xml_calls(_ELEMENTS), consume=False),
-    opener("<|open|>call tool=", xml_calls(_ELEMENTS), consume=False),  # without the section
+    opener("<|open|>tools<|sep|>", _K3),
+    opener("<|open|>toolscall tool=", _K3, consume=False),
+    opener("<|open|>call tool=", _K3, consume=False),  # without the section
     opener(_THINK, lambda sink: ReasoningBlock(sink, _THOUGHT, _ANSWER)),
     *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
@@ -175,19 +168,7 @@ values as JSON:
     + RESULTS_FOLLOW,
     tool=function,
     between=",",
-    write=token_writer(
-        "<|open|>",
-        _K3_OPENERS,
-        opening="<|open|>tools<|sep|>",
-        closing="<|close|>tools<|sep|>",
-        between="",
-        call='<|open|>call tool="{name}" index="{number}"<|sep|>',
-        call_end="<|close|>call<|sep|>",
-        parameter='<|open|>argument key="{key}" type="{type}"<|sep|>',
-        parameter_end="<|close|>argument<|sep|>",
-        gap="",
-        key=r"[^\"&\n]{1,256}",
-    ),
+    write=_K3.writer(*_K3_OPENERS),
     answer="the tools section",
     noun="tool",
     special_tokens=True,

@@ -8,14 +8,21 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt import escaping
 from ..syntax.json import each
-from ..syntax.openers import fork, json_calls, opener, xml_calls
-from ..syntax.xml_tags import key_value_tags
+from ..syntax.openers import fork, json_calls, opener
+from ..syntax.slots import Slots
+
+_SLOTS = Slots(
+    call="<longcat_tool_call>{name}{slots}</longcat_tool_call>",
+    slot="<longcat_arg_key>{key}</longcat_arg_key><longcat_arg_value>{value}</longcat_arg_value>",
+    between="",
+    bare=True,
+)
 
 _OPENER = opener(
     "<longcat_tool_call>",
     fork(
         (r"[{\[`\"']", json_calls(close=("</longcat_tool_call>",))),
-        (r"\w", xml_calls(key_value_tags("longcat_"))),  # since the models of 2026
+        (r"\w", _SLOTS),  # since the models of 2026
     ),
 )
 

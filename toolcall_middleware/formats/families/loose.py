@@ -14,7 +14,7 @@ from ...parsing.calls.json.calls import JsonCalls
 from ...parsing.calls.json.syntax import JsonCallSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.calls.react_calls import ReactCall
-from ...parsing.calls.xml.tool_tags import ToolTags
+from ...parsing.calls.tool_tags import ToolTags
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
 from .. import reading

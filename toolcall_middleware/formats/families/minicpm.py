@@ -6,30 +6,28 @@ from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tools_json import function
-from ..syntax.openers import fork, opener, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import ATTRIBUTE, attribute, begun, function_calls, heads, xml_syntax
+from ..syntax.openers import fork, opener
+from ..syntax.slots import Slots
 
-_CALL, _BEGUN = attribute("function", "name"), begun(*heads("function"))
-SYNTAX = xml_syntax(
-    call=_CALL,
-    call_heads=heads("function"),
-    call_part=_BEGUN,
-    parameter=attribute("param", "key"),
-    parameter_heads=heads("param"),
-    parameter_part=begun(*heads("param")),
-    value_close="</param>",
-    call_close="</function>",
+SLOTS = Slots(
+    call='<function name="{name}">{slots}</function>',
+    slot='<param name="{key}">{value}</param>',
     noise=("<arguments>", "</arguments>"),
     xml=True,
 )
-
+# Qwen3-Coder's. Models mix the two: `<function name="f">` around `<parameter=x>`, without entities in the values.
+FUNCTIONS = Slots(
+    call="<tool_call>\n<function={name}>\n{slots}</function>\n</tool_call>",
+    slot="<parameter={key}>\n{value}\n</parameter>\n",
+    name_in_slot=True,
+    noise=("</function_invocation>",),  # Qwen 3.6, in addition to the others
+)
 _WS = r"[ \t\r\n]{0,64}"
-# Other models write such tags around `<parameter name="x">`, as in Qwen3-Coder's calls, and no entities in the values.
+_CALL, _, _BEGUN = SLOTS.parts.call_patterns()
 _calls = fork(
-    (rf"{_CALL.pattern}{_WS}<parameter[ =]", xml_calls(function_calls("tool_call").read)),
-    ("", xml_calls(SYNTAX)),
-    undecided=rf"{_BEGUN.pattern}(?:>{_WS}(?:{beginnings('<parameter')})?)?",
+    (rf"{_CALL}{_WS}<parameter[ =]", FUNCTIONS),
+    ("", SLOTS),
+    undecided=rf"{_BEGUN}(?:>{_WS}(?:{beginnings('<parameter')})?)?",
 )
 OPENERS = tuple(opener(f"<function{space}name=", _calls, consume=False) for space in (" ", "", "Ġ"))
 
@@ -53,18 +51,7 @@ To call a function, answer in this form, one <param> for each argument, values a
 
 The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
     tool=function,
-    write=TagWriter(
-        Tags(
-            call='<function name="{name}">',
-            call_end="</function>",
-            parameter='<param name="{key}">',
-            parameter_end="</param>",
-            gap="",
-            key=ATTRIBUTE,
-            xml=True,
-        ),
-        OPENERS,
-    ),
+    write=SLOTS.writer(*OPENERS),
     answer="the call",
 )
 

@@ -6,7 +6,7 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 from __future__ import annotations
 
 from ...model import Tool
-from ...parsing.calls.xml.nested_calls import NestedCalls
+from ...parsing.calls.nested_calls import NestedCalls
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
@@ -15,9 +15,8 @@ from ..prompt.tool_results import between_tags, guarded
 from ..prompt.tools_json import definition
 from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.nested_xml import NestedXmlWriter
-from ..syntax.openers import fork, json_calls, opener, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import invoke_calls
+from ..syntax.openers import fork, json_calls, opener
+from ..syntax.slots import Slots
 
 _MARKUP = Markup(
     reasoning=(("<mm:think>", "</mm:think>"),),
@@ -33,8 +32,13 @@ def _json_tool(tool: Tool) -> str:
     return f"<tool>{guarded(definition(tool), '</tool>')}</tool>"
 
 
-_INVOKE = invoke_calls("minimax:tool_call")
-_calls = fork((r"[{\[]", json_calls(close=("</minimax:tool_call>",))), ("", xml_calls(_INVOKE.read)), undecided="")
+INVOKE = Slots(
+    open="<minimax:tool_call>\n",
+    call='<invoke name="{name}">\n{slots}</invoke>',
+    slot='<parameter name="{key}">{value}</parameter>\n',
+    close="\n</minimax:tool_call>",
+)
+_calls = fork((r"[{\[]", json_calls(close=("</minimax:tool_call>",))), ("", INVOKE), undecided="")
 _OPENERS = (opener("<minimax:tool_call>", _calls), *BARE_INVOKE)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
@@ -70,7 +74,7 @@ When making tool calls, use XML format to invoke tools and pass parameters:
 </invoke>
 </minimax:tool_call>""",
     tool=_json_tool,
-    write=TagWriter(_INVOKE.written, _OPENERS),
+    write=INVOKE.writer(*_OPENERS),
     results=between_tags("<response>", "</response>"),
     answer="the call within <minimax:tool_call></minimax:tool_call> tags",
     noun="tool",

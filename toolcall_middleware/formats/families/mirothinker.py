@@ -10,10 +10,10 @@ from ..markup import Markup
 from ..prompt.escaping import arguments_json
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.named import write_each
-from ..syntax.openers import opener, xml_calls
-from ..syntax.xml_tags import xml_syntax
+from ..syntax.openers import opener
+from ..syntax.slots import slot_calls
 
-_SYNTAX = xml_syntax(
+_CALLS = slot_calls(
     call=re.compile(
         r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
         r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\s](?:[^<\n]{0,254}[^<\s])?)[ \t\r\n]{0,64}</tool_name>"
@@ -21,9 +21,9 @@ _SYNTAX = xml_syntax(
     ),
     call_heads=("<server_name>", "<tool_name>"),
     # Each part takes all that it can: nothing is tried twice.
-    call_part=re.compile(r"<(?:server|tool)_name>[^<]{0,384}+(?:</?+[a-z_]{0,16}+>?+[^<]{0,384}+){0,4}+"),
-    parameter=re.compile(r"(?!)"),
-    parameter_heads=(),
+    call_begun=re.compile(r"<(?:server|tool)_name>[^<]{0,384}+(?:</?+[a-z_]{0,16}+>?+[^<]{0,384}+){0,4}+"),
+    slot=re.compile(r"(?!)"),
+    slot_heads=(),
     value_close="</arguments>",
     call_close="</arguments>",
     close="</use_mcp_tool>",
@@ -42,7 +42,7 @@ MIROTHINKER = Family(
     name="mirothinker",
     about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
     models={"mirothinker": "[llama.cpp] MiroThinker-v1"},
-    auto_openers=(opener("<use_mcp_tool>", xml_calls(_SYNTAX)),),
+    auto_openers=(opener("<use_mcp_tool>", _CALLS),),
     markup=Markup(closers=("</use_mcp_tool>",), tags=("use_mcp_tool>",)),
     prompt=f"""\
 # Tools

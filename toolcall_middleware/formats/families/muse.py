@@ -11,9 +11,8 @@ from ...parsing.text.grammar import Context, Opener, Where
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.openers import opener, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import invoke_calls
+from ..syntax.openers import opener
+from ..syntax.slots import Slots
 from .harmony import END, HEADS
 
 _PREFIX = "<atem:"
@@ -23,17 +22,19 @@ def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
     return lambda sink, context: HarmonyMessage(sink, opening or context.opening, tags=_PREFIX)
 
 
-_INVOKE = invoke_calls(
-    f"{_PREFIX[1:]}function_calls",
-    _PREFIX[1:],
-    noise=(f"</{_PREFIX[1:]}invoke>",),
+_INVOKE = Slots(
+    open="<atem:function_calls>\n",
+    call='<atem:invoke name="{name}">\n{slots}</atem:invoke>',
+    slot='<atem:parameter name="{key}">{value}</atem:parameter>\n',
+    close="\n</atem:function_calls>",
+    prefix="atem:",
+    noise=("</atem:invoke>",),
     stray="<|message|>",  # as behind the name in the message's header
 )
-_tags = xml_calls(_INVOKE.read)
 
 _CALLS = (
-    opener(f"{_PREFIX}function_calls>", _tags),
-    opener(f"{_PREFIX}invoke name=", _tags, consume=False),  # without the wrapper
+    opener(f"{_PREFIX}function_calls>", _INVOKE),
+    opener(f"{_PREFIX}invoke name=", _INVOKE, consume=False),  # without the wrapper
 )
 
 _MESSAGES = (
@@ -73,7 +74,7 @@ To call functions, answer with a block in this form. Strings stand in it as they
 
 """
     + RESULTS_FOLLOW,
-    write=TagWriter(_INVOKE.written, (*_CALLS, *_MESSAGES)),
+    write=_INVOKE.writer(*_CALLS, *_MESSAGES),
     answer="the <atem:function_calls> block",
     special_tokens=True,
 )

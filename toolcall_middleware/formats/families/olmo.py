@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
-from ..syntax.openers import fork, pythonic_calls, shared, xml_calls
+from ..syntax.bare_invoke import invoke
+from ..syntax.openers import fork, pythonic_calls, shared
 from ..syntax.pythonic import JSON_WORDS, PythonicWriter, single
-from ..syntax.xml_tags import invoke_tags
 
 _olmo3 = pythonic_calls(brackets=False, close=("</function_calls>",))
 _OPENERS = (
-    shared("<function_calls>", fork((r"[^<\s]", _olmo3), (r"<", xml_calls(invoke_tags("</function_calls>")))), ""),
+    shared(
+        "<function_calls>",
+        fork(
+            (r"[^<\s]", _olmo3),
+            ("<", invoke("function_calls")),
+        ),
+        "",
+    ),
 )
 
 # https://huggingface.co/allenai/Olmo-3-7B-Instruct (vLLM: examples/tool_chat_template_olmo3.jinja)

@@ -27,9 +27,7 @@ from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.json import TOOL_CALL_JSON, each
-from ..syntax.openers import json_calls, opener, shared, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import function_calls
+from ..syntax.openers import json_calls, opener, shared
 from . import minicpm
 
 MARKUP = Markup(
@@ -98,13 +96,12 @@ For each function call, return a json object with function name and arguments wi
     answer=_TAGS,
 )
 
-FUNCTIONS = function_calls("tool_call", lines=True)
-_functions = xml_calls(FUNCTIONS.read)
+FUNCTIONS = minicpm.FUNCTIONS
 FUNCTION_OPENERS = (
-    shared("<tool_call>", _functions, NO_INVOKE),
+    shared("<tool_call>", FUNCTIONS, NO_INVOKE),
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
-    opener("<function=", _functions, consume=False),
-    opener("<parameter=", _functions, consume=False),  # which holds the name, and the parameters follow
+    opener("<function=", FUNCTIONS, consume=False),
+    opener("<parameter=", FUNCTIONS, consume=False),  # which holds the name, and the parameters follow
     *minicpm.OPENERS,  # names as attributes
 )
 
@@ -179,7 +176,7 @@ QWEN3_CODER = Family(
     ),
     prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),
     tool=function,
-    write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
+    write=FUNCTIONS.writer(*FUNCTION_OPENERS),
     results=_TOOL_RESPONSE,
     answer=_TAGS,
     trigger=FUNCTION_TRIGGER,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tools_json import function
-from ..syntax.openers import opener, xml_calls
-from ..syntax.xml import TagWriter
-from ..syntax.xml_tags import function_calls
+from ..syntax.openers import opener
+from ..syntax.slots import Slots
 
-_FUNCTIONS = function_calls("seed:tool_call")
-_OPENERS = (opener("<seed:tool_call>", xml_calls(_FUNCTIONS.read)),)
+_FUNCTIONS = Slots(
+    call="<seed:tool_call>\n<function={name}>\n{slots}</function>\n</seed:tool_call>",
+    slot="<parameter={key}>{value}</parameter>\n",
+    name_in_slot=True,
+    noise=("</function_invocation>",),
+)
+_OPENERS = (opener("<seed:tool_call>", _FUNCTIONS),)
 _THINK = "think_never_used_51bce0c785ca2f68081bfa7d91973934"  # Seed 1.6 and later
 
 # https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
@@ -42,7 +46,7 @@ multiple lines</parameter>
 </seed:tool_call>""",
     tool=function,
     between=", ",
-    write=TagWriter(_FUNCTIONS.written, _OPENERS),
+    write=_FUNCTIONS.writer(*_OPENERS),
     answer="the call within <seed:tool_call></seed:tool_call> tags",
     # Qwen3-Coder's elements: xgrammar's style for those leaves values on one line or on lines of their own.
     trigger="<seed:tool_call>",

@@ -5,8 +5,6 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-import re
-
 from ...model import ToolCall
 from ...parsing.calls.reasoning_block import ReasoningBlock
 from ..family import Family
@@ -16,9 +14,8 @@ from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import definition
 from ..syntax.json import short_id
 from ..syntax.named import write_each
-from ..syntax.openers import ignored, named_calls, opener, xml_calls
-from ..syntax.xml import token_writer
-from ..syntax.xml_tags import xml_syntax
+from ..syntax.openers import ignored, named_calls, opener
+from ..syntax.slots import Slots
 
 _MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),), closers=("<|tool_call:end|>",))
 
@@ -77,21 +74,13 @@ For example:
     special_tokens=True,
 )
 
-_ARGUMENTS = xml_syntax(
-    call=re.compile(
-        r"<\|tool_call:start\|>[ \t]{0,64}(?P<name>[^\n<]{1,256})(?:\n|(?=<\|tool_(?:arg:start|call:end)\|>))"
-    ),
-    call_heads=("<|tool_call:start|>",),
-    call_part=re.compile(r"<\|tool_call:start\|>[^\n<]{0,320}(?:<[|a-z_:]{0,16})?"),
-    parameter=re.compile(r"<\|tool_arg:start\|>(?P<key>[^<\n]{1,256})<\|tool_arg:value\|>"),
-    parameter_heads=("<|tool_arg:start|>",),
-    parameter_part=re.compile(r"<\|tool_arg:start\|>[^<\n]{0,256}(?:<[|a-z_:]{0,16})?"),
-    value_close="<|tool_arg:end|>",
-    call_close="<|tool_call:end|>",
-    newlines=False,
+_ARGUMENTS = Slots(
+    call="<|tool_call:start|>{name}\n{slots}<|tool_call:end|>",
+    slot="<|tool_arg:start|>{key}<|tool_arg:value|>{value}<|tool_arg:end|>\n",
+    mark="<|tool_",
 )
 
-_OPENERS = (opener("<|tool_call:start|>", xml_calls(_ARGUMENTS), consume=False),)
+_OPENERS = (opener("<|tool_call:start|>", _ARGUMENTS, consume=False),)
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_solar_open2_tool_parser.py); the words are ours.
 SOLAR_OPEN2 = Family(
@@ -111,15 +100,7 @@ To invoke tools, answer in this form, with each argument on a line of its own:
 
 """
     + RESULTS_FOLLOW,
-    write=token_writer(
-        "<|tool_",
-        _OPENERS,
-        call="<|tool_call:start|>{name}\n",
-        call_end="<|tool_call:end|>",
-        parameter="<|tool_arg:start|>{key}<|tool_arg:value|>",
-        parameter_end="<|tool_arg:end|>",
-        key=r"[^<\n]{1,256}",
-    ),
+    write=_ARGUMENTS.writer(*_OPENERS),
     answer="the tool calls",
     noun="tool",
     special_tokens=True,

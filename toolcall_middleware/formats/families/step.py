@@ -10,20 +10,23 @@ from ..markup import Markup
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
-from ..syntax.openers import shared, xml_calls
-from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import ATTRIBUTE, invoke_tags
+from ..syntax.openers import shared
+from ..syntax.slots import Slots
 from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TAG, FUNCTION_TRIGGER, FUNCTIONS
 
 _MARKUP = Markup(tags=("steptml:",))
 
-SYNTAX = invoke_tags(
-    "<｜tool_calls_end｜>",
-    "steptml:",
+STEPS = Slots(
+    open="<｜tool_calls_begin｜>\n",
+    call='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">{slots}</steptml:invoke>'
+    "<｜tool_call_end｜>",
+    slot='<steptml:parameter name="{key}">{value}</steptml:parameter>',
+    close="\n<｜tool_calls_end｜>",
+    prefix="steptml:",
     noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
 )
 
-_OPENERS = (shared("<｜tool_calls_begin｜>", xml_calls(SYNTAX), ""),)
+_OPENERS = (shared("<｜tool_calls_begin｜>", STEPS, ""),)
 
 # https://huggingface.co/stepfun-ai/step3
 STEP3 = Family(
@@ -50,21 +53,7 @@ Note:
 * You can invoke one or more tools in parallel.
 * Each tool call must be complete and self-contained.""",
     tool=function,
-    write=TagWriter(
-        Tags(
-            opening="<｜tool_calls_begin｜>\n",
-            closing="\n<｜tool_calls_end｜>",
-            call='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
-            call_end="</steptml:invoke>",
-            tail="<｜tool_call_end｜>",
-            parameter='<steptml:parameter name="{key}">',
-            parameter_end="</steptml:parameter>",
-            gap="",
-            key=ATTRIBUTE,
-            more=("<parameter",),
-        ),
-        _OPENERS,
-    ),
+    write=STEPS.writer(*_OPENERS),
     answer="the calls between <｜tool_calls_begin｜> and <｜tool_calls_end｜>",
     noun="tool",
     special_tokens=True,
@@ -89,7 +78,7 @@ STEP3P5 = Family(
     ),
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,
-    write=TagWriter(FUNCTIONS.written, FUNCTION_OPENERS),
+    write=FUNCTIONS.writer(*FUNCTION_OPENERS),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     answer="the call within <tool_call></tool_call> tags",
     trigger=FUNCTION_TRIGGER,

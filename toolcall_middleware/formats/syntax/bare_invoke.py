@@ -9,15 +9,27 @@ from __future__ import annotations
 from ...parsing.calls.fork import Refused
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where, beginnings
-from .openers import shared, xml_calls
-from .xml_tags import invoke_tags
+from .openers import shared
+from .slots import Slots
 
 INVOKE, NO_INVOKE = r"<i", r"<(?!i)"
 """What tells it from other tags in the same wrapper, and all of those."""
 
 _HEAD = "<invoke name="
 _NAME = r"[^\s<>\"']"
-_bare = xml_calls(invoke_tags("</tool_calls>"))
+
+
+def invoke(wrapper: str) -> Slots:
+    """`<invoke name="f">` in `<wrapper>`, without a line of its own for each tag."""
+    return Slots(
+        open=f"<{wrapper}>",
+        call='<invoke name="{name}">{slots}</invoke>',
+        slot='<parameter name="{key}">{value}</parameter>',
+        close=f"</{wrapper}>",
+    )
+
+
+_bare = invoke("tool_calls")
 
 
 def _if_offered(sink: Sink, context: Context) -> Body:
@@ -34,7 +46,7 @@ BARE_INVOKE: tuple[Opener, ...] = (
         body=_if_offered,
     ),
     *(
-        shared(f"<{wrapper}>", xml_calls(invoke_tags(f"</{wrapper}>")), INVOKE, undecided="<?")
+        shared(f"<{wrapper}>", invoke(wrapper), INVOKE, undecided="<?")
         for wrapper in ("function_calls", "tool_calls", "tool_call")
     ),
 )

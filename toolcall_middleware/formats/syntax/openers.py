@@ -11,10 +11,8 @@ from ...parsing.calls.json.calls import JsonCalls
 from ...parsing.calls.json.syntax import JsonCallSyntax
 from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
-from ...parsing.calls.xml.calls import TaggedCalls
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener, Where, beginnings
-from .xml_tags import XmlSyntax
 
 Make = Callable[[Sink], Body]
 
@@ -73,11 +71,6 @@ def json_calls(**syntax: object) -> Make:
     """A reader of JSON call objects; `syntax` is JsonCallSyntax's."""
     made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
     return lambda sink: JsonCalls(sink, made)
-
-
-def xml_calls(syntax: XmlSyntax) -> Make:
-    """A reader of calls in tags."""
-    return lambda sink: TaggedCalls(sink, syntax())
 
 
 def named_calls(**syntax: object) -> Make:

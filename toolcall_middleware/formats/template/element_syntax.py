@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.calls.gemma_calls import GemmaSyntax
-from ...parsing.calls.xml.nested_calls import NestedCalls
+from ...parsing.calls.nested_calls import NestedCalls
 from ...parsing.text.grammar import Opener, Where
 from .. import reading
 from ..syntax.gemma import GemmaWriter, gemma_calls
 from ..syntax.nested_xml import NestedXmlWriter
-from ..syntax.openers import Make, ignored, opener, pythonic_calls, xml_calls
+from ..syntax.openers import Make, ignored, opener, pythonic_calls
 from ..syntax.openers import shared as shared_opener
 from ..syntax.pythonic import JSON_WORDS, PYTHON_WORDS, PythonicWriter, double, single
+from ..syntax.slots import begun, slot_calls
 from ..syntax.xml import Tags, TagWriter
-from ..syntax.xml_tags import begun, xml_syntax
 from .compare import common_end, common_start, shared, tokens
 from .json_syntax import Syntax, is_special, unmistakable
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
@@ -239,7 +239,7 @@ def _reader(parts: _Parts, layout: Layout, kinds: _Kinds) -> tuple[Make, list[st
     quote = r"(?P<{0}>[\"']?)"
     keyed = "</" in kinds.written
     syntax: dict[str, Any] = {
-        "parameter_heads": (parameter,),
+        "slot_heads": (parameter,),
         "value_close": parts.value_end,
         "call_close": closes[0],
         "close": close,
@@ -254,19 +254,17 @@ def _reader(parts: _Parts, layout: Layout, kinds: _Kinds) -> tuple[Make, list[st
         syntax |= {
             "key_close": pair[0],
             "value_open": pair[1],
-            "parameter": re.compile(rf"(?:{key}{_SPACE}){{1,4}}(?P<key>[^<]{{1,256}}){re.escape(pair[0])}"),
-            "parameter_part": re.compile(rf"(?:{key}{_SPACE}){{1,4}}[^<]{{0,256}}(?:</?[\w:.-]{{0,64}})?"),
+            "slot": re.compile(rf"(?:{key}{_SPACE}){{1,4}}(?P<key>[^<]{{1,256}}){re.escape(pair[0])}"),
+            "slot_begun": re.compile(rf"(?:{key}{_SPACE}){{1,4}}[^<]{{0,256}}(?:</?[\w:.-]{{0,64}})?"),
         }
     else:
         tail = kinds.pattern.removeprefix('"').removeprefix(r"\"")
         syntax |= {
-            "parameter": re.compile(
-                rf"{key}{quote.format('key_quote')}(?P<key>[^\"'>\n]{{1,256}}?)(?P=key_quote){tail}"
-            ),
-            "parameter_part": begun(parameter),
+            "slot": re.compile(rf"{key}{quote.format('key_quote')}(?P<key>[^\"'>\n]{{1,256}}?)(?P=key_quote){tail}"),
+            "slot_begun": re.compile(begun(parameter)),
         }
     call = _call_pattern(parts, closes[0], key, syntax)
-    return xml_calls(xml_syntax(**syntax, **call)), closes
+    return slot_calls(**syntax, **call), closes
 
 
 def _call_pattern(parts: _Parts, end: str, parameter: str, syntax: dict[str, Any]) -> dict[str, Any]:
@@ -278,13 +276,13 @@ def _call_pattern(parts: _Parts, end: str, parameter: str, syntax: dict[str, Any
                 rf"{re.escape(head)}(?P<name_quote>[\"']?)(?P<name>[^\"'>\n]{{1,256}}?)(?P=name_quote){tail}"
             ),
             "call_heads": (head,),
-            "call_part": begun(head),
+            "call_begun": re.compile(begun(head)),
         }
     syntax["close"] = syntax["close"] or end
     between = f"(?:{_loosely(rest)}{_SPACE})?" if rest else ""
     return {
         "call": re.compile(rf"(?P<name>{_CALLED}){_SPACE}{between}(?={parameter}|{re.escape(end)}|\{{)"),
         "call_heads": (),
-        "call_part": re.compile(rf"{_CALLED}{_SPACE}{between}(?:<[^<>\n]{{0,64}})?"),
+        "call_begun": re.compile(rf"{_CALLED}{_SPACE}{between}(?:<[^<>\n]{{0,64}})?"),
         "bare_name": True,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ..cursor import Cursor, Steps
+from ..cursor import Cursor, NotACall, Steps
 from ..sink import Sink
 from ..values.notation import Notation
 from .literal_arguments import LiteralArguments, LiteralCalls
@@ -66,7 +66,7 @@ def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
             if cursor.take(close, k):
                 return
             if not cursor.last and cursor.begins(close, k):
-                yield
+                yield from cursor.more()
                 continue
         m = _HEAD.match(cursor.s, k)
         if m is not None and (first or cursor.s.startswith("call", k)):
@@ -81,7 +81,8 @@ def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
             cursor.end(closing=())
             yield
         elif not cursor.last and _HEAD_PART.match(cursor.s, k):
-            yield
+            yield from cursor.more()
         else:
-            cursor.failed = first
+            if first:
+                raise NotACall
             return

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 
 from ...json_schema.types import declared_types
-from ..cursor import COMMENT, Cursor, CursorReader, Steps, behind_comments
+from ..cursor import COMMENT, Cursor, CursorReader, NotACall, Steps, behind_comments
 from ..patterns import anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
@@ -171,7 +171,7 @@ class _Message:
                 return True
             if not self._tags.startswith(rest) or cursor.last:
                 return False
-            yield
+            yield from cursor.more()
 
     def _space(self) -> Steps[None]:
         """The space that the tokenizer has put behind the header."""
@@ -181,7 +181,7 @@ class _Message:
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""
         while self._cursor.i == len(self._cursor.s):
-            yield
+            yield from self._cursor.more()
 
     def _header(self) -> Steps[Callable[[str], None] | None]:
         """Whom the text of the message is told; None: it is a call to `called`, or no message."""
@@ -200,18 +200,16 @@ class _Message:
                     cursor.i, self.header = m.end(), None
                     return None
                 if not cursor.last and any(other.startswith(rest) for other in _OTHERS):
-                    yield
+                    yield from cursor.more()
                     continue
             if m is not None or len(s) - i >= _MAX_HEADER or (cursor.last and not _HEADER_ALONE.fullmatch(header)):
                 break
-            yield
+            yield from cursor.more()
         if m is None or m.group() != _MESSAGE:
-            cursor.failed = True
-            return None
+            raise NotACall
         recipient = _RECIPIENT.search(header)
         if recipient is None and not _WORDS.fullmatch(header):
-            cursor.failed = True
-            return None
+            raise NotACall
         self.header = None
         cursor.i = m.end()
         cursor.sink.in_messages = True
@@ -270,7 +268,7 @@ class _Message:
                 if m.group() in _ENDS:
                     cursor.i = m.end()
                 return m.group().endswith(_MESSAGE)
-            yield
+            yield from cursor.more()
 
     def _sure(self) -> int:
         """Up to where no marker may have begun."""
@@ -328,9 +326,8 @@ class _Message:
             elif (cursor.last or not begun) and (_is_json(s, j) or self._text_key(name)):
                 break
             if cursor.last or not begun:
-                cursor.failed = True
-                return
-            yield
+                raise NotACall
+            yield from cursor.more()
         cursor.i = j
         self.start()
         if s[j] == "<":
@@ -379,12 +376,12 @@ class _Message:
             if cursor.s[j : j + 1] in COMMENT:
                 behind = behind_comments(cursor.s, j, _ENDS, last=cursor.last)
                 if behind is None:
-                    yield
+                    yield from cursor.more()
                     continue
                 j = max(j, behind)
             if cursor.take(_ENDS, j) or cursor.last or not cursor.begins(_ENDS, j):
                 return
-            yield
+            yield from cursor.more()
 
 
 def _is_json(s: str, j: int) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..cursor import Cursor, CursorReader, Steps
+from ..cursor import Cursor, CursorReader, NotACall, Steps
 from ..patterns import anywhere
 from ..sink import Sink
 from .json.arguments import CallArguments
@@ -116,7 +116,7 @@ class Words:
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""
         while self._cursor.i == len(self._cursor.s):
-            yield
+            yield from self._cursor.more()
 
     def _header(self) -> Steps[str | None]:
         """The channel of the message; empty: a call stands here, None: no message does."""
@@ -130,17 +130,17 @@ class Words:
             self._begins = call is None and _TO_PART.match(s, at) is not None
             if not self._begins and (call or cursor.last or not (_CALL_PART.match(s, at) or self._undecided(s))):
                 break
-            yield
+            yield from cursor.more()
         channel: str = head["channel"] or ""
         offered = cursor.sink.offered
         if call is None:
-            cursor.failed = not channel or s.startswith((" to=", "to="), at)
+            if not channel or s.startswith((" to=", "to="), at):
+                raise NotACall
         else:
-            cursor.failed = self._strict and not offered(called(call["to"], offered))
+            if self._strict and not offered(called(call["to"], offered)):
+                raise NotACall
             self._to = call["to"]
             channel, at = "", call.end()
-        if cursor.failed:
-            return None
         cursor.i += at
         self._strict = False
         return channel
@@ -159,7 +159,7 @@ class Words:
                 return True
             if cursor.last or not _JSON_PART.match(cursor.s, cursor.i):
                 return False
-            yield
+            yield from cursor.more()
 
     def _text(self, say: Callable[[str], None]) -> Steps[None]:
         """A message that is text, up to the next one's header."""
@@ -174,7 +174,7 @@ class Words:
             cursor.i = keep
             if m is not None:
                 return
-            yield
+            yield from cursor.more()
 
     def _sure(self) -> int:
         """Up to where no header may have begun."""
@@ -218,4 +218,4 @@ class Words:
             begun = any(beginning.startswith(rest) for beginning in (*_BEGINNINGS, _NAMESPACE))
             if cursor.last or not (begun or _RESULT_PART.match(s, j)):
                 return False
-            yield
+            yield from cursor.more()

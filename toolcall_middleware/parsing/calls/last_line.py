@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..cursor import Cursor, CursorReader, Steps
+from ..cursor import Cursor, CursorReader, NotACall, Steps
 from ..events import CallArgs, CallEnd, CallStart, Event
 from ..patterns import anywhere
 from ..sink import Body, Mode, Sink
@@ -42,13 +42,11 @@ def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) 
         refused = _step(cursor, inner, body)
         read += cursor.i - before
         if body.failed or refused or read > MAX_HELD or (cursor.last and not body.done):
-            cursor.failed = True
-            return
+            raise NotACall
         if not body.done:
-            yield
+            yield from cursor.more()
     if not (yield from _nothing_behind(cursor, ends)) or not all(map(_is_clean, events)):
-        cursor.failed = True
-        return
+        raise NotACall
     for event in events:
         match event:
             case CallStart(name, call_id):
@@ -91,7 +89,7 @@ def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
             return True
         if read > MAX_HELD:
             return False
-        yield
+        yield from cursor.more()
 
 
 def _is_clean(event: Event) -> bool:

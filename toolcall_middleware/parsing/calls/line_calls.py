@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...json_schema.types import ALL, STRING, declared_types
-from ..cursor import Cursor, CursorReader, Steps
+from ..cursor import Cursor, CursorReader, NotACall, Steps
 from ..patterns import TOOL_NAME, anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
@@ -45,11 +45,10 @@ class LineCalls(CursorReader):
 
 
 def _call(cursor: Cursor, syntax: LineSyntax) -> Steps[None]:
-    written = yield from cursor.up_to(syntax.name_end, _MAX_HEAD)
-    if written is None or not TOOL_NAME.fullmatch(written.strip()):
-        cursor.failed = True
-        return
+    written = yield from cursor.upto(syntax.name_end, _MAX_HEAD)
     name = written.strip()
+    if not TOOL_NAME.fullmatch(name):
+        raise NotACall
     cursor.start(name)
     yield
     yield from cursor.copy(_LineArguments(syntax, cursor.sink.schema(name)))

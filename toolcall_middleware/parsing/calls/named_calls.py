@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, Steps, behind_comments
+from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, behind_comments
 from ..patterns import TOOL_NAME, WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
@@ -75,8 +75,7 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
             return
         named = yield from _name(cursor, syntax)
         if named is None:
-            cursor.failed = True
-            return
+            raise NotACall
         cursor.start(*named)
         yield
         fresh = False
@@ -117,13 +116,12 @@ def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
                 cursor.i = item
                 continue
             if close < 0 and not cursor.last and len(cursor.s) < cursor.i + MAX_GAP:
-                yield
+                yield from cursor.more()
                 continue
-            cursor.failed = True
-            return False
+            raise NotACall
         if begun and j - cursor.i < MAX_GAP:
             if not cursor.last:
-                yield
+                yield from cursor.more()
                 continue
             if cursor.sink.committed:
                 cursor.i = len(cursor.s)  # half a marker at the end of the text is markup too
@@ -131,7 +129,8 @@ def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
         if not cursor.sink.committed and syntax.item_missing and TOOL_NAME.match(cursor.s, j):
             cursor.i = j
             return True
-        cursor.failed = not cursor.sink.committed
+        if not cursor.sink.committed:
+            raise NotACall
         return False
 
 
@@ -139,9 +138,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
     """A call's name and its id; None: what stands here is none."""
     own_id: str | None = None
     if syntax.leading:
-        own_id = yield from cursor.up_to(syntax.leading, _MAX_NAME)
-        if own_id is None:
-            return None
+        own_id = yield from cursor.upto(syntax.leading, _MAX_NAME)
     while True:
         s = cursor.s
         j = cursor.behind_space()
@@ -149,7 +146,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
         if m is None:
             if j < len(s) or cursor.last or j - cursor.i >= MAX_GAP:
                 return None
-            yield
+            yield from cursor.more()
             continue
         written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
         if "\n" in syntax.name_ends and "\n" in s[m.end() : k]:
@@ -158,23 +155,21 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
         if marker is None:
             if cursor.last or k - j >= _MAX_NAME or not cursor.begins(syntax.name_ends, k):
                 return None
-            yield
+            yield from cursor.more()
             continue
         if marker == "{":
             break
         k += len(marker)
         if syntax.call_id is not None and marker == syntax.call_id[0]:
             cursor.i = k
-            own_id = yield from cursor.up_to(syntax.call_id[1], _MAX_NAME)
-            if own_id is None:
-                return None
+            own_id = yield from cursor.upto(syntax.call_id[1], _MAX_NAME)
             k = cursor.i
         elif syntax.typed:
             second = _second_name(s, k, written, last=cursor.last)
             if second is None:
                 if cursor.last:
                     return None  # half a name
-                yield
+                yield from cursor.more()
                 continue
             written, k = second
         break
@@ -203,7 +198,7 @@ def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
         if j == len(s):
-            yield
+            yield from cursor.more()
             continue
         if s[j] == "<" and before:
             if cursor.take(before, j):
@@ -212,12 +207,12 @@ def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]
                 if cursor.last:
                     cursor.i = len(s)  # half a marker at the end of the text is markup too
                     return ""
-                yield
+                yield from cursor.more()
                 continue
         if s[j] == "`":
             m = FENCE.match(s, j)
             if (m is None or m.end() == len(s)) and not cursor.last and len(s) - j < 32:
-                yield
+                yield from cursor.more()
                 continue
             if m is not None:
                 cursor.i = m.end()
@@ -237,7 +232,7 @@ def _is_text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
                 return cursor.s[j] not in _NO_WORD and not cursor.s.startswith((*syntax.closing, *syntax.around), j)
         elif cursor.last or j - cursor.i >= MAX_GAP:
             return False
-        yield
+        yield from cursor.more()
 
 
 def _text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
@@ -257,7 +252,7 @@ def _text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
             cursor.sink.args('"')
         if k >= 0 or cursor.last:
             return k >= 0
-        yield
+        yield from cursor.more()
 
 
 def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
@@ -266,7 +261,7 @@ def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
     while (k := cursor.nearest(markers, MAX_GAP)) < 0:
         if cursor.last or len(cursor.s) >= cursor.i + MAX_GAP:
             return
-        yield
+        yield from cursor.more()
     if k > cursor.i:
         cursor.i = k
         if cursor.sink.skips_behind_call():
@@ -290,7 +285,7 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
         if s[k : k + 1] in COMMENT:
             behind = behind_comments(s, k, syntax.closing, last=cursor.last)
             if behind is None:
-                yield
+                yield from cursor.more()
                 continue
             k = max(k, behind)
         if cursor.take(closing, k):
@@ -305,7 +300,7 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
         if cursor.last:
             cursor.i = len(s)  # the end of a fence, or half a marker, where the text ends is markup too
             return False
-        yield
+        yield from cursor.more()
     if syntax.item and s.startswith(syntax.around, k):
         cursor.i = k
     return bool(syntax.item)
@@ -322,13 +317,13 @@ def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
             return cursor.sink.offered(m.group())
         if cursor.last or k >= cursor.i + MAX_GAP or not any(end.startswith(s[k:]) for end in ends):
             return False
-        yield
+        yield from cursor.more()
 
 
 def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
     """Text directly behind the arguments is nobody's, up to what may open a call or another turn."""
     while cursor.i == len(cursor.s) and not cursor.last:
-        yield
+        yield from cursor.more()
     if cursor.i == len(cursor.s) or cursor.s[cursor.i] in " \t\r\n[<`":
         return
     while (k := cursor.nearest(markers)) < 0 and not cursor.last:
@@ -337,5 +332,5 @@ def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
         while keep < len(s) and not any(marker.startswith(s[keep:]) for marker in markers):
             keep += 1
         cursor.i = keep
-        yield
+        yield from cursor.more()
     cursor.i = len(cursor.s) if k < 0 else k

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..cursor import Cursor, Steps
+from ..cursor import Cursor, NotACall, Steps
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.notation import Notation
@@ -92,7 +92,7 @@ def _behind_space(cursor: Cursor, *, behind: bool) -> Steps[int]:
         k = cursor.behind_space(_MAX_HOLD)
         if k < len(cursor.s) or (cursor.last and behind):
             return k if k < cursor.i + _MAX_HOLD else -1
-        yield
+        yield from cursor.more()
 
 
 def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
@@ -102,8 +102,7 @@ def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
         cursor.i = k + 1
         return True
     if k < 0 or syntax.brackets:
-        cursor.failed = True
-        return None
+        raise NotACall
     cursor.i = k
     return False
 
@@ -117,7 +116,7 @@ def _wrapper(cursor: Cursor, wrapper: str) -> Steps[bool]:
             return True
         if k < 0 or cursor.last or not cursor.begins((opening,), k):
             return False
-        yield
+        yield from cursor.more()
 
 
 def _behind_wrapped(cursor: Cursor) -> Steps[None]:
@@ -137,7 +136,7 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
         m = _NAME.match(s, k)
         j = k if m is None else WHITE_SPACE.match(s, m.end(), m.end() + _MAX_HOLD).end()
         if m is not None and j == len(s) and not cursor.last:
-            yield
+            yield from cursor.more()
             continue
         if s[k] == "]" and listed and sink.committed:
             cursor.i = k + 1
@@ -150,7 +149,7 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
         if syntax.bare and not sink.committed:
             fits = _fits(cursor, name, j + 1)
             if fits is None:
-                yield
+                yield from cursor.more()
                 continue
             if not fits:
                 break
@@ -158,8 +157,7 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
         if not sink.offered(name) and sink.offered(name.removesuffix(_METHOD)):
             name = name.removesuffix(_METHOD)
         return name
-    cursor.failed = True
-    return None
+    raise NotACall
 
 
 def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
@@ -195,7 +193,7 @@ def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[b
             return True
         if cursor.last or not cursor.begins(syntax.close, k):
             return None
-        yield
+        yield from cursor.more()
 
 
 def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
@@ -215,7 +213,7 @@ def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
             wait = not cursor.last and _ANOTHER_PART.match(cursor.s, k) is not None
         if not wait and (cursor.last or not cursor.begins(syntax.close, k)):
             return False
-        yield
+        yield from cursor.more()
 
 
 def _closed(cursor: Cursor, syntax: PythonicSyntax, k: int) -> Steps[bool]:
@@ -232,7 +230,7 @@ def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
     while True:
         s, i = cursor.s, cursor.i
         if i == len(s) and not cursor.last:
-            yield
+            yield from cursor.more()
             continue
         if not s.startswith("[", i):
             return
@@ -242,4 +240,4 @@ def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             if another and end >= 0:
                 cursor.i = end
             return
-        yield
+        yield from cursor.more()

@@ -10,7 +10,7 @@ The observation is the tool's to make: a model that writes one speaks for somebo
 
 from __future__ import annotations
 
-from ..cursor import MAX_GAP, Cursor, CursorReader, Steps
+from ..cursor import MAX_GAP, Cursor, CursorReader, NotACall, Steps
 from ..sink import Sink
 from .json.arguments import CallArguments
 from .named_calls import FENCE, before_arguments
@@ -32,8 +32,7 @@ class ReactCall(CursorReader):
 def _call(cursor: Cursor, name: str) -> Steps[None]:
     fenced = yield from _fence(cursor)
     if (yield from before_arguments(cursor)) != "{":
-        cursor.failed = True
-        return
+        raise NotACall
     arguments = CallArguments("{", written=cursor.sink.arguments)
     early: list[str] = []
     while not (arguments.settled or arguments.done):
@@ -41,10 +40,9 @@ def _call(cursor: Cursor, name: str) -> Steps[None]:
         cursor.i, text = arguments.feed(cursor.s, cursor.i)
         early.append(text)
         if arguments.doubtful or (arguments.stuck and not arguments.settled):
-            cursor.failed = True
-            return
+            raise NotACall
         if not arguments.settled:
-            yield
+            yield from cursor.more()
     cursor.start(name)
     cursor.arguments = arguments
     cursor.sink.args("".join(early))
@@ -64,13 +62,13 @@ def _fence(cursor: Cursor) -> Steps[bool]:
             m = FENCE.match(s, j)
             if m is None or m.end() < len(s) or cursor.last or m.end() - j >= _MAX_FENCE:
                 if m is None and not cursor.last and "```".startswith(s[j:]):
-                    yield
+                    yield from cursor.more()
                     continue
                 cursor.i = j if m is None else m.end()
                 return m is not None
         elif cursor.last or j - cursor.i >= MAX_GAP:
             return False
-        yield
+        yield from cursor.more()
 
 
 def _behind(cursor: Cursor, *, fenced: bool) -> Steps[None]:
@@ -86,4 +84,4 @@ def _behind(cursor: Cursor, *, fenced: bool) -> Steps[None]:
             return
         if cursor.last or not (j == len(cursor.s) or cursor.begins((*ends, OBSERVATION), j)) or j - cursor.i >= MAX_GAP:
             return
-        yield
+        yield from cursor.more()

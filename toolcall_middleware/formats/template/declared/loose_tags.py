@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...syntax.openers import opener, xml_calls
+from ...syntax.openers import opener
+from ...syntax.slots import ATTRIBUTE, slot_calls
 from ...syntax.xml import Tags, TagWriter
-from ...syntax.xml_tags import ATTRIBUTE, xml_syntax
 from ..json_syntax import Syntax, unmistakable
 
 _ATOM = re.compile(
@@ -42,18 +42,18 @@ def of_attributes(
     before, behind = map(_atoms, call)
     left, right = map(_atoms, parameter)
     head, inner = _head(before), _head(left)
-    read = xml_syntax(
+    read = slot_calls(
         call=re.compile(_pattern(before) + _NAME.format("name") + _pattern(behind)),
         call_heads=(head,),
-        call_part=re.compile(rf"{re.escape(head)}[^<>\n]{{0,300}}"),
-        parameter=re.compile(_pattern(left) + _NAME.format("key") + _pattern(right)),
-        parameter_heads=(inner,),
-        parameter_part=re.compile(rf"{re.escape(inner)}[^<>\n]{{0,300}}"),
+        call_begun=re.compile(rf"{re.escape(head)}[^<>\n]{{0,300}}"),
+        slot=re.compile(_pattern(left) + _NAME.format("key") + _pattern(right)),
+        slot_heads=(inner,),
+        slot_begun=re.compile(rf"{re.escape(inner)}[^<>\n]{{0,300}}"),
         value_close=value_end,
         call_close=close,
         newlines=stripped,
     )
-    openers = (opener(head, xml_calls(read), consume=False),)
+    openers = (opener(head, read, consume=False),)
     tags = Tags(
         between="\n",
         call=f"{_written(before)}{{name}}{_written(behind)}",

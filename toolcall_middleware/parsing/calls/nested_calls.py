@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ....json_schema.pointer import Scope, Target
-from ....json_schema.types import ALL, STRING, types_of
-from ...patterns import WHITE_SPACE
-from ...sink import Sink
-from ...values.json_spelling import quoted
-from ...values.typed_text import json_of
-from ..call_parts import PartReader
+from ...json_schema.pointer import Scope, Target
+from ...json_schema.types import ALL, STRING, types_of
+from ..patterns import WHITE_SPACE
+from ..sink import Sink
+from ..values.json_spelling import quoted
+from ..values.typed_text import json_of
+from .call_parts import PartReader
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")

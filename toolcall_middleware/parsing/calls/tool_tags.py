@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import re
 
-from ....json_schema.types import declared_types
-from ...cursor import MAX_GAP, Cursor, CursorReader, Steps
-from ...patterns import WHITE_SPACE
-from ...sink import Sink
-from ...values.json_spelling import quoted
-from .syntax import TaggedSyntax
-from .value import TagValue
+from ...json_schema.types import declared_types
+from ..cursor import MAX_GAP, Cursor, CursorReader, NotACall, Steps
+from ..patterns import WHITE_SPACE
+from ..sink import Sink
+from ..values.json_spelling import quoted
+from .slot_layout import Layout
+from .slots import SlotValue
 
 _NONE = re.compile(r"(?!)")
 _ANY_TAG = re.compile(r"<[A-Za-z_][\w.\-]{0,63}>")
 _ANY_TAG_PART = re.compile(r"<(?:[A-Za-z_][\w.\-]{0,63})?\Z")
-_VALUES = TaggedSyntax(
-    call=_NONE, call_heads=(), parameter=_NONE, parameter_heads=(), value_close="</>", call_close="</>"
-)
+_VALUES = Layout(call=_NONE, call_heads=(), slot=_NONE, slot_heads=(), value_close="</>", call_close="</>")
 
 
 class ToolTags(CursorReader):
@@ -60,7 +58,6 @@ class _Call:
         "_schema",
         "_seen",
         "_tags",
-        "_value",
     )
 
     def __init__(self, cursor: Cursor, name: str, *, declared: bool) -> None:
@@ -72,7 +69,6 @@ class _Call:
         self._free = not declared
         self._seen: set[str] = set()
         self._close = f"</{name}>"
-        self._value = TagValue(_VALUES)
         self._open = False
         self._first = True
         self._in_value = False
@@ -84,8 +80,7 @@ class _Call:
         # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
         empty = tag == self._close and not self._free and bool(self._schema.get("required"))
         if not tag or empty:
-            cursor.failed = True
-            return
+            raise NotACall
         self._open = True
         cursor.start(self._name)
         yield
@@ -121,7 +116,7 @@ class _Call:
             found = self._tag_at(j)
             if found or cursor.last or j - cursor.i >= MAX_GAP or not (j == len(cursor.s) or self._begins(j)):
                 return found
-            yield
+            yield from cursor.more()
 
     def _tag_at(self, k: int) -> str:
         """The tag of this call that stands at `k`; none where none does."""
@@ -140,13 +135,13 @@ class _Call:
 
     def _read_value(self, key: str) -> Steps[None]:
         """A value, up to behind the tag that closes it."""
-        cursor, value, close = self._cursor, self._value, f"</{key}>"
-        value.open(declared_types(self._schema, key), None, whole=False)
+        cursor, close = self._cursor, f"</{key}>"
+        value = SlotValue(_VALUES, declared_types(self._schema, key), None, whole=False)
         self._in_value = True
         cursor.sink.args(f'{"{" if self._first else ", "}"{quoted(key)}": ' + ('"' if value.streams else ""))
         self._first = False
         while cursor.i == len(cursor.s) or (begin := value.begin(cursor.s, cursor.i, last=cursor.last)) < 0:
-            yield
+            yield from cursor.more()
         cursor.i = begin
         while True:
             s, i = cursor.s, cursor.i
@@ -164,7 +159,7 @@ class _Call:
                 continue
             if cursor.i == len(s):
                 cursor.sink.flows(value)
-            yield
+            yield from cursor.more()
         cursor.i += len(close)
         cursor.sink.args(value.end(closed=True))
         if not value.streams:

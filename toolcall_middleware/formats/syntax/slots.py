@@ -1,0 +1,333 @@
+r"""Formats whose calls are tags with slots, each declared once as it is written.
+
+    QWEN3_CODER = Slots(
+        call="<tool_call>\n<function={name}>\n{slots}</function>\n</tool_call>",
+        slot="<parameter={key}>\n{value}\n</parameter>\n",
+    )
+
+The reader's patterns, the writer, the constraint's trigger and tag, and the markers that text must not contain are
+derived from that. White space in a layout is written as it is and optional when read; `[…]` is not written and
+optional when read.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ...parsing.calls.slot_layout import Layout
+from ...parsing.calls.slots import SlotCalls
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Opener, beginnings
+from .. import markup
+from .openers import Make
+from .xml import Tags, TagWriter
+
+_WS = r"[ \t\r\n]{0,64}"
+_NAME = r"[^\s<>{}\[\]\"'`]{1,256}"
+_TAG = re.compile(r"<[^<>]*>(?:\w+<[^<>]*>)?")  # `<|close|>call<|sep|>` is one
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_HALF_TAG = r"(?:<[^<>\s\[\](){}\"'=,`]{0,48})?"
+# `=f`, ` f`, `="f"`, ` name="f"`: of quotes only the last may be left.
+_ASSIGNED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[\"']?[ ]?"
+_QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)"
+_UNQUOTED = r"(?(quote_{0})[\"'])[ ]?"
+ATTRIBUTE = r"[^\"'>\n]{1,256}"
+"""Pattern of a key in an attribute."""
+_STRING = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"  # says whether the value is a string
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """How a family writes calls. Holes: `{name}`, `{number}` (from 1) and `{slots}` in `call`; `{key}`, `{value}`,
+    `{kind}` (`true` for a string) and `{type}` (JSON's name of the type) in `slot`.
+    """
+
+    call: str
+    slot: str
+    open: str = ""
+    """Before all calls of a turn."""
+    close: str = ""
+    """After them."""
+    between: str = "\n"
+    """Between two calls."""
+    exact: bool | None = None
+    """Line breaks at a value's ends belong to it. None: where the slot says the type."""
+    bare: bool = False
+    """Other families share the marker before `{name}`: the reader begins at the name."""
+    name_in_slot: bool = False
+    """A call's name may be in the tag of a slot, which the call's slots follow."""
+    prefix: str = ""
+    """Part of each tag's name that a slot's tag may lack."""
+    noise: tuple[str, ...] = ()
+    """Markers between the parts that have no meaning."""
+    alias: str = ""
+    """Another spelling of how a call's tag begins."""
+    mark: str = ""
+    """All tags are tokens of their own that begin with this: a value is exactly what is between two of them."""
+    stray: str = ""
+    """A special token that models write by mistake after a name."""
+    xml: bool = False
+    """CDATA sections and entities in values mean what they mean in XML."""
+    entities: bool = False
+    """Entities in names and keys mean what they mean in XML."""
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def parts(self) -> _Parts:
+        return _Parts(self)
+
+    # -- what is derived -----------------------------------------------------------------------------------------------
+
+    def __call__(self, sink: Sink) -> Body:
+        """The reader, after the opening marker."""
+        return SlotCalls(sink, self.layout(markup.turn_markers()))
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019 - declarations live as long as the program
+    def layout(self, tails: tuple[str, ...] = ()) -> Layout:
+        """What the reader needs."""
+        p = self.parts
+        slot, slot_heads, slot_begun = p.slot_patterns()
+        call, call_heads, call_begun = p.call_patterns()
+        return Layout(
+            call=re.compile(call),
+            call_heads=call_heads,
+            call_begun=re.compile(call_begun),
+            slot=re.compile(slot),
+            slot_heads=slot_heads,
+            slot_begun=re.compile(slot_begun),
+            joined=re.compile(p.joined),
+            key_close=p.key_close,
+            value_open=p.value_open,
+            value_close=p.value_close,
+            call_close=p.call_close,
+            close=p.close,
+            noise=self.noise,
+            reopen=(p.wrapper,) if p.wrapper else (),
+            tails=tails,
+            newlines=not p.exact,
+            bare_name=self.bare,
+            xml=self.xml,
+            entities=self.entities,
+        )
+
+    def writer(self, *openers: Opener) -> TagWriter:
+        """Writes calls. openers: those that read them back."""
+        p = self.parts
+        tags = Tags(
+            opening=self.open,
+            closing=self.close,
+            between=self.between,
+            call=p.before,
+            call_end=p.call_close,
+            tail=p.tail,
+            parameter=p.value_head.removesuffix("\n" if p.lines else ""),
+            parameter_end=p.value_close,
+            gap=p.gap,
+            key=p.key,
+            lines=p.lines,
+            exact=p.exact,
+            xml=self.xml,
+            more=tuple(filter(None, (self.mark, "<parameter" if self.prefix else ""))),
+        )
+        return TagWriter(tags, openers)
+
+    @property
+    def trigger(self) -> str:
+        """The text after which a constraint begins: the first tag that is written."""
+        found = _TAG.match(self.open or self.call)
+        return found.group() if found else ""
+
+    def tag(self, style: str) -> tuple[str, str, str]:
+        """A structural tag's begin, end, and the style of what is between."""
+        p = self.parts
+        return self.open + p.before, p.call_close + p.tail + self.close, style
+
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """Markers that are no content after a call."""
+        return tuple(_TAG.findall(self.close)) or tuple(_TAG.findall(self.parts.tail))[-1:]
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Literals that begin a call without the wrapper, the name's tag being part of the call."""
+        return self.parts.call_patterns()[1]
+
+
+class _Parts:
+    """A declaration, taken apart."""
+
+    def __init__(self, d: Slots) -> None:
+        self.d = d
+        before, after = d.call.split("{slots}")
+        self.before = _OPTIONAL.sub("", before)
+        tags = _TAG.findall(after)
+        self.call_close = after[: after.index(tags[0]) + len(tags[0])]
+        self.tail = after[len(self.call_close) :]
+        at = before.index("{name}")
+        self.head_at = before.rfind("<", 0, at)
+        self.wrapper = before[: self.head_at].strip() if not d.open else ""
+        self.head, self.rest = before[self.head_at : at], before[at + len("{name}") :].strip()
+        self.close = (d.close or self.tail or (self.call_close if d.bare else "")).strip()
+        if d.bare:
+            self.wrapper = self.head
+        value_head, behind = d.slot.split("{value}")
+        self.lines = value_head.endswith("\n") and behind.startswith("\n")
+        self.value_head = _OPTIONAL.sub("", value_head)
+        self.value_close = _TAG.findall(behind)[0]
+        self.gap = behind[behind.index(self.value_close) + len(self.value_close) :]
+        at = value_head.index("{key}")
+        self.slot_head, self.slot_rest = value_head[:at], value_head[at + len("{key}") :].strip()
+        typed = "{kind}" in self.value_head or "{type}" in self.value_head
+        self.exact = (typed or bool(d.mark)) if d.exact is None else d.exact
+        tags = _TAG.findall(self.value_head[self.value_head.index("{key}") :])
+        pair = self.slot_head.endswith(">") and len(tags) == 2
+        self.key_close: str = tags[0] if pair else ""
+        self.value_open: str = tags[1] if pair else ""
+        self.attribute = '="' in self.slot_head
+
+    @property
+    def key(self) -> str:
+        """Pattern of what a key may consist of."""
+        if self.slot_head.endswith(">"):
+            return r"[^<]{1,256}" if self.value_open else r"[^<\n]{1,256}"
+        if not self.attribute:
+            return r"(?![\"'])[^>\n]{1,256}(?<![\"'])"  # quotes around it are markup
+        return r"[^\"&\n]{1,256}" if "|>" in self.slot_head else ATTRIBUTE
+
+    @property
+    def joined(self) -> str:
+        if not (self.d.bare and self.key_close):
+            return "(?!)"
+        return rf"(?P<joined>{_NAME}(?:{self._joint}{_NAME})?){re.escape(self.key_close)}"
+
+    @property
+    def _joint(self) -> str:
+        """Between a name and its first key the key's opening tag is missing, or the one of a call is in its place."""
+        return rf"(?:[ \t\r\n]{{1,64}}|{re.escape(self.head)})"
+
+    def call_patterns(self) -> tuple[str, tuple[str, ...], str]:
+        """A call's opening tag, its literal heads, and what can still become one."""
+        head, d = self.head, self.d
+        if head.endswith(">"):
+            return self._name_between()
+        if "|>" in head:
+            return _in_token(head, self.rest, "name", d.alias)
+        if head.endswith('"'):
+            stray = d.stray
+            return (
+                attribute(re.escape(_tag_of(head)), "name", "(?P<empty>/)?", stray=stray),
+                heads(_tag_of(head)),
+                begun(*heads(_tag_of(head)), stray=stray),
+            )
+        tag, json = re.escape(head[:-1]), r"(?:>|[=(,]?[ ]?(?=\[?\{))"  # Llama 3 writes JSON there, without the bracket
+        spaced = (head, f"{head[:-1]} ")
+        if not d.name_in_slot:
+            return f"{tag}{_ASSIGNED.format('name')}{json}", spaced, begun(*spaced)
+        odd = self.slot_head[:-1]
+        whole = (
+            rf"(?:{tag}|(?P<odd>{re.escape(odd)})){_ASSIGNED.format('name')}"
+            rf"(?(odd)>(?={_WS}(?:{re.escape(odd)}[= ]|{re.escape(self.call_close)}))|{json})"
+        )
+        half = rf"(?:{tag}|{re.escape(odd)})[= ][^>\n]{{0,300}}(?:>{_WS}(?:<[/a-z]{{0,10}})?)?"
+        return whole, spaced, f"{beginnings(odd)}|{half}"
+
+    def _name_between(self) -> tuple[str, tuple[str, ...], str]:
+        slot, end = re.escape(self.slot_head), re.escape(self.call_close)
+        separators = [re.escape(tag) for tag in _TAG.findall(self.rest)]
+        if self.d.mark:
+            separators.append(r"\n")  # between tokens, the end of the line ends the name
+        may = "".join(f"(?:{tag}{_WS})?" for tag in separators)
+        head = r"(?:function[ \t]{0,8}\r?\n)?" if self.d.bare else f"{re.escape(self.head)}{_WS}"  # Step-Audio 2
+        more = f"|{re.escape(self.value_close)}" if self.d.bare else ""
+        follows = f"(?={slot}{more}|{end}|\\{{)"
+        follows = may + follows if self.d.bare else f"(?:{'|'.join([*separators, follows])})"
+        whole = rf"{head}(?P<name>{_NAME}){_WS}{follows}"
+        if self.d.bare:
+            half = rf"{head}{_NAME}(?:{self._joint}(?:{_NAME})?|{_WS}{may}){_HALF_TAG}"
+        else:
+            half = rf"{head}(?:{_NAME}{_WS}{may}{_HALF_TAG})?"
+        return whole, () if self.d.bare else (self.head,), half
+
+    def slot_patterns(self) -> tuple[str, tuple[str, ...], str]:
+        """The same of a slot."""
+        head = self.slot_head
+        if head.endswith(">"):
+            return self._key_between()
+        if "|>" in head:
+            return _in_token(head, self.slot_rest, "key")
+        if head.endswith('"'):
+            tag, prefix = _tag_of(head), self.d.prefix
+            plain = tag.removeprefix(prefix)
+            both = (*heads(tag), *(heads(plain) if prefix else ()))
+            mark = f"(?:{re.escape(prefix)})?" if prefix else ""
+            return attribute(mark + re.escape(plain), "key", _STRING), both, begun(*both)
+        spaced = (head, f"{head[:-1]} ")
+        return f"{re.escape(head[:-1])}{_ASSIGNED.format('key')}{_STRING}>", spaced, begun(*spaced)
+
+    def _key_between(self) -> tuple[str, tuple[str, ...], str]:
+        key = f"(?:{re.escape(self.slot_head)}{_WS})" + "{1,4}"
+        half = rf"{key}[^<]{{0,256}}{_HALF_TAG}"
+        if not self.value_open:
+            return f"{key}(?P<key>[^<\\n]{{1,256}}){re.escape(self.slot_rest)}", (self.slot_head,), half
+        value = re.escape(self.value_open)
+        # The key's own closing tag may be that of a value, or missing before the value.
+        end = f"(?:{re.escape(self.key_close)}|{re.escape(self.value_close)}|(?={value}))"
+        kind = ""
+        for part in _OPTIONAL.findall(self.slot_rest):
+            kind = "(?:" + re.escape(part).replace(re.escape("{kind}"), r"(?P<kind>\w{1,12})") + f"{_WS})?"
+            kind_open, kind_close = map(re.escape, part.split("{kind}"))
+            key_close = re.escape(self.key_close)
+            half += rf"|{key}[^<]{{1,256}}{key_close}{_WS}(?:{kind_open}\w{{0,12}}(?:{kind_close}{_WS})?)?{_HALF_TAG}"
+            kind = f"{_WS}{kind}(?={value})"
+        return f"{key}(?P<key>[^<]{{1,256}}){end}{kind}", (self.slot_head,), half
+
+
+def _tag_of(head: str) -> str:
+    """`<invoke name="`: the tag's name."""
+    return head[1 : head.rindex(" ")]
+
+
+def heads(tag: str) -> tuple[str, ...]:
+    """How a tag begins. The space gets lost where special tokens are joined; some tokenizers write it as `Ġ`."""
+    return tuple(f"<{tag}{space}name" for space in (" ", "", "Ġ"))
+
+
+def attribute(tag: str, group: str, more: str = "", *, stray: str = "") -> str:
+    """A pattern of `<tag name="…">`, the name in the group `group`; see `heads`. stray: see `Slots.stray`."""
+    end = f"{_UNQUOTED.format(group)}{more}>"
+    if stray:
+        strays = f"(?:{re.escape(stray)}){{1,4}}"
+        end = rf"(?:(?:{_UNQUOTED.format(group)}|{strays}[\"']?[ ]?){more}>|{strays}(?=\n{{0,8}}<[/a-z]))"
+    return f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{end}"
+
+
+def begun(*heads: str, stray: str = "") -> str:
+    """A pattern of a tag with one of these heads that has not ended."""
+    char = rf"(?:{re.escape(stray)}\n{{0,8}}|[^>\n])" if stray else r"[^>\n]"
+    return f"(?:{'|'.join(map(re.escape, dict.fromkeys(heads)))}){char}{{0,300}}"
+
+
+def _in_token(head: str, rest: str, group: str, alias: str = "") -> tuple[str, tuple[str, ...], str]:
+    """A hole in an attribute of `<|open|>call tool="…" index="…"<|sep|>`, among other attributes in any order."""
+    stem, attribute = head.rsplit(" ", 1)
+    stems = (stem, alias) if alias else (stem,)
+    begin = f"(?:{'|'.join(map(re.escape, stems))}) "
+    before, kind = "[^<>\\n]{0,100}?", ""
+    if "{type}" in rest:
+        before, kind = r'(?:type="\w{1,12}" )?', r'(?: type="(?P<kind>\w{1,12})")?'
+    hole = rf'{before}{re.escape(attribute)}(?P<{group}>[^"\n]{{1,256}})"{kind}[^<>\n]{{0,100}}'
+    return begin + hole + re.escape(_TAG.findall(rest)[-1]), tuple(f"{s} " for s in stems), rf"{begin}[^\n]{{0,500}}"
+
+
+def slot_calls(**parts: Any) -> Make:
+    """A reader of such calls whose syntax no `Slots` states; `parts` are Layout's."""
+
+    @functools.lru_cache(maxsize=2)
+    def layout(tails: tuple[str, ...]) -> Layout:
+        return Layout(tails=tails, **parts)
+
+    return lambda sink: SlotCalls(sink, layout(markup.turn_markers()))
