@@ -125,26 +125,11 @@ def _tools(body: dict[str, Any]) -> dict[str, Any]:
         return {}
     tools = []
     for one in declared:
-        schema = one.get("parametersJsonSchema") or _schema(one.get("parameters") or {"type": "OBJECT"})
+        schema = one.get("parametersJsonSchema") or {"type": "object"}
         function = {"name": one["name"], "description": one.get("description", ""), "parameters": schema}
         tools.append({"type": "function", "function": function})
     mode = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode")
     return {"tools": tools, "tool_choice": "none" if mode == "NONE" else "auto"}
-
-
-def _schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The subset as JSON Schema."""
-    made = {name: value for name, value in schema.items() if name not in {"nullable", "format", "default"}}
-    if "type" in made:
-        kind = made["type"].lower()
-        made["type"] = [kind, "null"] if schema.get("nullable") else kind
-    if "properties" in made:
-        made["properties"] = {name: _schema(value) for name, value in made["properties"].items()}
-    if "items" in made:
-        made["items"] = _schema(made["items"])
-    if "anyOf" in made:
-        made["anyOf"] = [_schema(value) for value in made["anyOf"]]
-    return made
 
 
 # -- answers -------------------------------------------------------------------------------------------------------

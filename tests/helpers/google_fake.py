@@ -8,11 +8,12 @@ stand in Google's documentation or in the words of its errors (ai.google.dev/gem
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from google.genai import types
+from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -177,15 +178,13 @@ def check(body: dict[str, Any], model: str = "gemini-test") -> None:
         if name not in names or chosen is None or chosen.mode != types.FunctionCallingConfigMode.ANY:
             raise Refused(f"allowed_function_names: {name}")
     for one in declared:
-        if one.parameters is not None and one.parameters_json_schema is not None:
-            raise Refused("parameters and parameters_json_schema")
-        if one.parameters is not None:
-            if one.parameters.type != types.Type.OBJECT:
-                raise Refused("parameters: schema should be of type OBJECT")
-            check_schema(one.parameters)
-    for tool in body.get("tools", ()):
-        for raw in tool["functionDeclarations"]:
-            check_spelling(raw.get("parameters"))
+        assert one.parameters is None
+        if one.parameters_json_schema is not None:
+            check_json_schema(one.parameters_json_schema, top=True)
+    written = body.get("generationConfig", {})
+    assert "responseSchema" not in written
+    if "responseJsonSchema" in written:
+        check_json_schema(written["responseJsonSchema"])
     if not contents:
         raise Refused("contents is not specified")
     _check_turns(contents, signed="gemini-3" in model)
@@ -220,46 +219,26 @@ def _check_turns(contents: list[types.Content], *, signed: bool) -> None:
         raise Refused("function call without a function response")
 
 
-def check_schema(schema: types.Schema) -> None:
-    """The subset's rules."""
-    for inner in _inner(schema):
-        check_schema(inner)
-    if schema.additional_properties is not None or schema.ref or schema.defs:
-        raise Refused("Unknown name additionalProperties, $ref or $defs")
-    if schema.any_of:
-        if schema.model_dump(exclude_none=True).keys() != {"any_of"}:
-            raise Refused("when using any_of, it must be the only field set")
+_KEYWORDS = {
+    "type", "format", "title", "description", "enum", "items", "prefixItems", "minItems", "maxItems", "minimum",
+    "maximum", "anyOf", "properties", "additionalProperties", "required",
+}  # fmt: skip
+
+
+def check_json_schema(schema: Any, *, top: bool = False) -> None:
+    """The documented keywords of `parametersJsonSchema` and `responseJsonSchema`, and their rules."""
+    if isinstance(schema, bool):
         return
-    if schema.type is None:
-        raise Refused("type must be specified")
-    kind = schema.type
-    if kind == types.Type.OBJECT and not schema.properties:
-        raise Refused("properties: should be non-empty for OBJECT type")
-    if kind != types.Type.OBJECT and (schema.properties or schema.required):
-        raise Refused("properties: only allowed for OBJECT type")
-    if not set(schema.required or ()) <= set(schema.properties or ()):
+    if unknown := schema.keys() - _KEYWORDS:
+        raise Refused(f"keywords that do not count: {unknown}")
+    Draft202012Validator.check_schema(schema)
+    if top and schema.get("type") != "object":
+        raise Refused("parameters: schema should be of type object")
+    if not set(schema.get("required", ())) <= schema.get("properties", {}).keys():
         raise Refused("required: property is not defined")
-    if kind == types.Type.ARRAY and schema.items is None:
-        raise Refused("items: missing field")
-    if schema.enum and (kind != types.Type.STRING or "" in schema.enum):
-        raise Refused("enum: only allowed for STRING type, and not empty")
-    if kind == types.Type.STRING and schema.format not in {None, "enum", "date-time"}:
-        raise Refused("format: only 'enum' and 'date-time' are supported for STRING type")
-
-
-def _inner(schema: types.Schema) -> Iterator[types.Schema]:
-    yield from (schema.properties or {}).values()
-    yield from schema.any_of or ()
-    if schema.items is not None:
-        yield schema.items
-
-
-def check_spelling(schema: Any) -> None:
-    """The types' own names: the SDK's types would also take others."""
-    if not isinstance(schema, dict):
-        return
-    for name in schema:
-        if name in {"additional_properties", "any_of", "anyof"} or name.startswith("$"):
-            raise Refused(f"Unknown name {name}")
-    for inner in [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items")]:
-        check_spelling(inner)
+    for value in schema.get("enum", ()):
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+            raise Refused("enum: only for strings, not empty, and numbers")
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), *schema.get("prefixItems", ())]
+    for one in [*inner, schema.get("items", True), schema.get("additionalProperties", True)]:
+        check_json_schema(one)

@@ -305,7 +305,7 @@ def test_tools_are_declarations() -> None:
                 {
                     "name": "f",
                     "description": "Does f",
-                    "parameters": {"type": "OBJECT", "properties": {"x": {"type": "INTEGER"}}},
+                    "parametersJsonSchema": {"type": "object", "properties": {"x": {"type": "integer"}}},
                 },
                 {"name": "g", "description": "Does g"},
             ]
@@ -376,7 +376,7 @@ def test_a_custom_tool_takes_its_input_as_a_string() -> None:
         tools=[{"type": "custom", "custom": {"name": "run", "description": "Runs"}}],
         messages=[*HELLO, {"role": "assistant", "tool_calls": [call]}, result("a", "x")],
     )
-    parameters = body["tools"][0]["functionDeclarations"][0]["parameters"]
+    parameters = body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]
     assert (parameters["required"], list(parameters["properties"])) == (["input"], ["input"])
     assert body["contents"][1]["parts"][0]["functionCall"]["args"] == {"input": "ls"}
 
@@ -440,7 +440,7 @@ def test_response_formats() -> None:
     made = sent(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
     assert made["generationConfig"] == {
         "responseMimeType": "application/json",
-        "responseSchema": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}, "required": ["a"]},
+        "responseJsonSchema": schema,
     }
     assert sent(response_format={"type": "json_object"})["generationConfig"] == {"responseMimeType": "application/json"}
     assert "generationConfig" not in sent(response_format={"type": "text"})

@@ -15,8 +15,7 @@ from ...errors import ToolCallError, refusal
 from ...wire import openai
 from ..upstream import TranslatedRequest
 from .contents import contents_of
-from .dialects import parameters_of, response_schema_of
-from .schema import Allowance
+from .schema import Allowance, parameters_of, response_schema_of
 
 _MODEL = re.compile(r"(?:(models|tunedModels)/)?([A-Za-z0-9][A-Za-z0-9._-]{0,127})")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
@@ -186,8 +185,8 @@ def _declaration(tool: Any, param: str, allowance: Allowance) -> dict[str, Any]:
     if isinstance(inner.get("description"), str) and inner["description"]:
         declaration["description"] = inner["description"]
     if kind == "custom":
-        text = {"type": "STRING", "description": "The input of the tool, as plain text."}
-        declaration["parameters"] = {"type": "OBJECT", "properties": {"input": text}, "required": ["input"]}
+        text = {"type": "string", "description": "The input of the tool, as plain text."}
+        declaration["parametersJsonSchema"] = {"type": "object", "properties": {"input": text}, "required": ["input"]}
     elif inner.get("parameters") is not None:
         declaration |= parameters_of(inner["parameters"], name, f"{path}.parameters", allowance)
     return declaration
