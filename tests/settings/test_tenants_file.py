@@ -118,6 +118,11 @@ def test_without_a_file_tenants_differ_in_their_rates_only() -> None:
         ("[tenants.' ']\nmax_tools = 1", ["a name"]),
         ("[tenants.a]\nheader_sha256 = 5", ["line 2", "64 hex digits"]),
         ("a = " + "[" * 5000, []),
+        # Python's int() raises ValueError from 4,301 digits on, and so does repr() of what hex digits spell.
+        ("[default]\nmax_tools = " + "9" * 5000, ["64 bits"]),
+        ("[default]\nmax_tools = 0x" + "f" * 5000, ["64 bits"]),
+        ("[default]\nmax_tools" + ".a" * 5000 + " = 1", ["nested"]),
+        ("[default]\nallowlist = [{a = [9223372036854775808]}]", ["64 bits"]),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, says: list[str]) -> None:

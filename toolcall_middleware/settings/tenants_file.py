@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 from ..errors import SettingsError
 from . import MAXIMA, OPTIONS, Settings, show
 from .options import Strictness
+from .toml_text import read_toml
 
 HASHES = "header_sha256"
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -82,8 +82,8 @@ def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     Raises SettingsError, which names the file, the line where it can be told, the table and the key.
     """
     try:
-        tables = tomllib.loads(text.removeprefix("\ufeff"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = read_toml(text)
+    except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
     if not tables or tables == {"tenants": {}}:
         # A file that is being written, or was cut to nothing: whoever wants no limits says `[default]`.

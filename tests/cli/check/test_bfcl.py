@@ -84,6 +84,7 @@ CALL = "weather_forecast"
         ({"city": ["Oslo"], "days": [1]}, {"city": "Oslo", "days": True}, "weather_forecast: days"),
         ({"city": ["Oslo"], "least": [5.0]}, {"city": "Oslo", "least": 5}, None),
         ({"city": ["Oslo"], "least": [5]}, {"city": "Oslo", "least": 5}, None),
+        ({"city": ["Oslo"], "least": [5]}, {"city": "Oslo", "least": 10**400}, "weather_forecast: least"),
         ({"city": ["Oslo"], "metric": [True]}, {"city": "Oslo", "metric": True}, None),
         ({"city": ["Oslo"], "metric": [True]}, {"city": "Oslo", "metric": 1}, "weather_forecast: metric"),
         # A variable's name where a value was meant.

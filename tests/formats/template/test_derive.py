@@ -222,3 +222,13 @@ def test_a_thought_is_told_from_text(found: dict[str, Derived]) -> None:
     events = read(family.parser(TOOLS, ParserOptions()), ["<ponder>\nhm\n</ponder>\nSo."])
     assert thought_in(events).strip() == "hm"
     assert text_in(events).strip() == "So."
+
+
+def test_a_number_that_python_does_not_read_is_not_counted() -> None:
+    number = "7" * 5000
+    calls = f"[{number}{{{{ loop.index0 }}}}] {{{{ call.function.name }}}} {{{{ call.function.arguments | tojson }}}};"
+    source = (
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content or '' }}"
+        f"{{% for call in m.tool_calls or [] %}}{calls}{{% endfor %}}<|end|>{{% endfor %}}"
+    )
+    assert derived(source).why

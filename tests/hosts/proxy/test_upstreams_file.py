@@ -111,7 +111,13 @@ def test_a_key_for_one_upstream_is_not_given_to_those_of_the_file(tmp_path: Path
         ("", "there is no upstream"),
         ("upstream = 3", "there is no upstream"),
         ("[[upstreams]]\nurl='http://a'", "upstreams is not a key here; did you mean upstream"),
-        ("[[upstream]", "no TOML"),
+        ("[[upstream]", "it is not TOML: "),
+        ("a = " + "[" * 5000, "it is not TOML: "),
+        # Python's int() raises ValueError from 4,301 digits on, and so does repr() of what hex digits spell.
+        ("[[upstream]]\nurl='http://a'\nweight=" + "9" * 5000, "it is not TOML: .*64 bits"),
+        ("[[upstream]]\nurl='http://a'\nweight=0x" + "f" * 5000, "it is not TOML: .*64 bits"),
+        ("[[upstream]]\nname" + ".a" * 5000 + " = 1", "it is not TOML: .*nested"),
+        ("[[upstream]]\nurl='http://a'\nrename={a=[-9223372036854775809]}", "it is not TOML: .*64 bits"),
         ("[[upstream]]\nname='a'", r"\[\[upstream\]\] 1 \('a'\): url: it is missing"),
         (
             "[[upstream]]\nurl='ftp://a'",

@@ -428,7 +428,7 @@ def _bounds(schema: Schema, *, whole: bool) -> dict[str, float]:
         if outside is True and found:  # draft 4's flag
             outside = found.pop()
         if _is_number(outside):
-            if whole and math.isfinite(outside):
+            if whole and -math.inf < outside < math.inf:
                 outside = math.floor(outside) + 1 if edge == "minimum" else math.ceil(outside) - 1
             found.append(outside)
         if found:

@@ -16,6 +16,7 @@ from .compare import common_end, common_start
 NAME, ARGUMENTS, ID, NUMBER = "\ue0f1", "\ue0f2", "\ue0f3", "\ue0f4"
 """What stands for the parts of a call in a layout."""
 _PARTS = re.compile(f"([{NAME}{ARGUMENTS}{ID}])")
+_COUNT = r"(?<!\d)\d{1,9}(?!\d)"  # Python reads no integer of 4,301 digits, and no call has such a number
 _MAX_TRIED = 64  # braces at which the arguments may begin
 
 
@@ -111,8 +112,8 @@ def _begin(before: str, rest: str, numbers: list[int]) -> tuple[str, str, str]:
     """What is before all calls, what is between two, and how each begins."""
     begin = common_end(before, rest)
     opening, between = before[: len(before) - len(begin)], rest[: len(rest) - len(begin)]
-    number = re.search(r"\d+\Z", opening)
-    second = re.search(r"\d+\Z", between)
+    number = re.search(_COUNT + r"\Z", opening)
+    second = re.search(_COUNT + r"\Z", between)
     if number is not None and second is not None and int(second[0]) == int(number[0]) + 1:
         numbers.append(int(number[0]))
         more = common_end(opening[: number.start()], between[: second.start()])
@@ -124,7 +125,7 @@ def _begin(before: str, rest: str, numbers: list[int]) -> tuple[str, str, str]:
 
 def _counted(a: str, b: str) -> tuple[str, int] | None:
     """Two texts that differ in a number which is one more in the second: the text, and the first's number."""
-    pieces, others = re.split(r"(\d+)", a), re.split(r"(\d+)", b)
+    pieces, others = re.split(f"({_COUNT})", a), re.split(f"({_COUNT})", b)
     differ = [place for place, (x, y) in enumerate(zip(pieces, others, strict=False)) if x != y]
     if len(pieces) != len(others) or len(differ) != 1 or differ[0] % 2 == 0:
         return None

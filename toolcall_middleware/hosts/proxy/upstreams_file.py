@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable, whole_path
+from ...settings.toml_text import read_toml
 from .props import with_template
 from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.providers import PROVIDERS
@@ -50,13 +50,13 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     if base.upstream_url is not None:
         raise SettingsError("Both upstream_url and upstreams_file are set: give one of them.")
     try:
-        tables = tomllib.loads(Path(path).read_text("utf-8-sig"))
+        tables = read_toml(Path(path).read_text("utf-8"))
     except OSError as error:
         raise SettingsError(f"upstreams_file {path}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"upstreams_file {path}: it is not UTF-8.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"upstreams_file {path}: it is no TOML: {error}.") from error
+    except ValueError as error:
+        raise SettingsError(f"upstreams_file {path}: it is not TOML: {error}.") from error
     _known(path, tables, ("upstream", _ALIASES))
     given = tables.get("upstream")
     if not isinstance(given, list) or not given or not all(isinstance(table, dict) for table in given):

@@ -19,6 +19,7 @@ _PYTHON: dict[str, type] = {
     "string": str, "integer": int, "float": float, "number": float, "boolean": bool, "array": list, "list": list,
     "tuple": list, "dict": dict, "object": dict, "any": str,
 }  # fmt: skip
+_NO_FLOAT = 10**308  # and larger integers have no float
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
@@ -71,7 +72,7 @@ def _fault(call: ToolCall, parameters: Mapping[str, Any], answer: Expected) -> s
 def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) -> bool:
     kind = schema.get("type")
     wanted = _PYTHON.get(str(kind), str)
-    if wanted is float and type(value) is int:
+    if wanted is float and type(value) is int and abs(value) < _NO_FLOAT:
         value = float(value)
     # Where a variable's name may stand for a value, the possible ones are of another type than the parameter.
     known = next((type(one) for one in possible if one != ""), None)

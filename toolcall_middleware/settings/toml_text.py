@@ -1,0 +1,40 @@
+"""Reads TOML that an operator wrote."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+_BOUND = 1 << 63
+_DEPTH = 16
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """The tables of `text`, with or without a byte order mark.
+
+    Raises ValueError, whose message says why, for everything that is not TOML. That includes an integer of more than 64
+    bits and deep nesting: Python raises a plain ValueError from 4,301 digits on and a RecursionError, where the text is
+    read and again where an error message shows the value.
+    """
+    try:
+        tables = tomllib.loads(text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        said = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "an integer has more than 64 bits"
+        raise ValueError(said) from None
+    _check([tables], 0)
+    return tables
+
+
+def _check(values: Iterable[Any], depth: int) -> None:
+    if depth > _DEPTH:
+        raise ValueError("it is nested too deeply")
+    for value in values:
+        if isinstance(value, dict):
+            _check(value.values(), depth + 1)
+        elif isinstance(value, list):
+            _check(value, depth + 1)
+        elif isinstance(value, int) and not -_BOUND <= value < _BOUND:
+            raise ValueError("an integer has more than 64 bits")
