@@ -9,28 +9,65 @@ if TYPE_CHECKING:
     from .hosts.http.metrics_page import metrics_app
     from .hosts.middleware.asgi import ToolCallMiddleware
     from .hosts.proxy.app import create_proxy
+    from .library import CallReader, ReadAnswer, ReadCall, read_calls, render_calls, render_results, render_tools
+    from .model import ToolCall, ToolResult
+    from .parsing.events import CallArgs, CallEnd, CallStart, Malformed, Reasoning, Stop, Text, UnknownCall
     from .settings import Settings
-
-__all__ = [
-    "FormatError",
-    "Settings",
-    "SettingsError",
-    "ToolCallError",
-    "ToolCallMiddleware",
-    "create_proxy",
-    "metrics_app",
-]
 
 # Each name is imported when it is first used: the middleware pays for no HTTP client, and `--version` for nothing.
 _MODULES = {
+    "CallArgs": ".parsing.events",
+    "CallEnd": ".parsing.events",
+    "CallReader": ".library",
+    "CallStart": ".parsing.events",
     "FormatError": ".errors",
+    "Malformed": ".parsing.events",
+    "ReadAnswer": ".library",
+    "ReadCall": ".library",
+    "Reasoning": ".parsing.events",
     "Settings": ".settings",
     "SettingsError": ".errors",
+    "Stop": ".parsing.events",
+    "Text": ".parsing.events",
+    "ToolCall": ".model",
     "ToolCallError": ".errors",
     "ToolCallMiddleware": ".hosts.middleware.asgi",
+    "ToolResult": ".model",
+    "UnknownCall": ".parsing.events",
     "create_proxy": ".hosts.proxy.app",
     "metrics_app": ".hosts.http.metrics_page",
+    "read_calls": ".library",
+    "render_calls": ".library",
+    "render_results": ".library",
+    "render_tools": ".library",
 }
+
+__all__ = [
+    "CallArgs",
+    "CallEnd",
+    "CallReader",
+    "CallStart",
+    "FormatError",
+    "Malformed",
+    "ReadAnswer",
+    "ReadCall",
+    "Reasoning",
+    "Settings",
+    "SettingsError",
+    "Stop",
+    "Text",
+    "ToolCall",
+    "ToolCallError",
+    "ToolCallMiddleware",
+    "ToolResult",
+    "UnknownCall",
+    "create_proxy",
+    "metrics_app",
+    "read_calls",
+    "render_calls",
+    "render_results",
+    "render_tools",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -166,6 +166,20 @@ def test_the_program_of_a_client_gets_its_call_and_its_answer(page: str, tmp_pat
     assert done.stdout == "It is 18 degrees in Paris.\n"
 
 
+EXAMPLES = [
+    pytest.param(code, id=f"{path.stem}-{number}")
+    for path in PAGES
+    for number, (mark, _, _, code) in enumerate(fences(path))
+    if mark == "example"
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_runs_and_its_assertions_hold(code: str) -> None:
+    assert "assert " in code
+    exec(compile(code, "example", "exec"), {})  # noqa: S102 - our own page
+
+
 BY_HAND = {given: (language, code) for path in PAGES for mark, given, language, code in fences(path) if mark == "agent"}
 
 

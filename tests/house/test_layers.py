@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"exchange"},
     {"upstream"},
     {"response"},
-    {"usage"},
+    {"usage", "library"},
     {"request"},
     {"formats"},
     {"formats.template"},
