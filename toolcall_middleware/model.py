@@ -70,11 +70,15 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A finished call, as it stands in the history or as a parser read it. `arguments` is JSON text, verbatim."""
+    """A finished call of the history, or one that a parser read. `arguments` is JSON text, verbatim.
+
+    `number` counts the calls of the history from 0.
+    """
 
     name: str
     arguments: str
     id: str | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.kimi import KIMI_K2
 from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.formats.prompt.escaping import neutralise
 from toolcall_middleware.settings import Settings
@@ -348,3 +351,31 @@ def test_a_body_of_a_deprecated_client_becomes_acceptable() -> None:
     free = build_messages(read(json.dumps({**body, "function_call": "auto"}).encode()), FORMATS[0], AUTO)
     assert made[0] == free[0]
     assert "at most one" in free[0]["content"]
+
+
+def test_kimi_k2s_calls_are_counted_through_the_conversation() -> None:
+    first = calling(("a", "weather", "{}"), ("b", "clock", "{}"))
+    then = calling(("c", "weather", "{}"))
+    said = talk(HELLO, first, result("a", "1"), result("b", "2"), then, calling(("d", "clock", "{}")), fmt=KIMI_K2)
+    text = "".join(content for role, content in said if role == "assistant")
+    assert re.findall(r"functions\.(\w+):(\d+)", text) == [
+        ("weather", "0"), ("clock", "1"), ("weather", "2"), ("clock", "3"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", ["plain", "keep"])
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "auto"])
+def test_a_history_without_a_users_words_gets_a_short_message_of_the_user(name: str, messages: str) -> None:
+    system, turn = {"role": "system", "content": "s"}, calling(("a", "weather", "{}"))
+    fmt = registry.for_model(name, "qwen3.5-4b")
+    for messages_of in ([system, turn, result("a", "1")], [turn, result("a", "1")], [system]):
+        said = talk(*messages_of, fmt=fmt, messages=messages)
+        roles = [role for role, _ in said if role != "system"]
+        assert roles == ["user", "assistant", "user"][: len(roles)]
+        assert next(content for role, content in said if role == "user") == "Continue."
+    assert ("user", "Continue.") not in talk(HELLO, turn, result("a", "1"), fmt=fmt, messages=messages)
+
+
+def test_other_families_take_a_history_without_a_users_words() -> None:
+    turn = calling(("a", "weather", "{}"))
+    assert [role for role, _ in talk(turn, result("a", "1"))] == ["assistant", "user"]

@@ -53,6 +53,11 @@ class Auto:
         """Whether the markers that its models know are special tokens: they may write them whatever the prompt asks."""
         return bool(getattr(self._family, "special_tokens", False))
 
+    @property
+    def needs_user(self) -> bool:
+        """Whether the models' chat templates refuse a conversation without a user's words."""
+        return bool(getattr(self._family, "needs_user", False))
+
     def for_model(self, model: str) -> ToolFormat:
         """This format with the prompt of the model's family. The same object for all models of a family."""
         name = models.family(model)

@@ -83,8 +83,9 @@ class ToolFormat(Protocol):
 
     `parser(tools=None)` accepts any tool name (for reading captured text offline).
 
-    Two things more are asked for where a format has them. `special_tokens: bool`: the markers are special tokens of the
-    model's tokenizer, which a backend leaves out unless told otherwise. `for_model(model: str) -> ToolFormat`: the
+    Three more members are optional. `special_tokens: bool`: the markers are special tokens of the model's tokenizer,
+    which a backend omits unless told otherwise. `needs_user: bool`: the model's chat template refuses a conversation
+    without a user's words. `for_model(model: str) -> ToolFormat`: the
     object to use for requests to this model; it must be the same for models that get the same prompt.
     """
 

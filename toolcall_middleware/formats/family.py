@@ -80,6 +80,8 @@ class Family:
     """The format in which `auto` writes for its models, where it is not this one: engines take these calls out of the
     text themselves.
     """
+    needs_user: bool = False
+    """The models' chat templates refuse a conversation without a user's words; results are none."""
     special_tokens: bool = False
     """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless told
     otherwise.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 Parts = list[dict[str, Any]]
 
+USER = "Continue."
 NO_RESULT = "(no result was returned for this call)"
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -94,12 +95,14 @@ def without_calls(
     turns = _turns(messages)
     answered = {message["tool_call_id"] for turn in turns for message in turn.results}
     names: dict[str, str] = {}
+    count = 0
     is_call = RepeatedResults(fmt, offered).is_call
     for turn in turns:
         calls: list[ToolCall] = []
         for message in turn.assistant:
-            own = [_call(call) for call in message.get("tool_calls") or ()]
+            own = [_call(call, number) for number, call in enumerate(message.get("tool_calls") or (), count)]
             calls += own
+            count += len(own)
             out.append(_with_text_calls(message, fmt.render_calls(own)) if own else message)
         names.update((call.id, call.name) for call in calls if call.id is not None)
         # Calls at the very end are not answered yet; calls that the conversation went past never will be.
@@ -111,6 +114,17 @@ def without_calls(
             out.append({"role": "user", "content": [_text_part(text), *media] if media else text})
         out += turn.others
     return out
+
+
+def with_user(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with a short one of the user before the first turn, where the user says nothing in any.
+
+    Some chat templates refuse a conversation without a user's words, and do not count results as such.
+    """
+    if any(message["role"] == "user" for message in messages):
+        return messages
+    at = next((at for at, message in enumerate(messages) if message["role"] not in _SYSTEM_ROLES), len(messages))
+    return [*messages[:at], {"role": "user", "content": USER}, *messages[at:]]
 
 
 def joined(texts: Iterable[str]) -> str:
@@ -153,9 +167,9 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
     return turns
 
 
-def _call(call: dict[str, Any]) -> ToolCall:
+def _call(call: dict[str, Any], number: int) -> ToolCall:
     function = call["function"]
-    return ToolCall(function["name"], function["arguments"], call["id"])
+    return ToolCall(function["name"], function["arguments"], call["id"], number)
 
 
 def _with_text_calls(message: Message, calls: str) -> Message:

@@ -68,12 +68,13 @@ def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added
     `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
     """
     limit, names = settings.max_result_bytes, chat.tools.by_name
+    given = history.with_user(chat.messages) if getattr(fmt, "needs_user", False) else chat.messages
     if settings.messages == "keep":
-        messages = history.without_calls(chat.messages, fmt, max_result_bytes=limit, offered=names)
+        messages = history.without_calls(given, fmt, max_result_bytes=limit, offered=names)
         front = added.front
     else:
-        thoughts = EarlierThoughts(chat.messages, thoughts_of(fmt, chat.model), chat.model)
-        system, messages = history.plain(chat.messages, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
+        thoughts = EarlierThoughts(given, thoughts_of(fmt, chat.model), chat.model)
+        system, messages = history.plain(given, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
         front = history.joined([added.front, system])
     if front:
         _put_in_front(messages, front, settings.system_role)

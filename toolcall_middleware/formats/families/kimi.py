@@ -72,6 +72,8 @@ _K2_OPENERS = (
 
 def _write_call(number: int, call: ToolCall) -> str:
     arguments = arguments_json(call.arguments)
+    if call.number is not None:
+        number = call.number  # K2 counts through the conversation
     head = f"<|tool_call_begin|>functions.{call.name}:{number}<|tool_call_argument_begin|>"
     return f"{head}{arguments}<|tool_call_end|>"
 
@@ -96,8 +98,8 @@ KIMI_K2 = Family(
 You can call the following tools:
 [{tools}]
 
-To call tools, answer with a section of calls, each with the tool's name, its number counted from 0, and the arguments \
-as a JSON object, for example:
+To call tools, answer with a section of calls, each with the tool's name, its number counted from 0 through the \
+conversation, and the arguments as a JSON object, for example:
 {example}
 
 """

@@ -94,6 +94,7 @@ For each function call, return a json object with function name and arguments wi
     results=_TOOL_RESPONSE,
     trigger="<tool_call>",
     answer=_TAGS,
+    needs_user=True,
 )
 
 FUNCTIONS = minicpm.FUNCTIONS
@@ -181,6 +182,8 @@ QWEN3_CODER = Family(
     answer=_TAGS,
     trigger=FUNCTION_TRIGGER,
     xml_tag=FUNCTION_TAG,
+    # https://huggingface.co/Qwen/Qwen3.5-4B, chat_template.jinja: "No user query found in messages."
+    needs_user=True,
 )
 
 FAMILIES = (HERMES, QWEN3_CODER)
