@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from pathlib import Path
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.observe.recorder import Recorder
+from toolcall_middleware.observe.recorder import Recorder, Room
 from toolcall_middleware.observe.report import Report
 from toolcall_middleware.observe.traces import Trace, TraceError, TraceFiles, read_trace
 
@@ -202,3 +203,72 @@ def test_a_recorder_past_its_bytes_stays_cut() -> None:
         recorder.data("backend", b"x" * 100)
     assert [row["kind"] for row in recorder.rows].count("cut") == 1
     assert recorder.size <= 1000
+
+
+def fill(files: TraceFiles, size: int, at: float = 1_700_000_000.0, name: str = "x") -> None:
+    """Write a trace with `size` bytes of content."""
+    report = Report(id=name, wall=at)
+    files.begin(report, {})
+    assert report.recorder is not None
+    report.recorder.data("backend", b"x" * size)
+    files.end(report)
+    files.flush()
+
+
+def test_a_trace_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = TraceFiles(tmp_path, sample=1, max_bytes=10_000)
+
+    def full(path: Path, _data: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(Path, "write_bytes", full)
+        fill(files, 100)
+    assert [path.name for path in tmp_path.iterdir()] == []
+    assert "No space left" in caplog.text
+    assert files._room.taken == 0
+
+
+def test_parts_of_a_process_that_died_are_removed_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "20231114T221320-x.part").write_text("{")
+    (tmp_path / "notes.txt").write_text("kept")
+    TraceFiles(tmp_path, sample=1, max_bytes=10_000)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_the_folder_is_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("x" * 100_000)  # not ours: neither counted nor removed
+    files = TraceFiles(tmp_path, sample=1, max_bytes=100_000, max_total=50_000)
+    for second in range(40):
+        fill(files, 2000, 1_700_000_000.0 + second)
+        assert sum(path.stat().st_size for path in written(tmp_path) if path.name != "mine.jsonl") <= 50_000
+    names = [path.name for path in written(tmp_path)]
+    assert "mine.jsonl" in names
+    assert 15 < len(names) < 25
+    assert names[-2] == "20231114T221359-x.jsonl"
+    # Another process with a smaller bound holds to it from its start.
+    TraceFiles(tmp_path, sample=1, max_bytes=100_000, max_total=10_000)
+    assert len(written(tmp_path)) <= 5
+    assert written(tmp_path)[-2].name == "20231114T221359-x.jsonl"
+
+
+def test_requests_that_run_hold_no_more_than_the_room_of_all() -> None:
+    room = Room(100_000)
+    reports = [Report() for _ in range(5)]
+    for report in reports:
+        report.record(1 << 20, room)
+    for number in range(500):
+        recorder = reports[number % 5].recorder
+        assert recorder is not None
+        recorder.data("backend", b"x" * 1000)
+    assert room.taken <= 100_000
+    assert {report.recorder.rows[-1]["kind"] for report in reports if report.recorder is not None} == {"cut"}
+
+
+def test_observers_that_want_less_do_not_cut_those_that_want_more() -> None:
+    report = Report()
+    report.record(1000, Room())
+    assert report.record(5000, Room()).max_bytes == 5000

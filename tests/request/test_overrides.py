@@ -194,6 +194,7 @@ SAMPLES: dict[str, list[Any]] = {
     "trace_dir": [None, "traces"],
     "trace_sample": [1.0, 0.5],
     "trace_max_bytes": [1 << 20, 1 << 16],
+    "trace_dir_max_bytes": [1 << 20, 1 << 16],
 }
 
 

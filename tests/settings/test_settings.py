@@ -99,6 +99,7 @@ DEFAULTS: dict[str, Any] = {
     "trace_dir": None,
     "trace_sample": 1.0,
     "trace_max_bytes": 16 * 1024 * 1024,
+    "trace_dir_max_bytes": 1024 * 1024 * 1024,
     "otel": False,
     "inspector": None,
 }

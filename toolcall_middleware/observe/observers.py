@@ -44,6 +44,11 @@ def observers_of(settings: Settings, more: Sequence[Observer] = ()) -> Observers
         from .traces import TraceFiles
 
         found.append(
-            TraceFiles(Path(settings.trace_dir), sample=settings.trace_sample, max_bytes=settings.trace_max_bytes)
+            TraceFiles(
+                Path(settings.trace_dir),
+                sample=settings.trace_sample,
+                max_bytes=settings.trace_max_bytes,
+                max_total=settings.trace_dir_max_bytes,
+            )
         )
     return Observers(found) if found else None

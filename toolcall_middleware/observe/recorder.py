@@ -11,6 +11,8 @@ stand `face_request` (its own request; `api` names it) and `face` (what left for
 from __future__ import annotations
 
 import codecs
+import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,25 +20,51 @@ from typing import Any
 Row = dict[str, Any]
 
 MAX_BYTES = 16 << 20
-_ROW = 96  # bytes of a row beside its data, about
+_ROW = 96  # bytes of a row in a file beside its data, about
+_ROW_HELD = 320  # the same in memory, measured
+MAX_HELD = 256 << 20
 _IN_PIECES = frozenset({"backend", "client", "face"})
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
+class Room:
+    """Memory that exchanges hold together. Their recorders count it as they grow, also while the exchanges run.
+
+    An observer gives it back when it lets go of an exchange, from whatever thread.
+    """
+
+    def __init__(self, most: int = MAX_HELD) -> None:
+        self.most = most
+        self.taken = 0
+        self._lock = threading.Lock()
+
+    def fits(self, size: int) -> bool:
+        """Whether there is room for `size` bytes more."""
+        return self.taken + size <= self.most
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes, or give them back where it is negative."""
+        with self._lock:
+            self.taken += size
+
+
 class Recorder:
-    """The rows of one exchange. Past `max_bytes` a row `cut` is the last one.
+    """The rows of one exchange. Past `max_bytes`, or where one of `rooms` is full, a row `cut` is the last one.
 
     began: `time.perf_counter` when the request came. version: changes with each row. hide: takes keys out of what is
     noted from now on; who asks an upstream with one sets it, because upstreams quote keys.
     """
 
-    __slots__ = ("_decoders", "began", "cut", "hide", "max_bytes", "rows", "size")
+    __slots__ = ("_decoders", "began", "cut", "held", "hide", "max_bytes", "rooms", "rows", "size")
 
     def __init__(self, began: float, max_bytes: int = MAX_BYTES) -> None:
         self.began = began
         self.max_bytes = max_bytes
         self.rows: list[Row] = []
         self.size = 0
+        self.rooms: list[Room] = []
+        self.held = 0
+        """Bytes of memory, as each of `rooms` counts them."""
         self.cut = False
         # Of what comes and leaves in pieces, by kind: a piece may end within a character.
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
@@ -52,7 +80,7 @@ class Recorder:
         two pieces of a kind stands whole in the second one's row.
         """
         if self.size + len(data) + _ROW > self.max_bytes:
-            self._cut()
+            self._cut(f"longer than {self.max_bytes} bytes")
             return len(self.rows) - 1
         if kind == "ask":
             self._decoders.pop("backend", None)  # another answer begins
@@ -65,20 +93,28 @@ class Recorder:
             return len(self.rows) - 1
         if (hide := self.hide) is not None:
             more = {name: _without(value, hide) if isinstance(value, str) else value for name, value in more.items()}
-        size = _ROW + sum(len(value) for value in more.values() if isinstance(value, str))
+        texts = [value for value in more.values() if isinstance(value, str)]
+        size = _ROW + sum(map(len, texts))
         if self.size + size > self.max_bytes:
-            self._cut()
+            self._cut(f"longer than {self.max_bytes} bytes")
             return len(self.rows) - 1
+        held = _ROW_HELD + sum(map(sys.getsizeof, texts))
+        if not all(room.fits(held) for room in self.rooms):
+            self._cut("all exchanges that run hold too much")
+            return len(self.rows) - 1
+        for room in self.rooms:
+            room.take(held)
+        self.held += held
         self.size += size
         now = time.perf_counter() if at is None else at
         self.rows.append({"at": round((now - self.began) * 1000, 3), "kind": kind, **more})
         return len(self.rows) - 1
 
-    def _cut(self) -> None:
+    def _cut(self, why: str) -> None:
         if not self.cut:
             self.cut = True
             at = round((time.perf_counter() - self.began) * 1000, 3)
-            self.rows.append({"at": at, "kind": "cut", "why": f"longer than {self.max_bytes} bytes"})
+            self.rows.append({"at": at, "kind": "cut", "why": why})
 
 
 def _without(text: str, hide: Callable[[bytes], bytes]) -> str:

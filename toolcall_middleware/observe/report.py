@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .recorder import Recorder
+from .recorder import Recorder, Room
 
 
 @dataclass(slots=True)
@@ -68,6 +68,14 @@ class Report:
     sent_on: dict[str, str] = field(default_factory=dict)
     """Headers that observers want the backend to get (`traceparent`)."""
     recorder: Recorder | None = None
+
+    def record(self, max_bytes: int, room: Room) -> Recorder:
+        """The recorder that all observers share: it keeps as much as one of them wants, within the room of each."""
+        if self.recorder is None:
+            self.recorder = Recorder(self.began, max_bytes)
+        self.recorder.max_bytes = max(self.recorder.max_bytes, max_bytes)
+        self.recorder.rooms.append(room)
+        return self.recorder
 
     @property
     def upstream_first_byte(self) -> float | None:

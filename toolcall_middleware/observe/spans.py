@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SettingsError
 from ..settings.settings import read_variable
 from .content import content_of
-from .recorder import Recorder
+from .recorder import Room
 from .report import Report
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ class Spans:
         self._propagate = propagate
         self._tracer = trace.get_tracer("toolcall_middleware", tracer_provider=provider)
         self._open: dict[int, tuple[Span, int]] = {}
+        self._room = Room()
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:
         """Open the span of a request."""
-        if self.wants_content and report.recorder is None:
-            report.recorder = Recorder(report.began, _MAX_CONTENT)
+        if self.wants_content:
+            report.record(_MAX_CONTENT, self._room)
         context = self._propagate.extract(headers)
         begin = time.time_ns()
         span = self._tracer.start_span(
@@ -71,6 +72,8 @@ class Spans:
         span, begin = self._open.pop(id(report), (None, 0))
         if span is None:
             return
+        if self.wants_content and report.recorder is not None:
+            self._room.take(-report.recorder.held)
 
         def stamp(at: float) -> int:
             return begin + int((at - report.began) * 1e9)

@@ -23,13 +23,14 @@ from typing import Any
 import msgspec
 
 from ..errors import SettingsError
-from .recorder import Recorder, Row
+from .recorder import Room, Row
 from .report import Report
 
 _log = logging.getLogger("toolcall_middleware")
 
 VERSION = 1
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_OURS = re.compile(r"\d{8}T\d{6}-", re.ASCII)
 _MAX_READ = 256 << 20
 _MAX_WAITING = 64
 _ENCODE = msgspec.json.Encoder().encode
@@ -120,13 +121,16 @@ def read_trace(data: bytes) -> Trace:
 class TraceFiles:
     """An observer that writes a file for each request with content, or for a share of them (`sample`, 0 to 1).
 
-    Raises SettingsError for a folder that cannot be written.
+    max_bytes: of one file. max_total: of the folder, whose oldest files make room. Raises SettingsError for a folder
+    that cannot be written.
     """
 
     wants_content = True
 
-    def __init__(self, folder: Path, *, sample: float, max_bytes: int) -> None:
+    def __init__(self, folder: Path, *, sample: float, max_bytes: int, max_total: int | None = None) -> None:
         self._folder = folder
+        self._max_total = max_total
+        self._written = 0  # bytes, since the folder was looked at
         # Now: requests would be answered all the same, and nobody would look before the traces are wanted.
         try:
             self._make_folder()
@@ -135,10 +139,14 @@ class TraceFiles:
             raise SettingsError(f"trace_dir: {folder} cannot be written: {why}.") from None
         if not os.access(folder, os.W_OK | os.X_OK):
             raise SettingsError(f"trace_dir: {folder} cannot be written: {os.strerror(errno.EACCES)}.")
+        for part in folder.glob("*.part"):  # of a process that ended in the middle of a file
+            _remove(part)
+        self._drop_oldest()
         self._sample = sample
         self._max_bytes = max_bytes
         self._random = random.Random()  # noqa: S311 - which ones are kept is no secret
         self._kept: set[int] = set()
+        self._room = Room()
         self._writer = ThreadPoolExecutor(1, "toolcall-traces")
         self._writing: set[Future[None]] = set()
 
@@ -147,8 +155,7 @@ class TraceFiles:
         if self._sample < 1 and self._random.random() >= self._sample:
             return
         self._kept.add(id(report))
-        if report.recorder is None:
-            report.recorder = Recorder(report.began, self._max_bytes)
+        report.record(self._max_bytes, self._room)
 
     def end(self, report: Report) -> None:
         """Write it, beside the event loop."""
@@ -156,13 +163,13 @@ class TraceFiles:
             return
         self._kept.discard(id(report))
         recorder = report.recorder
-        if recorder is None or not recorder.rows:
+        if recorder is None:
             return
         trace = Trace(summary_of(report), recorder.rows)
-        if len(self._writing) >= _MAX_WAITING:  # the disk is slower than the model: memory is what is short then
-            self._write(trace)
+        if not recorder.rows or len(self._writing) >= _MAX_WAITING:  # the disk is slower than the model
+            self._write(trace, recorder.held)
             return
-        writing = self._writer.submit(self._write, trace)
+        writing = self._writer.submit(self._write, trace, recorder.held)
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
 
@@ -173,17 +180,50 @@ class TraceFiles:
     def _make_folder(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def _write(self, trace: Trace) -> None:
+    def _write(self, trace: Trace, held: int) -> None:
+        """Write a trace that has rows, and give back the memory that it held."""
+        try:
+            if trace.rows:
+                self._write_file(trace)
+        finally:
+            self._room.take(-held)
+
+    def _write_file(self, trace: Trace) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(trace.summary["time"]))
         name = _UNSAFE.sub("_", trace.summary["id"])[:96]
         path = self._folder / f"{stamp}-{name}.jsonl"
         try:
             self._make_folder()
             path, part = self._new(path)
-            part.write_bytes(trace.encode())
-            part.replace(path)
+            try:
+                self._written += part.write_bytes(trace.encode())
+                part.replace(path)
+            except BaseException:
+                _remove(part)
+                raise
         except OSError as error:
             _log.warning("trace_dir: %s cannot be written: %s", path, error.strerror)
+        if self._max_total is not None and self._written > self._max_total // 16:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Remove the oldest traces of the folder beyond its bound. Other workers may write there, and do the same.
+
+        One that is written between two looks is counted at the next, so that the folder holds at most a sixteenth more
+        for each worker.
+        """
+        self._written = 0
+        if self._max_total is None:
+            return
+        left = self._max_total - self._max_total // 16
+        # By name, which begins with the time. What is named otherwise is not ours.
+        for path in sorted((path for path in self._folder.glob("*.jsonl") if _OURS.match(path.name)), reverse=True):
+            try:
+                left -= path.lstat().st_size
+            except OSError:  # another worker has removed it
+                continue
+            if left < 0:
+                _remove(path)
 
     def _new(self, path: Path) -> tuple[Path, Path]:
         """(`path`, or one with a number where it is taken, the file beside it to write first, which is ours alone).
@@ -200,6 +240,13 @@ class TraceFiles:
                 part.unlink()
             path = path.with_name(f"{stem}-{number}.jsonl")
         return path, part
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning("trace_dir: %s cannot be removed: %s", path, error.strerror)
 
 
 def _is_made(path: Path) -> bool:

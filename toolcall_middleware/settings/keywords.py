@@ -91,6 +91,7 @@ class Keywords(TypedDict, total=False):
     trace_dir: str | None
     trace_sample: float | str
     trace_max_bytes: int | str
+    trace_dir_max_bytes: int | str | None
     otel: bool | str
     inspector: str | None
 
@@ -180,5 +181,6 @@ class Values:
     trace_dir: str | None
     trace_sample: float
     trace_max_bytes: int
+    trace_dir_max_bytes: int | None
     otel: bool
     inspector: str | None

@@ -240,6 +240,8 @@ _ROWS = (
            "A file for each request, with all that was said: for `replay` and `inspect`. No keys are in it."),
     Option("trace_sample", 1.0, readers.SHARE, "see", OPERATOR, "The share of requests that get one."),
     Option("trace_max_bytes", 16 * _MIB, integer(1024, optional=False), "see", OPERATOR, "Bytes of one such file."),
+    Option("trace_dir_max_bytes", 1024 * _MIB, integer(1024, optional=True), "see", OPERATOR,
+           "Bytes of all such files in the folder. The oldest are removed."),
     Option("otel", False, flag(), "see", OPERATOR,
            "Spans of OpenTelemetry (extra `otel`) by its conventions for generative AI."),
     Option("inspector", None, readers.TOKEN, "see", OPERATOR,

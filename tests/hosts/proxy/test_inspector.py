@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.recorder import Recorder
 from toolcall_middleware.observe.report import Report
 from toolcall_middleware.observe.traces import Trace
 
@@ -173,7 +175,63 @@ def test_one_that_was_dropped_while_it_ran_takes_no_room() -> None:
     store.add(trace())
     store.end(report)
     assert list(store.entries) == [2]
-    assert store._size == sum(entry.size for entry in store.entries.values())
+    assert store.taken == sum(entry.size for entry in store.entries.values())
+
+
+def begun(store: Store, report: Report) -> Recorder:
+    store.begin(report, {})
+    assert report.recorder is not None
+    return report.recorder
+
+
+def test_exchanges_count_while_they_run() -> None:
+    """Those that have ended make room, the oldest first; then what runs is cut. All is given back at the end."""
+    store = Store(max_bytes=200_000)
+    store.add(trace(50_000))
+    store.add(trace(50_000))
+    reports = [Report() for _ in range(30)]
+    recorders = [begun(store, report) for report in reports]
+    grown = 0
+    while len(store.entries) > 31:
+        recorders[0].data("backend", b"x" * 4096)
+        grown += 4096
+    assert list(store.entries)[:1] == [2]
+    assert grown <= 110_000
+    for number in range(300):
+        recorders[number % 30].data("backend", b"x" * 4096)
+        assert store.taken <= 200_000
+    held = sum(len(row.get("data", "")) for recorder in recorders for row in recorder.rows)
+    assert 150_000 < held < 200_000
+    assert "hold too much" in recorders[7].rows[-1]["why"]
+    for report in reports:
+        store.end(report)
+    assert store.taken == sum(entry.size for entry in store.entries.values()) <= 200_000
+
+
+def test_one_that_is_dropped_from_the_list_while_it_runs_still_counts() -> None:
+    store = Store(max_exchanges=2)
+    report = Report()
+    recorder = begun(store, report)
+    for _ in range(3):
+        store.add(trace())
+    before = store.taken
+    recorder.data("backend", b"x" * 4096)
+    assert store.taken - before > 4096
+    store.end(report)
+    assert store.taken == before
+
+
+def test_what_a_row_takes_is_counted_about_right() -> None:
+    store = Store()
+    recorder = begun(store, Report())
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(2000):
+        recorder.data("backend", b"abcd")
+        recorder.data("client", "é😀".encode(), of=3)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert 0.8 < store.taken / grown < 1.6
 
 
 async def test_a_page_that_is_open_ends_with_the_process() -> None:

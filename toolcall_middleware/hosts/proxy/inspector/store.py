@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....observe.recorder import Recorder
+from ....observe.recorder import MAX_HELD, Recorder, Room
 from ....observe.report import Report
 from ....observe.traces import Trace, summary_of
 
 MAX_EXCHANGES = 1000
-MAX_BYTES = 256 << 20
 _MAX_EACH = 16 << 20
 
 
@@ -50,17 +49,19 @@ class Entry:
         return f"{len(self.rows)}{'+' if self.report is not None else ''}"
 
 
-class Store:
-    """An observer that keeps what it is told of. `changed` is set at each change, for who waits in the event loop."""
+class Store(Room):
+    """An observer that keeps what it is told of. `changed` is set at each change, for who waits in the event loop.
+
+    An exchange that runs counts as it grows. Those that have ended make room for it, the oldest first.
+    """
 
     wants_content = True
 
-    def __init__(self, max_exchanges: int = MAX_EXCHANGES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_exchanges: int = MAX_EXCHANGES, max_bytes: int = MAX_HELD) -> None:
+        super().__init__(max_bytes)
         self.entries: OrderedDict[int, Entry] = OrderedDict()
         self.version = 0
         self._max_exchanges = max_exchanges
-        self._max_bytes = max_bytes
-        self._size = 0
         self._next = 1
         self._running: dict[int, Entry] = {}
         self._waiting: set[asyncio.Event] = set()
@@ -70,46 +71,54 @@ class Store:
         """An exchange that is over."""
         entry = self._new()
         entry.trace = trace
-        self._weigh(entry, sum(len(row.get("data", "")) + 96 for row in trace.rows))
+        entry.size = sum(len(row.get("data", "")) + 96 for row in trace.rows)
+        self.take(entry.size)
+        self._make_room(0, entry)
         self._changed()
         return entry
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
         """One begins."""
-        if report.recorder is None:
-            report.recorder = Recorder(report.began, _MAX_EACH)
         entry = self._new()
-        entry.report, entry.recorder = report, report.recorder
+        entry.report, entry.recorder = report, report.record(_MAX_EACH, self)
         self._running[id(report)] = entry
         self._changed()
 
     def end(self, report: Report) -> None:
         """It has ended."""
         entry = self._running.pop(id(report), None)
-        if entry is None or report.recorder is None:
+        if entry is None or entry.recorder is None:
             return
-        entry.trace, entry.report = Trace(summary_of(report), report.recorder.rows), None
+        entry.size = entry.recorder.held
+        entry.trace, entry.report = Trace(summary_of(report), entry.recorder.rows), None
         entry.recorder = None
-        if entry.number in self.entries:
-            self._weigh(entry, report.recorder.size)
+        if entry.number not in self.entries:
+            self.take(-entry.size)
         self._changed()
+
+    def fits(self, size: int) -> bool:
+        """Whether there is room, once enough of those that have ended are dropped."""
+        self._make_room(size)
+        return super().fits(size)
 
     def _new(self) -> Entry:
         entry = self.entries[self._next] = Entry(self._next)
         self._next += 1
         while len(self.entries) > self._max_exchanges:
-            self._drop()
+            self._drop(next(iter(self.entries.values())))
         return entry
 
-    def _weigh(self, entry: Entry, size: int) -> None:
-        entry.size = size
-        self._size += size
-        while self._size > self._max_bytes and len(self.entries) > 1:
-            self._drop()
+    def _make_room(self, size: int, spared: Entry | None = None) -> None:
+        while self.taken + size > self.most:
+            ended = (entry for entry in self.entries.values() if entry.trace is not None and entry is not spared)
+            oldest = next(ended, None)
+            if oldest is None:
+                return
+            self._drop(oldest)
 
-    def _drop(self) -> None:
-        _, entry = self.entries.popitem(last=False)
-        self._size -= entry.size
+    def _drop(self, entry: Entry) -> None:
+        del self.entries[entry.number]
+        self.take(-entry.size)  # of one that runs: nothing yet, because its recorder still holds it
 
     def _changed(self) -> None:
         self.version += 1
