@@ -30,6 +30,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 CALL = '{"tool_calls": [{"name": "weather", "arguments": {"city": "Paris"}}]}'
 BLOCK = f"```json\n{CALL}\n```"
 JSON_TYPE = (b"content-type", b"application/json")
+HOST = (b"host", b"localhost")
 SSE_TYPE = (b"content-type", b"text/event-stream")
 
 
@@ -67,7 +68,7 @@ class Client:
             "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
-            "headers": headers if headers is not None else [JSON_TYPE, (b"content-length", length)],
+            "headers": headers if headers is not None else [HOST, JSON_TYPE, (b"content-length", length)],
             "client": ("127.0.0.1", 1234),
             "server": ("127.0.0.1", 80),
             "extensions": {},

@@ -81,8 +81,7 @@ def _run(args: argparse.Namespace) -> int:
     to_environment(values)  # because worker processes build the app anew
     # Once here, so that a mistake is one line and not a traceback of every worker.
     create_proxy()
-    if settings.upstreams_file is not None:
-        supervise()
+    supervise(reloads=settings.upstreams_file is not None)
 
     settings = with_mode(settings)
     port = free_port(args.host, args.port)

@@ -52,6 +52,25 @@ async def test_views_and_iterators_are_as_good_as_bytes_and_lists(*, stream: boo
     assert b"tool_calls" in made.body
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/models", "/health"])
+@pytest.mark.parametrize(
+    "options", [{}, {"mode": "off"}, {"max_tools": 9}, {"cors_origins": "https://a.example"}], ids=str
+)
+async def test_a_requests_headers_may_be_an_iterator(path: str, options: dict[str, Any]) -> None:
+    """The app gets all of them, however often they are read before it is asked."""
+    seen: list[dict[bytes, bytes]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(dict(scope["headers"]))
+        await TextBackend(["hello"])(scope, receive, send)
+
+    client = Client(ask(tools=()), path=path)
+    headers = [*client.scope["headers"], (b"origin", b"https://a.example"), (b"x-own", b"1")]
+    client.scope["headers"] = (pair for pair in headers)
+    await client.run(middleware(app, **options))
+    assert [headers[b"x-own"] for headers in seen] == [b"1"]
+
+
 def raw_deflate(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()

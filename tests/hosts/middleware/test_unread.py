@@ -309,6 +309,34 @@ async def test_what_holds_no_tools_passes_a_guard_to_the_byte(path: str, body: b
     assert app.bodies == [body]
 
 
+MEDIA = [
+    "/v1/audio/transcriptions", "/v1/audio/translations", "/audio/speech",
+    "/v1/images/generations", "/openai/deployments/d/images/edits", "/images/variations",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", MEDIA)
+async def test_recordings_and_pictures_pass_a_guard_unread(path: str) -> None:
+    app = Noted()
+    made = await Client(b"--x\r\n\r\ntool\0\0\r\n--x--", path=path).run(middleware(app, **GUARDS[0]))
+    assert made.status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/images/x", "/v1/images/chat", "/v1/audio/", "/api/chat/images/", "/v1/images/edits/api/chat", "/audio/x/chat",
+        "/api/chat/%2e%2e/images/edits", "/api/chat;/images/edits", "/api/chat//images/edits", "/v1/Images/Edits",
+        "/images/edits;x", "/images/editsx", "/api/chat#/images/edits",
+    ],
+)  # fmt: skip
+async def test_no_other_path_escapes_the_guard_as_media(path: str) -> None:
+    app = Noted()
+    made = await Client(ask(), path=path).run(middleware(app, **GUARDS[0]))
+    assert made.status == 403
+    assert not app.bodies
+
+
 async def test_without_a_guard_other_apis_pass_unread() -> None:
     app = Noted()
     assert not is_guarded(Settings())

@@ -205,6 +205,21 @@ def test_what_outlives_the_grace_period_is_cut_off_and_told() -> None:
     assert "1 answers did not end within 1 s and are cut off" in "".join(proxy.written)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_without_a_file_drains_as_sigterm_does(workers: int) -> None:
+    with (
+        upstream() as (base, goes_on),
+        serving("--upstream", base, "--workers", str(workers)) as proxy,
+        proxy.stream() as answer,
+    ):
+        pieces, _ = first_of(answer)
+        proxy.process.send_signal(signal.SIGHUP)
+        proxy.wait_for("Waiting at most")
+        goes_on.set()
+        assert b"".join(pieces) == b"data: [DONE]\n\n"
+        assert proxy.ended() in {0, -signal.SIGTERM}
+
+
 def test_without_anything_to_wait_for_it_ends_at_once() -> None:
     with serving("--upstream", "http://127.0.0.1:9/v1") as proxy:
         begin = time.monotonic()

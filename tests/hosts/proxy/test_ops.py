@@ -21,7 +21,7 @@ import pytest_asyncio
 from starlette.types import ASGIApp, Message
 
 from tests.formats.template import templates
-from tests.helpers.asgi_client import TOOL, Client, ask
+from tests.helpers.asgi_client import HOST, TOOL, Client, ask
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
@@ -78,7 +78,7 @@ async def close(app: ASGIApp) -> None:
 
 
 async def get(app: ASGIApp, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Client:
-    return await Client(path=path, method=method, headers=list(headers)).run_with_others(app)
+    return await Client(path=path, method=method, headers=[HOST, *headers]).run_with_others(app)
 
 
 # -- metrics

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ from tests.helpers.asgi_client import JSON_TYPE, TOOL, Client, ask, middleware
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.strangers import Strangers
 
+from .proxy_servers import PATIENCE, scope_of
 from .proxy_servers import ask as drive
-from .proxy_servers import scope_of
+from .routing import Proxies, table
 
 
 async def inner(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -31,7 +35,7 @@ def scope(host: str = "localhost:8080", origin: str | None = None, **more: Any) 
 
 
 async def status(asked: Scope, *, key: bool = True, **settings: Any) -> int:
-    answer = await drive(Strangers(inner, Settings(**settings), open_with_key=key), asked)
+    answer = await drive(Strangers(inner, Settings(**settings), open_with_key=lambda: key), asked)
     return answer.status
 
 
@@ -68,7 +72,7 @@ async def test_a_proxy_without_a_key_or_on_another_address_is_as_before() -> Non
 
 
 async def test_a_preflight_is_answered_here_and_answers_carry_cors() -> None:
-    app = Strangers(inner, Settings(cors_origins="https://app.example"), open_with_key=True)
+    app = Strangers(inner, Settings(cors_origins="https://app.example"), open_with_key=lambda: True)
     asking = [(b"access-control-request-method", b"POST"), (b"access-control-request-headers", b"x-api-key")]
     answer = await drive(app, scope(origin="https://app.example", method="OPTIONS", headers=asking))
     told = dict(answer.headers)
@@ -90,6 +94,50 @@ async def test_the_whole_proxy_holds_strangers_off(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TOOLCALL_API_KEYS", "sk-clients")
     answer = await drive(create_proxy(), scope("evil.example"), b"{}")
     assert answer.status == 401
+
+
+CREDENTIALS: dict[str, dict[str, Any]] = {
+    "a short key": {"key": "sk-1"},
+    "a login in the address": {"url": "http://me:pw@127.0.0.1:1/v1"},
+    "a user in the address": {"url": "http://me@127.0.0.1:1/v1"},
+    "a header with a harmless name": {"headers": {"x-team": "blue"}},
+    "a key of the second upstream": {"models": ["b"], "key": "sk-2"},
+}
+
+
+@pytest.mark.parametrize("kind", CREDENTIALS)
+@pytest.mark.parametrize("page", [("evil.example", None), ("localhost", "https://evil.example")])
+async def test_any_credential_closes_the_proxy_to_pages(
+    kind: str, page: tuple[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = table("http://127.0.0.1:2/v1", models=["a"], name="plain")
+    app = Proxies(tmp_path, monkeypatch).build(plain, table(**{"url": "http://127.0.0.1:1/v1", **CREDENTIALS[kind]}))
+    assert (await drive(app, scope(*page), b"{}")).status == 403
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+async def test_a_credential_that_a_reload_brings_closes_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxies = Proxies(tmp_path, monkeypatch)
+    async with proxies.running(table("http://127.0.0.1:1/v1")) as client:
+        assert (await client.get("/health", headers={"host": "evil.example"})).status_code == 502
+        proxies.write(table("http://127.0.0.1:1/v1", key="sk-1"))
+        signal.raise_signal(signal.SIGHUP)
+        async with asyncio.timeout(PATIENCE):
+            while (await client.get("/health", headers={"host": "evil.example"})).status_code != 403:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("hosts", [[], [b"localhost", b"localhost"], [b"localhost", b"evil.example"]])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/health"])
+async def test_a_request_has_one_host(hosts: list[bytes], path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://127.0.0.1:1/v1")
+    asked = {**scope_of(path), "headers": [(b"host", host) for host in hosts]}
+    assert (await drive(create_proxy(), asked)).status == 400
+
+
+async def test_http_1_0_needs_no_host() -> None:
+    assert await status({**scope(), "http_version": "1.0", "headers": []}, key=False) == 299
+    assert await status({**scope(), "http_version": "1.0", "headers": []}) == 403
 
 
 async def test_errors_that_the_middleware_makes_in_an_app_carry_cors() -> None:

@@ -103,6 +103,10 @@ def form(name: str, value: str) -> dict[str, Any]:
     return {"content": body.encode(), "headers": {"content-type": "multipart/form-data; boundary=x"}}
 
 
+def typed(kind: str, body: bytes) -> dict[str, Any]:
+    return {"content": body, "headers": {"content-type": kind}}
+
+
 HIDDEN: dict[str, dict[str, Any]] = {
     "json": {"json": chat("secret")},
     "multipart": form("model", "secret"),
@@ -126,6 +130,13 @@ HIDDEN: dict[str, dict[str, Any]] = {
     "a list of models": {"json": {"model": ["secret"], "messages": []}},
     "in the query": {"json": {"messages": []}, "params": {"model": "secret"}},
     "broken JSON": {"content": b'{"model": "secret", "messages": []'},
+    "JSON as a multipart form": typed("multipart/form-data; boundary=x", json.dumps(chat("secret")).encode()),
+    "JSON as a form": typed("application/x-www-form-urlencoded", b" \r\n" + json.dumps(chat("secret")).encode()),
+    "UTF-16 as a form": typed("application/x-www-form-urlencoded", json.dumps(chat("secret")).encode("utf-16")),
+    "a list as a form": typed("multipart/mixed", json.dumps([chat("secret")]).encode()),
+    "a form within JSON": typed("application/x-www-form-urlencoded", b'{"model": "open", "x": "&model=secret"}'),
+    "broken JSON as a form": typed("multipart/form-data; boundary=x", b'{"model": "secret", "messages": []'),
+    "a form as JSON": typed("application/json", b"model=secret"),
 }
 
 
@@ -142,6 +153,24 @@ async def test_a_model_that_is_not_listed_is_refused_in_every_encoding(
         answer = await client.request(method, "/v1/embeddings", **HIDDEN[kind])
     assert answer.status_code in {400, 404}
     assert not upstream.asked
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "text/plain"])
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/responses"]
+)
+async def test_what_a_body_is_does_not_depend_on_its_content_type(proxies: Proxies, kind: str, path: str) -> None:
+    upstream = Noting()
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "1"}], "input": "1"}
+    async with (
+        serving(http(upstream)) as address,
+        proxies.running(table(f"{address}/v1", models=["open"], rename={"own": "theirs"}, key="sk-own")) as client,
+    ):
+        for model in ("secret", "own"):
+            given = typed(kind, json.dumps({"model": model, **body}).encode())
+            answer = await client.post(path, **given)
+            assert (answer.status_code == 404) == (model == "secret")
+    assert [json.loads(body)["model"] for body in upstream.bodies] == ["theirs"]
 
 
 async def test_the_model_of_a_form_says_who_answers_and_is_renamed(proxies: Proxies) -> None:

@@ -155,6 +155,9 @@ class ToolCallMiddleware:
         if self._fault is not None:
             await refuse_start(scope, receive, send, self._fault)
             return
+        if type(scope.get("headers", [])) is not list:
+            # ASGI allows any iterable. A generator can be read once, and the app is to get the headers, too.
+            scope = {**scope, "headers": list(scope["headers"])}
         settings = self.settings
         if settings.cors_origins and scope["type"] == "http":
             origin = header_of(scope, b"origin")

@@ -18,9 +18,10 @@ from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogat
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.bodies import Replay
 from ..http.errors import log_refusal
+from ..http.headers import raw_path
 from ..http.hidden_words import hides_words, odd_charset
 from ..http.offload import offloaded
-from ..http.paths import normal_path_of
+from ..http.paths import normal_path
 from ..http.upload import cleared, collect
 from .app_auth import refuse, refused_by_app
 
@@ -43,8 +44,11 @@ READ_BY_FACES = frozenset({"messages", "mcp_servers", "input", "text", "output_c
 _BRACKETS = frozenset("{<")
 _TURNS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-# Their APIs have no tools, and their bodies are recordings and pictures.
-_MEDIA = ("/audio/", "/images/")
+# These endpoints have no tools. Their bodies are recordings and pictures.
+_MEDIA = (
+    "/audio/transcriptions", "/audio/translations", "/audio/speech",
+    "/images/generations", "/images/edits", "/images/variations",
+)  # fmt: skip
 
 
 def is_guarded(settings: Settings) -> bool:
@@ -86,8 +90,8 @@ def _refuse_tools(scope: Scope, body: bytes) -> None:
 
 def tools_in(scope: Scope, body: bytes) -> str:
     """Why the body may hold tools; empty where it is proven that it holds none."""
-    path = normal_path_of(scope)
-    if any(kind in path for kind in _MEDIA):
+    path = raw_path(scope).decode("latin-1")
+    if path.endswith(_MEDIA) and path == normal_path(path):  # a path that needs no server's leniency
         return ""
     charset = odd_charset(scope)
     if charset:

@@ -21,7 +21,6 @@ from .props import with_template
 from .router import Router
 from .strangers import Strangers
 from .upstream.config import UpstreamConfig
-from .upstream.masking import secrets_of
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams
@@ -70,7 +69,7 @@ def create_proxy() -> ASGIApp:
 
         tell = shared_metrics().upstream_is
     upstreams = partial(getattr, app, "apps") if isinstance(app, Router) else partial(tuple, [app])
-    strangers = Strangers(gate, settings, open_with_key=not settings.api_keys and _holds_key(app))
+    strangers = Strangers(gate, settings, open_with_key=partial(_opens_with_credentials, app, settings))
     outer: ASGIApp = Readiness(strangers, upstreams, tell)
     if settings.metrics != "off" and settings.metrics_open:
         outer = MetricsPage(outer, metrics_path)
@@ -98,12 +97,10 @@ def _template_of(app: Upstream | Router, upstream: str | None) -> str | None:
     return next((one.settings.template for one in configs if one.name == upstream), configs[0].settings.template)
 
 
-def _holds_key(app: Upstream | Router) -> bool:
-    """Whether requests get a key of the operator's on their way."""
+def _opens_with_credentials(app: Upstream | Router, settings: Settings) -> bool:
+    """Whether a client without a key asks an upstream with the operator's credentials. A reload may change that."""
     configs = app.upstreams if isinstance(app, Router) else (app.config,)
-    return any(
-        secrets_of(config.settings.upstream_key, config.settings.upstream_url, config.headers) for config in configs
-    )
+    return not settings.api_keys and any(config.holds_credentials for config in configs)
 
 
 def _only(settings: Settings) -> UpstreamConfig:

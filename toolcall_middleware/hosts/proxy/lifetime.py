@@ -1,7 +1,7 @@
 """The life of the proxy's process: a signal to stop waits for running answers, SIGHUP reads the upstreams anew.
 
-uvicorn alone would close its sockets at once: whoever asks after the proxy's health would see it as dead, not as
-ending, and what comes meanwhile would find nobody.
+uvicorn alone closes its sockets at once: a health check could not tell a proxy that drains from a dead one, and new
+connections would be refused instead of answered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Lifetime:
 
     At SIGINT or SIGTERM `drain` is called; the server gets the signal when the last request has ended, or after
     `grace` seconds, when those that still run are cancelled; at once for a second SIGINT. At SIGHUP `reload` is
-    called, where there is one.
+    called; without one SIGHUP does what SIGTERM does, unless it is ignored (`nohup`).
     """
 
     def __init__(
@@ -86,6 +86,8 @@ class Lifetime:
             if callable(handler) and type(getattr(handler, "__self__", None)).__module__.startswith("uvicorn"):
                 self._previous[number] = handler
                 loop.add_signal_handler(number, self._stop, number)
+        if self._reload is None and self._previous and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            loop.add_signal_handler(signal.SIGHUP, self._stop, signal.SIGTERM)
         try:
             yield
         finally:
@@ -114,15 +116,20 @@ class Lifetime:
         self._previous[number](number, None)
 
 
-def supervise() -> None:
-    """At SIGHUP, uvicorn's supervisor of worker processes lets each read the upstreams anew.
+def supervise(*, reloads: bool) -> None:
+    """Sets what uvicorn's supervisor of worker processes does at SIGHUP: by default it restarts them.
 
-    By itself it restarts the workers, and an answer that outlives the grace period would be cut off.
+    With `reloads` each worker reads the upstreams anew. Else the server ends as at SIGTERM.
     """
-    setattr(Multiprocess, "handle_hup", _hand_on_hangup)  # noqa: B010 - mypy forbids the other way to say it
+    handler = _hand_on_hangup if reloads else _end
+    setattr(Multiprocess, "handle_hup", handler)  # noqa: B010 - mypy forbids the other way to say it
 
 
 def _hand_on_hangup(supervisor: Multiprocess) -> None:
     for process in supervisor.processes:
         if process.pid is not None:
             os.kill(process.pid, signal.SIGHUP)
+
+
+def _end(supervisor: Multiprocess) -> None:
+    supervisor.should_exit.set()

@@ -23,6 +23,8 @@ _PART = re.compile(rb"(?:^|\n)content-disposition[ \t]*:((?:[^\n]|\n[ \t])*)\n",
 _PART_NAME = re.compile(rb"\bname[ \t]*=[ \t]*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 _REST_OF_HEAD = re.compile(rb"(?:[^\r\n]+\r?\n)*\r?\n")
 _FORM = b"application/x-www-form-urlencoded"
+# JSON in any encoding: white space, byte order marks and the zero bytes of UTF-16 and UTF-32 may precede it.
+_JSON = re.compile(rb"[\s\x00\xef\xbb\xbf\xfe\xff]*+[\[{]")
 # Python's reader of JSON recognises these by the first bytes of the body.
 _RECOGNISED = re.compile(r"utf-?8-sig|utf-?(?:16|32)(?:-?[lb]e)?")
 
@@ -45,7 +47,11 @@ class Asked:
 
 
 def asked_model(scope: Scope, body: bytes) -> Asked:
-    """The one model that the body or the query of a request names. Raises ToolCallError where it cannot be told."""
+    """The one model that the body or the query of a request names. Raises ToolCallError where it cannot be told.
+
+    A body that begins as JSON is read as JSON whatever its content type says, because the middleware and most engines
+    do not look at the type. A body whose type is a form is read as a form, too: all readings must name the same model.
+    """
     kind = _content_type(scope)
     in_parts = kind.startswith(b"multipart/")
     charset = odd_charset(scope)
@@ -56,7 +62,9 @@ def asked_model(scope: Scope, body: bytes) -> Asked:
     elif kind == _FORM:
         found = [Asked(value) for value in _named(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))]
     else:
-        found = [Asked(model) for model in _of_json(body)]
+        found = []
+    if not (in_parts or kind == _FORM) or _JSON.match(body):
+        found += [Asked(model) for model in _of_json(body)]
     query = scope.get("query_string", b"").decode("latin-1")
     found += [Asked(value) for value in _named(parse_qsl(query))] if "odel" in query.lower() else []
     if len({asked.model for asked in found}) > 1:

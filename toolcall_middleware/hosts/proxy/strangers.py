@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
@@ -21,11 +23,12 @@ from ..middleware.face_errors import refuse
 class Strangers:
     """Refuses what a foreign web page sends, with a 403; answers preflights of pages in `cors_origins`.
 
-    `Host` is held to `allowed_hosts`. Where the operator named none, it is held to this machine's names when the proxy
-    is asked on loopback and lets in without a key (`open_with_key`): then a page's `Origin` must be of it too.
+    `Host` must be in `allowed_hosts`. Where that is empty, the proxy is asked on loopback, and `open_with_key` says
+    that a client without a key uses the operator's credentials, `Host` and `Origin` must name this machine.
+    A request without exactly one `Host` is a 400 (RFC 9112, 3.2); HTTP/1.0 may omit it.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, *, open_with_key: bool) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, *, open_with_key: Callable[[], bool]) -> None:
         self._app = app
         self._hosts = settings.allowed_hosts
         self._origins = settings.cors_origins
@@ -35,7 +38,10 @@ class Strangers:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        guards = self._open_with_key and _on_loopback(scope)
+        guards = self._open_with_key() and _on_loopback(scope)
+        if not _has_one_host(scope):
+            await refuse(scope, send, ToolCallError("invalid_request", "Send exactly one Host header."))
+            return
         host, origin = header_of(scope, b"host"), header_of(scope, b"origin")
         if (self._hosts or guards) and not admits_host(host, self._hosts):
             await refuse(scope, send, _refusal(f"the host {_short(host)} is not in allowed_hosts"))
@@ -60,6 +66,11 @@ def _on_loopback(scope: Scope) -> bool:
     """Whether the request came in at an address of this machine alone; a Unix socket has no pages."""
     server = scope.get("server")
     return server is not None and server[1] is not None and is_of_this_machine(str(server[0]))
+
+
+def _has_one_host(scope: Scope) -> bool:
+    hosts = sum(name.lower() == b"host" for name, _ in scope["headers"])
+    return hosts == 1 or (not hosts and scope.get("http_version") == "1.0")
 
 
 def _refusal(why: str) -> ToolCallError:

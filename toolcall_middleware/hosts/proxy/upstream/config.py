@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
 
 from ....settings import Settings
 
@@ -38,6 +39,12 @@ class UpstreamConfig:
     rename: tuple[Rename, ...] = ()
     headers: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
     weight: float | None = None
+
+    @property
+    def holds_credentials(self) -> bool:
+        """Whether its requests carry a key, a login or a header of the operator's, whatever their length or name."""
+        login = urlsplit(self.settings.upstream_url or "").netloc.rpartition("@")[0]
+        return bool(self.settings.upstream_key or login or self.headers)
 
     def serves(self, model: str) -> bool:
         """Whether requests for a client's `model` may go here."""
