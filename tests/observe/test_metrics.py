@@ -106,6 +106,19 @@ def test_past_a_limit_models_are_one_label() -> None:
     assert value(metrics, "toolcall_requests_total", **other) == 50
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 502, 503, None])
+def test_refused_models_take_no_labels(status: int | None) -> None:
+    metrics = Metrics()
+    for number in range(MAX_MODELS + 1):
+        ended(metrics, model=f"made-up-{number}", status=status)
+    ended(metrics, model="listed", status=502, model_listed=True)
+    ended(metrics, model="answered", status=200)
+    ended(metrics, model="answered", status=429)
+    ended(metrics, model="faulty", status=502, attempts=[Attempt("first", 0.0, status=200)])
+    models = {dict(labels)["model"] for name, labels in told(metrics) if name == "toolcall_requests_total"}
+    assert models == {"other", "listed", "answered", "faulty"}
+
+
 def test_a_hostile_model_name_is_one_bounded_label() -> None:
     metrics = Metrics()
     ended(metrics, model='x"}\n evil{a="' + "y" * 10_000 + "\ud800")

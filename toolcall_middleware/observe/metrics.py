@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 MAX_MODELS = 100
-"""As many models have a label of their own; the rest is `other`."""
+"""As many models have a label of their own; the rest is `other`, and so is a model that no upstream lists or answered
+for: clients would use up the labels with names that are refused."""
 _MAX_NAME = 100
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
@@ -95,7 +96,7 @@ class Metrics:
         self._running.dec()
         fmt, api = report.format or "none", report.api
         status = str(report.status) if report.status is not None else "none"
-        self._requests.labels(api, self._model(report.model), report.mode, fmt, status).inc()
+        self._requests.labels(api, self._model(report), report.mode, fmt, status).inc()
         for outcome in report.outcomes:
             self._calls.labels(outcome, fmt).inc()
         for attempt in report.attempts:
@@ -121,12 +122,12 @@ class Metrics:
         """Whether an upstream answered. `name` is the operator's, so there are few."""
         self._up.labels(name).set(1 if up else 0)
 
-    def _model(self, model: str | None) -> str:
-        if model is None:
+    def _model(self, report: Report) -> str:
+        if report.model is None:
             return "none"
-        name = model[:_MAX_NAME].encode("utf-8", "replace").decode()
+        name = report.model[:_MAX_NAME].encode("utf-8", "replace").decode()
         if name not in self._models:
-            if len(self._models) >= MAX_MODELS:
+            if len(self._models) >= MAX_MODELS or not (report.model_listed or report.model_answered):
                 return "other"
             self._models.add(name)
         return name

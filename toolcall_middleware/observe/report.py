@@ -13,6 +13,9 @@ from typing import Protocol
 
 from .recorder import Recorder, Room
 
+_REFUSED = 400  # the least status of a refusal
+_MODEL_FAULT = 422  # of an answer that is not what the request demands
+
 
 @dataclass(slots=True)
 class Attempt:
@@ -40,6 +43,8 @@ class Report:
     tenant: str | None = None
     upstream: str | None = None
     model: str | None = None
+    model_listed: bool = False
+    """An upstream lists the model."""
     stream: bool = False
     mode: str = "pass"
     """`prompt`, `native`, or `pass` for one that went on unread."""
@@ -76,6 +81,14 @@ class Report:
         self.recorder.max_bytes = max(self.recorder.max_bytes, max_bytes)
         self.recorder.rooms.append(room)
         return self.recorder
+
+    @property
+    def model_answered(self) -> bool:
+        """Whether the model wrote an answer, also one that was refused as the model's fault."""
+        if self.attempts:
+            return any(attempt.status is not None and attempt.status < _REFUSED for attempt in self.attempts)
+        ours = self.mode != "pass" and self.status == _MODEL_FAULT  # an unread 422 is the backend's
+        return ours or (self.status is not None and self.status < _REFUSED)
 
     @property
     def upstream_first_byte(self) -> float | None:

@@ -19,6 +19,8 @@ class Record:
     id: str = ""
     tenant: str | None = None
     model: str | None = None
+    model_listed: bool = False
+    """An upstream lists the model."""
     upstream: str | None = None
     streams: bool = False
     """The client wants the answer as it is made."""

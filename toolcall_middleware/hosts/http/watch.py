@@ -54,6 +54,7 @@ def _fill(report: Report, record: Record, answer: PassingAnswer) -> None:
     report.tenant, report.upstream = record.tenant, record.upstream
     report.status = answer.status
     report.model = report.model or record.model
+    report.model_listed = record.model_listed
     report.error = report.error or record.error
     if report.recorder is not None and not any(row["kind"] in {"client", "face"} for row in report.recorder.rows):
         report.recorder.note("passed", report.ended, status=answer.status, size=answer.size)

@@ -71,6 +71,7 @@ class Router:
         self._upload_timeout = upload_timeout
         self._random = random.Random()  # noqa: S311 - who is asked is no secret
         self._listing = Listing()
+        self._listed: frozenset[str] = frozenset()  # names of the last list that a client got
         self._upstreams: list[Upstream] = self._build([])
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -157,6 +158,15 @@ class Router:
         """What we call a client's model."""
         return next((name for rule in self._aliases if (name := rule.to_upstream(model)) is not None), model)
 
+    def _is_listed(self, model: str) -> bool:
+        """Whether a client's model is in the configuration, or in the list that a client got last."""
+        aliases = (rule.pattern for rule in self._aliases)
+        return (
+            model in aliases
+            or self._named(model) in self._listed
+            or any(self._named(model) in upstream.config.literal_models for upstream in self._upstreams)
+        )
+
     # -- models --------------------------------------------------------------------------------------------------
 
     async def _models(self, name: str, scope: Scope, send: Send) -> None:
@@ -165,6 +175,7 @@ class Router:
             send = ModelsAnswer(scope, send).send
         if not name:
             entries, _ = await self._listing.models(self._upstreams, scope)
+            self._listed = frozenset(entry["id"] for entry in entries)
             entries = with_aliases(entries, self._aliases)
             await send_json(send, 200, encode({"object": "list", "data": entries}))
             return
@@ -196,6 +207,7 @@ class Router:
             await refuse(scope, send, refusal)
             return
         record.model = model = asked.model
+        record.model_listed = model is not None and self._is_listed(model)
         record.streams = _STREAMS.search(body) is not None
         if model is None:
             await self._pass(scope_for_body(scope, len(body)) if body else scope, giving(body, receive), send)
