@@ -216,7 +216,7 @@ async def test_a_stream_that_breaks_after_any_byte_comes_through_proxy_and_middl
     body = b"".join(EVENTS)
     for count in places(len(body) + 1, str(ends_streams)):
         upstream = Breaks(body, count, "text/event-stream")
-        app = middleware(Forwarder("http://up.example", timeout=5, transport=upstream, ends_streams=ends_streams))
+        app = middleware(Forwarder("http://up.example", timeout=5, transport=upstream, translated=not ends_streams))
         made = await answer_of(app, ask())
         assert upstream.closed == 1
         answer = judge(made, EVENTS, count, own_ids=True)

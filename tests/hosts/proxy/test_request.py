@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
+from tests.helpers.fakes import TextBackend
 from toolcall_middleware import SettingsError
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
-from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, read_request, scope_of
+from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, read_request, scope_of, serving
+from .routing import Proxies, table
 
 
 def forwarder(transport: FakeTransport, url: str = "http://up.example:8000/v1", **options: object) -> Forwarder:
@@ -22,6 +26,24 @@ def forwarder(transport: FakeTransport, url: str = "http://up.example:8000/v1", 
 
 
 # --- addresses
+
+
+BASES = ["/v1", "/team/v1", "/api/paas/v4", "/api/paas/v4/", "/v1beta/openai", "/v2", "/openai", "/v1/x"]
+API = [
+    "/chat/completions", "/completions", "/messages", "/messages/count_tokens", "/responses", "/responses/resp_1",
+    "/models", "/models/a%2Fb", "/embeddings", "/moderations", "/audio/transcriptions", "/images/edits",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("path", [*API, "/files", "/rerank", "/v1/x"])
+async def test_a_clients_v1_belongs_to_the_proxy_whatever_the_base_address_ends_in(base: str, path: str) -> None:
+    upstream = FakeTransport()
+    app = forwarder(upstream, f"http://up{base}")
+    await ask(app, scope_of(f"/v1{path}"))
+    if path in API:
+        await ask(app, scope_of(path))
+    assert set(upstream.targets) == {f"{base.rstrip('/')}{path}".encode()}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +67,8 @@ def forwarder(transport: FakeTransport, url: str = "http://up.example:8000/v1", 
         ("http://up", "/v1/chat/completions", "/v1/chat/completions"),
         ("http://up/", "/chat/completions", "/chat/completions"),
         ("http://up", "/health", "/health"),
-        ("http://up/api", "/v1/models", "/api/v1/models"),
+        ("http://up/api", "/v1/models", "/api/models"),
+        ("http://up/api", "/health", "/api/health"),
         ("http://up/team/v1", "/v1/models", "/team/v1/models"),
         ("http://up/team/v1", "/models", "/team/v1/models"),
         ("http://up/team/v1", "/health", "/team/health"),
@@ -439,3 +462,40 @@ async def test_a_client_that_leaves_during_an_early_answer_is_noticed() -> None:
     async with asyncio.timeout(PATIENCE):
         await forwarder(Hasty())(scope_of(method="POST"), receive, send)
     assert stream.closed
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("base", ["/api/paas/v4", "/v1beta/openai", "/v1"])
+async def test_every_api_works_over_an_upstream_of_any_base_address(
+    base: str, several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = TextBackend(lambda _body: "hello", models=("m",))
+    asked: set[str] = set()
+
+    async def upstream(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            asked.add(scope["path"])
+            path = scope["path"].removeprefix(base)
+            scope = {**scope, "path": f"/v1{path}", "raw_path": f"/v1{path}".encode()}
+        await backend(scope, receive, send)
+
+    turns = [{"role": "user", "content": "hi"}]
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"messages": turns},
+        "/chat/completions": {"messages": turns},
+        "/v1/messages": {"messages": turns, "max_tokens": 9},
+        "/v1/messages/count_tokens": {"messages": turns},
+        "/v1/responses": {"input": "hi"},
+    }
+    async with serving(upstream) as address:
+        proxies = Proxies(tmp_path, monkeypatch)
+        if not several:
+            monkeypatch.delenv("TOOLCALL_UPSTREAMS_FILE")
+            monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", address + base)
+        async with proxies.running(table(address + base)) as client:
+            for path, body in bodies.items():
+                assert (await client.post(path, json={"model": "m", **body})).status_code == 200, path
+            assert (await client.get("/v1/models")).json()["data"][0]["id"] == "m"
+            await client.post("/v1/embeddings", json={"model": "m", "input": "hi"})
+    wanted = {f"{base}/chat/completions", f"{base}/models", f"{base}/embeddings"}
+    assert asked - {path for path in asked if path.endswith("/tokenize")} == wanted

@@ -1,7 +1,8 @@
-"""What a path means, however it is spelled. A guard decides on this, because servers resolve paths in their own ways.
+"""What a path means, however it is spelled, and where it is at an upstream.
 
-nginx merges slashes and resolves dot segments, servlet containers cut `;params`, some routers ignore case and a slash
-at the end, and a proxy in between may unescape once more. The most that any of them would do is done here.
+A guard decides on the meaning, because servers resolve paths in their own ways: nginx merges slashes and resolves dot
+segments, servlet containers cut `;params`, some routers ignore case and a slash at the end, and a proxy in between may
+unescape once more. `normal_path` does all that any of them would do.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from starlette.types import Scope
 
@@ -19,6 +20,11 @@ from .headers import raw_path
 _ROUNDS = 8
 # Of what is remembered: clients send what they like.
 _SHORT = 200
+# OpenAI's API. Clients whose base address lacks /v1 ask for these; /health or /tokenize are the server's own.
+_API = re.compile(
+    rb"/(?:chat/completions|completions|embeddings|models|messages|responses|moderations|audio|images)(?:/|$)"
+)
+_VERSION = b"/v1"
 _IGNORED = re.compile(r"[\x00-\x20\x7f-\xa0\ufeff]+")
 
 
@@ -79,3 +85,25 @@ def _matches(path: str, pattern: str) -> bool:
     if pattern.endswith("/*"):
         return path.startswith(normal_path(pattern[:-2]) + "/")
     return path == normal_path(pattern)
+
+
+def upstream_path(base: bytes, path: bytes) -> bytes:
+    """Where an upstream has what a client asks for at `path` here. base: the path of the upstream's base address.
+
+    A client's leading `/v1` belongs to the proxy: what follows it is appended to the base, whatever that ends in
+    (`/v1`, `/api/paas/v4`, `/v1beta/openai`), and so is a path of the API without `/v1`. Other paths (`/health`) are
+    those of the server itself: a base that ends in `/v1` is asked beside it. A base that is empty is the server's
+    root: every path stays as it is. All bytes are kept.
+    """
+    if not base:
+        return path
+    if path == _VERSION or path.startswith(_VERSION + b"/"):
+        return base + path.removeprefix(_VERSION)
+    return (base if _API.match(path) else base.removesuffix(_VERSION)) + path
+
+
+def upstream_address(url: str, path: str) -> str:
+    """The whole address of a client's `path` at the upstream with the base address `url`."""
+    parts = urlsplit(url)
+    target = upstream_path(parts.path.rstrip("/").encode(), path.encode()).decode()
+    return urlunsplit((parts.scheme, parts.netloc, target, "", ""))

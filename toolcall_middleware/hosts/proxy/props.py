@@ -8,6 +8,7 @@ import logging
 from ...errors import SettingsError
 from ...formats.template import sources
 from ...settings import Settings, hide_login
+from ..http.paths import upstream_address
 
 _log = logging.getLogger(__name__)
 _SECONDS = 5.0
@@ -35,7 +36,7 @@ def with_template(settings: Settings) -> Settings:
 
 def ask(url: str, key: str | None) -> sources.Checkpoint:
     """The checkpoint of the llama.cpp server at this address, with or without `/v1`. Raises SettingsError."""
-    place = f"{url.rstrip('/').removesuffix('/v1')}/props"
+    place = upstream_address(url, "/props")
     return sources.of_props(hide_login(place), _asked(place, key))
 
 

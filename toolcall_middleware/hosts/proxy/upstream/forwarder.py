@@ -24,6 +24,7 @@ from ...http.client_library import httpx
 from ...http.errors import send_error, send_refusal
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
+from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .asking import Client, Question, Reply, ask
@@ -37,8 +38,6 @@ from .whole_events import WholeEvents, is_event_stream
 logger = logging.getLogger("toolcall_middleware.proxy")
 
 T = TypeVar("T")
-# What clients whose base address lacks /v1 ask for; other paths without /v1 (/health, /tokenize) are the server's own.
-_API_PATH = re.compile(rb"/(?:chat/completions|completions|embeddings|models)(?:/|$)")
 # Also escaped, because some servers unescape before they resolve.
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
 # How a request ends on a connection that the upstream has closed.
@@ -52,15 +51,16 @@ _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx
 class Forwarder:
     """An ASGI app that is the upstream: same answers, other address.
 
-    `upstream_url` is the base address that a client of the upstream would use. Where it ends in `/v1`, a client's
-    `/v1/models` and `/models` both go there, and any path outside the API (`/health`) goes to its parent, where
-    inference servers have it. Without `/v1` paths are added as they are. Path and query keep their bytes.
+    `upstream_url` is the base address that a client of the upstream would use; `upstream_path` says where a client's
+    path is there. Path and query keep their bytes.
 
     `timeout` is the longest wait in seconds for the upstream's next byte. `key` replaces the client's authorization
     (`Bearer KEY`), as does a login in `upstream_url`; `forward_authorization=False` drops it where there is neither.
     `key_header` is where the key goes when that is not `authorization`: then the key alone, without `Bearer`. `headers`
-    are sent with each request, in place of the client's of the same name. `tell_client=False` sends no `x-forwarded-*`.
-    `transport` is closed with the app.
+    are sent with each request, in place of the client's of the same name. `transport` is closed with the app.
+
+    `translated`: requests are in another API's words. Their paths are appended to the address as they are, and no
+    `x-forwarded-*` is sent, because such an upstream is a public service.
 
     Further attempts (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose
     `retry-after` is short; only where nothing has left for the client, the body is at hand, and no other upstream can
@@ -68,7 +68,7 @@ class Forwarder:
 
     Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
     started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
-    `ends_streams=False`, the ToolCallError is raised, so that the server drops the connection. A client that leaves
+    `translated`, the ToolCallError is raised, so that the server drops the connection. A client that leaves
     takes its upstream request with it.
     """
 
@@ -82,8 +82,7 @@ class Forwarder:
         key_header: str = "authorization",
         headers: Mapping[str, str] | None = None,
         forward_authorization: bool = True,
-        tell_client: bool = True,
-        ends_streams: bool = True,
+        translated: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         try:
@@ -92,8 +91,7 @@ class Forwarder:
             raise SettingsError(f"upstream_url: {error}.") from error
         self._origin = url.copy_with(userinfo=b"", raw_path=b"/")
         self._base = url.raw_path.rstrip(b"/")
-        self._has_v1 = self._base.endswith(b"/v1")
-        self._root = self._base.removesuffix(b"/v1")
+        self._translated = translated
         self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
         self._timeout = timeout
         self._total_timeout = limits.total
@@ -113,8 +111,6 @@ class Forwarder:
             scheme = b"Bearer " if key_header == "authorization" else b""
             self._own.append((self._key_header, scheme + key.encode("ascii")))
         self._keep_key = forward_authorization and key is None and not url.userinfo
-        self._tell_client = tell_client
-        self._ends_streams = ends_streams
         self._transport: Client | httpx.AsyncBaseTransport | None = transport
         self._tls = tls_to(self._origin)
 
@@ -191,7 +187,7 @@ class Forwarder:
                 await send_error(send, error)
                 return
             await send(head)
-            events = WholeEvents() if self._ends_streams and is_event_stream(head["headers"]) else None
+            events = WholeEvents() if not self._translated and is_event_stream(head["headers"]) else None
             ending = b""
             fault: ToolCallError | None = None
             try:
@@ -306,7 +302,7 @@ class Forwarder:
                 own=self._own,
                 key_header=self._key_header,
                 keep_key=self._keep_key,
-                tell_client=self._tell_client,
+                tell_client=not self._translated,
                 length=body.length,
             )
         except ValueError as error:
@@ -318,11 +314,12 @@ class Forwarder:
         path = raw_path(scope)
         if not path.startswith(b"/"):
             raise ToolCallError("invalid_request", "The request's target must be a path.")
-        if self._root and _DOT_SEGMENT.search(path):
+        # Dots would lead out of the base address.
+        if self._base.removesuffix(b"/v1") and _DOT_SEGMENT.search(path):
             raise ToolCallError("invalid_request", "The path must not hold dot segments.")
-        parent = self._base if not self._has_v1 or _API_PATH.match(path) else self._root
+        target = self._base + path if self._translated else upstream_path(self._base, path)
         query = scope.get("query_string", b"")
-        return parent + path + (b"?" + query if query else b"")
+        return target + (b"?" + query if query else b"")
 
     async def _open(self, question: Question) -> Reply:
         try:

@@ -116,10 +116,7 @@ def upstream_app(
     forwarder = forward(
         _without_version((url or provider.url).rstrip("/"), provider.versions),
         key_header=provider.key_header,
-        # A public service: what it need not know of the client it is not told.
-        tell_client=False,
-        # A stream that breaks off is the translation's to end.
-        ends_streams=False,
+        translated=True,
     )
     return Translator(
         forwarder,
