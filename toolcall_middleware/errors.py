@@ -53,6 +53,7 @@ CODES: dict[str, _Code] = {
         404, None, "the proxy has no such path: it is not in `forward_paths`, or not translated for the upstream's API"
     ),
     "method_not_allowed": _Code(405, None, "models are only looked at, by `GET`, `HEAD` and `OPTIONS`"),
+    "loop_detected": _Code(508, None, "the request has already passed this proxy: an upstream's address leads back"),
 }
 """Every code of ours."""
 _MODEL_ERROR = "model_error"

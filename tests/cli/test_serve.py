@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,6 +26,7 @@ from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli import serve as serve_command
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.hosts.proxy.connections import BoundedProtocol
+from toolcall_middleware.hosts.proxy.loops import refuse_itself
 from toolcall_middleware.hosts.proxy.upstream.connection import free_port
 from toolcall_middleware.settings import Settings
 
@@ -154,6 +156,51 @@ def test_a_port_that_is_taken_is_one_line_before_any_greeting(
     # Its last connections may still be in the kernel's memory.
     assert cli.main(["serve", *UPSTREAM, "--host", host, "--port", str(port)]) == 0
     assert started["port"] == port
+
+
+ITSELF = [
+    ("http://127.0.0.1:8080/v1", "127.0.0.1"), ("http://localhost:8080/v1", "127.0.0.1"),
+    ("http://LOCALHOST.:8080", "::1"), ("http://me:pw@localhost:8080/v1", "localhost"),
+    ("http://[::1]:8080", "localhost"),
+    ("http://0.0.0.0:8080/v1", "127.0.0.1"), ("http://127.0.0.1:8080/x", "0.0.0.0"), ("https://[::1]:8080/v1", "::"),
+    ("http://[::ffff:127.0.0.1]:8080/v1", "127.0.0.1"), ("http://192.0.2.1:8080/v1", "192.0.2.1"),
+    (f"http://{socket.gethostname()}:8080/v1", "127.0.0.1"), ("http://api.localhost:8080/v1", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("url", "host"), ITSELF)
+def test_an_upstream_that_is_the_proxy_itself_is_refused(
+    url: str, host: str, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "--upstream", url, "--host", host, "--port", "8080"]) == 2
+    assert "is the address of this proxy" in (told := capsys.readouterr().err)
+    assert told.count("\n") == 1
+    assert "pw" not in told
+    assert started == {}
+
+
+def test_an_upstream_of_the_file_that_is_the_proxy_itself_is_refused(
+    tmp_path: Path, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "upstreams.toml"
+    path.write_text(
+        '[[upstream]]\nurl = "http://127.0.0.1:9/v1"\n[[upstream]]\nurl = "http://localhost:8080/v1"\nname = "b"\n'
+    )
+    assert cli.main(["serve", "--upstreams", str(path), "--port", "8080"]) == 2
+    assert "http://localhost:8080/v1 is the address of this proxy" in capsys.readouterr().err
+    assert started == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://127.0.0.1:8081/v1", "127.0.0.1", 8080), ("http://10.255.255.1:8080/v1", "127.0.0.1", 8080),
+        ("http://127.0.0.2:8080/v1", "127.0.0.1", 8080), ("http://up.example:8080/v1", "0.0.0.0", 8080),
+        ("http://127.0.0.1/v1", "127.0.0.1", 8080), ("http://192.0.2.1:8080/v1", "0.0.0.0", 8080),
+    ],
+)  # fmt: skip
+def test_another_address_is_not_the_proxy_itself(url: str, host: str, port: int) -> None:
+    refuse_itself([url], host, port)
 
 
 def test_a_name_of_two_addresses_is_taken_where_one_of_them_is(monkeypatch: pytest.MonkeyPatch) -> None:

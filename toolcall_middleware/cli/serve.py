@@ -71,16 +71,17 @@ def _run(args: argparse.Namespace) -> int:
 
     from ..formats import registry
     from ..hosts.middleware.rate_limit import shared_storage
-    from ..hosts.proxy.app import create_proxy
+    from ..hosts.proxy.app import proxy_of
     from ..hosts.proxy.connections import BoundedProtocol
     from ..hosts.proxy.lifetime import supervise
+    from ..hosts.proxy.loops import refuse_itself
     from ..hosts.proxy.upstream.connection import free_port
     from ..hosts.proxy.upstream.providers import with_mode
 
     registry.of_settings(settings)  # here, where it is still known who set it
     to_environment(values)  # because worker processes build the app anew
     # Once here, so that a mistake is one line and not a traceback of every worker.
-    create_proxy()
+    refuse_itself(proxy_of(settings).addresses, args.host, args.port)
     supervise(reloads=settings.upstreams_file is not None)
 
     settings = with_mode(settings)

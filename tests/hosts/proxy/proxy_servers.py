@@ -11,7 +11,9 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Message, Scope
 
+from toolcall_middleware import Settings
 from toolcall_middleware.hosts.http.client_library import httpx
+from toolcall_middleware.hosts.proxy.app import Proxy
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 # Nothing in these tests takes this long; it only turns a hang into a failure.
@@ -94,6 +96,11 @@ async def proxying(upstream: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a real proxy in front of `upstream`."""
     async with serving(Forwarder(upstream, timeout=PATIENCE)) as address, client_of(address) as client:
         yield client
+
+
+def proxy_around(app: ASGIApp, *, peek: bool = False, **settings: Any) -> Proxy:
+    """A proxy whose upstream is `app`, which gets every path."""
+    return Proxy(app, Settings(**{"forward_paths": "*", "access_log": "off", **settings}), peek=peek)
 
 
 def client_of(address: str) -> httpx.AsyncClient:

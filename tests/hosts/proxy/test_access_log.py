@@ -15,10 +15,9 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.helpers.fakes import Refusal, TextBackend, write_calls
-from toolcall_middleware.hosts.proxy.access_log import AccessLog
 
 from .proxy_servers import ask as drive
-from .proxy_servers import raw_upstream, read_request, scope_of, serving
+from .proxy_servers import proxy_around, raw_upstream, read_request, scope_of, serving
 from .routing import TOOL, Proxies, ask, chat, error_of, table
 
 
@@ -64,7 +63,7 @@ class Inner:
 @pytest.mark.parametrize("shown", [b"abc-123", b"req_0F:1/2+3=", b"x" * 128])
 async def test_a_sane_id_goes_on_and_comes_back(shown: bytes) -> None:
     inner = Inner()
-    answer = await drive(AccessLog(inner, style="off"), scope_of(headers=[(b"X-Request-Id", shown)]))
+    answer = await drive(proxy_around(inner, access_log="off"), scope_of(headers=[(b"X-Request-Id", shown)]))
     assert inner.ids == values_of(answer.headers, b"x-request-id") == [shown]
 
 
@@ -72,7 +71,7 @@ async def test_a_sane_id_goes_on_and_comes_back(shown: bytes) -> None:
 async def test_any_other_is_replaced_by_one_of_ours(shown: list[bytes]) -> None:
     inner = Inner()
     headers = [(b"x-request-id", value) for value in shown]
-    answer = await drive(AccessLog(inner, style="off"), scope_of(headers=headers))
+    answer = await drive(proxy_around(inner, access_log="off"), scope_of(headers=headers))
     (made,) = inner.ids
     assert re.fullmatch(rb"req_[0-9a-f]{32}", made)
     assert values_of(answer.headers, b"x-request-id") == [made]
@@ -80,7 +79,7 @@ async def test_any_other_is_replaced_by_one_of_ours(shown: list[bytes]) -> None:
 
 async def test_an_upstreams_own_id_is_kept_under_another_name() -> None:
     inner = Inner((b"x-request-id", b"theirs"))
-    answer = await drive(AccessLog(inner, style="off"), scope_of(headers=[(b"x-request-id", b"mine")]))
+    answer = await drive(proxy_around(inner, access_log="off"), scope_of(headers=[(b"x-request-id", b"mine")]))
     assert values_of(answer.headers, b"x-request-id") == [b"mine"]
     assert values_of(answer.headers, b"x-upstream-request-id") == [b"theirs"]
 
@@ -173,7 +172,7 @@ async def test_a_line_says_what_happened_and_no_more(proxies: Proxies, log: pyte
 async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFixture) -> None:
     body = json.dumps(chat('m"\n2026-01-01 status=200 \x1b[31m\u2028é')).encode()
     scope = scope_of("/v1/a%0Ab/\n\x1bc d", method="POST")
-    await drive(AccessLog(Inner(), style=style, peek=True), scope, body)
+    await drive(proxy_around(Inner(), access_log=style, peek=True), scope, body)
     (line,) = lines(log)
     assert line.isascii()
     assert line.isprintable()
@@ -183,7 +182,7 @@ async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFix
 
 
 async def test_a_long_name_does_not_fill_the_log(log: pytest.LogCaptureFixture) -> None:
-    app = AccessLog(Inner(), style="text", peek=True)
+    app = proxy_around(Inner(), access_log="text", peek=True)
     await drive(app, scope_of("/" + "p" * 9999, method="POST"), b'{"model":"x"}')
     assert len(lines(log)[0]) < 600
 
@@ -197,10 +196,10 @@ async def test_how_it_ended_is_told(log: pytest.LogCaptureFixture) -> None:
         await gone(scope, receive, send)
         raise LookupError("broken")
 
-    await drive(AccessLog(Inner(), style="text"), scope_of())
-    await drive(AccessLog(gone, style="text"), scope_of())
+    await drive(proxy_around(Inner(), access_log="text"), scope_of())
+    await drive(proxy_around(gone, access_log="text"), scope_of())
     with pytest.raises(LookupError):
-        await drive(AccessLog(broken, style="text"), scope_of())
+        await drive(proxy_around(broken, access_log="text"), scope_of())
     assert [line.rpartition("end=")[2] for line in lines(log)] == ["complete", "gone", "error"]
 
 
@@ -215,8 +214,8 @@ async def test_off_is_silent_and_other_scopes_pass(log: pytest.LogCaptureFixture
 
     async def send(message: Message) -> None: ...
 
-    await AccessLog(inner, style="text")({"type": "lifespan"}, receive, send)
-    await drive(AccessLog(Inner(), style="off"), scope_of())
+    await proxy_around(inner, access_log="text")({"type": "lifespan"}, receive, send)
+    await drive(proxy_around(Inner(), access_log="off"), scope_of())
     assert seen == ["lifespan"]
     assert lines(log) == []
 
@@ -258,7 +257,7 @@ async def test_the_tokens_of_an_answer_are_told(
     body = answer.encode()
     # Cut near its end only: usage is looked for in the last pieces.
     pieces = (body[:-cut], body[-cut:]) if cut < len(body) else (body,)
-    await drive(AccessLog(Inner(pieces=pieces), style="json"), scope_of())
+    await drive(proxy_around(Inner(pieces=pieces), access_log="json"), scope_of())
     row = json.loads(lines(log)[0])
     assert (row["prompt_tokens"], row["completion_tokens"]) == seen
 
@@ -293,7 +292,7 @@ async def test_the_model_of_a_large_body_is_told(pieces: int, log: pytest.LogCap
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    await drive(AccessLog(reads, style="json", peek=True), scope_of(method="POST"), *parts)
+    await drive(proxy_around(reads, access_log="json", peek=True), scope_of(method="POST"), *parts)
     assert json.loads(lines(log)[0])["model"] == "late"
 
 
@@ -302,7 +301,7 @@ NAMELESS = [b'{"model": "a"', b"[1]", b'{"model": 3}', b" ", b"\xff", b'{"model"
 
 @pytest.mark.parametrize("body", NAMELESS, ids=range(6))
 async def test_what_names_no_model_has_none(body: bytes, log: pytest.LogCaptureFixture) -> None:
-    await drive(AccessLog(Inner(), style="json", peek=True), scope_of(method="POST"), body)
+    await drive(proxy_around(Inner(), access_log="json", peek=True), scope_of(method="POST"), body)
     assert json.loads(lines(log)[0])["model"] is None
 
 

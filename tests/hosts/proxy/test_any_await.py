@@ -31,13 +31,12 @@ from tests.helpers.asgi_client import (
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.access_log import AccessLog
-from toolcall_middleware.hosts.proxy.auth import Gate
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 from toolcall_middleware.settings import Settings
 
 from ...response.streams import DONE, chunk, event, role, says, stream
+from .proxy_servers import proxy_around
 from .test_any_byte import WHOLE
 
 STREAM = stream(role(), *says("Hi ", BLOCK[:20], BLOCK[20:]), chunk({}, "stop"))
@@ -90,7 +89,7 @@ def forwarder(transport: Yielding) -> App:
 
 def whole_proxy(transport: Yielding) -> App:
     """All that stands in the proxy, but for signals."""
-    return AccessLog(Gate(middleware(forwarder(transport))), style="json", peek=True)
+    return proxy_around(middleware(forwarder(transport)), access_log="json", peek=True)
 
 
 def of_another_api(transport: Yielding) -> App:

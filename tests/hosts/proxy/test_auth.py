@@ -9,10 +9,10 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import SettingsError, create_proxy
-from toolcall_middleware.hosts.proxy.auth import Gate
+from toolcall_middleware.hosts.proxy.auth import Keys
 from toolcall_middleware.hosts.proxy.upstream.connection import is_loopback
 
-from .proxy_servers import ask, client_of, raw_upstream, read_request, scope_of, serving
+from .proxy_servers import ask, client_of, proxy_around, raw_upstream, read_request, scope_of, serving
 
 
 async def inner(scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,20 +29,20 @@ KEYS = ("sk-one", "sk-two")
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_healthz_needs_no_upstream_and_no_key(method: str) -> None:
-    answer = await ask(Gate(never, KEYS), scope_of("/healthz", method=method))
+    answer = await ask(proxy_around(never, api_keys=KEYS), scope_of("/healthz", method=method))
     assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok"})
     assert (b"content-type", b"application/json") in answer.headers
 
 
 async def test_healthz_is_found_below_a_prefix_and_nowhere_else() -> None:
-    assert (await ask(Gate(inner), scope_of("/llm/healthz", root_path="/llm"))).status == 200
+    assert (await ask(proxy_around(inner), scope_of("/llm/healthz", root_path="/llm"))).status == 200
     for scope in (scope_of("/healthz", method="POST"), scope_of("/v1/healthz"), scope_of("/healthz/")):
-        assert (await ask(Gate(inner), scope)).status == 299
+        assert (await ask(proxy_around(inner), scope)).status == 299
 
 
 @pytest.mark.parametrize("shown", [b"Bearer sk-one", b"Bearer sk-two", b"bearer sk-two", b"Bearer  sk-one "])
 async def test_each_of_the_keys_opens(shown: bytes) -> None:
-    assert (await ask(Gate(inner, KEYS), scope_of(headers=[(b"Authorization", shown)]))).status == 299
+    assert (await ask(proxy_around(inner, api_keys=KEYS), scope_of(headers=[(b"Authorization", shown)]))).status == 299
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ async def test_each_of_the_keys_opens(shown: bytes) -> None:
 )
 async def test_anything_else_is_a_401_that_tells_no_key(shown: list[bytes]) -> None:
     headers = [(b"authorization", value) for value in shown]
-    answer = await ask(Gate(never, KEYS), scope_of("/v1/models", headers=headers))
+    answer = await ask(proxy_around(never, api_keys=KEYS), scope_of("/v1/models", headers=headers))
     error = json.loads(answer.body)["error"]
     assert (answer.status, error["code"], error["type"]) == (401, "invalid_api_key", "invalid_request_error")
     assert (b"www-authenticate", b"Bearer") in answer.headers
@@ -79,7 +79,7 @@ async def test_every_key_is_compared_without_haste(monkeypatch: pytest.MonkeyPat
         return shown == known
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    await ask(Gate(inner, KEYS), scope_of(headers=[(b"authorization", b"Bearer sk-one")]))
+    await ask(proxy_around(inner, api_keys=KEYS), scope_of(headers=[(b"authorization", b"Bearer sk-one")]))
     assert compared == [b"sk-one", b"sk-two"]
 
 
@@ -88,27 +88,22 @@ async def test_every_key_is_compared_without_haste(monkeypatch: pytest.MonkeyPat
     [("sk-one", "blue"), ("a=b", "red-2"), ("c2stb25l==", None), ("plain", None), ("=x", None), ("no name=k", None)],
 )
 async def test_a_named_key_tells_whose_it_is(shown: str, tenant: str | None) -> None:
-    seen: list[Scope] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(scope)
-        await inner(scope, receive, send)
-
-    keys = ("blue=sk-one", "red-2=a=b", "c2stb25l==", "plain", "=x", "no name=k")
-    answer = await ask(Gate(app, keys), scope_of(headers=[(b"authorization", f"Bearer {shown}".encode())]))
-    assert answer.status == 299
-    assert [scope.get("toolcall.tenant") for scope in seen] == [tenant]
+    keys = Keys(("blue=sk-one", "red-2=a=b", "c2stb25l==", "plain", "=x", "no name=k"))
+    scope = keys.opened(scope_of(headers=[(b"authorization", f"Bearer {shown}".encode())]))
+    assert scope.get("toolcall.tenant") == tenant
 
 
 async def test_a_name_alone_or_with_its_key_opens_nothing() -> None:
     for shown in (b"Bearer blue", b"Bearer blue=sk-one", b"Bearer blue="):
-        answer = await ask(Gate(never, ("blue=sk-one",)), scope_of(headers=[(b"authorization", shown)]))
+        answer = await ask(
+            proxy_around(never, api_keys=("blue=sk-one",)), scope_of(headers=[(b"authorization", shown)])
+        )
         assert answer.status == 401
 
 
 async def test_a_client_cannot_say_whose_it_is() -> None:
     """The name is a key of the scope, and nothing that comes over the wire becomes one."""
-    answer = await ask(Gate(inner, KEYS), scope_of(headers=[(b"toolcall.tenant", b"blue")]))
+    answer = await ask(proxy_around(inner, api_keys=KEYS), scope_of(headers=[(b"toolcall.tenant", b"blue")]))
     assert answer.status == 401
 
 
@@ -129,7 +124,7 @@ async def test_no_other_key_than_the_one_that_opened_says_who_asks(shown: list[t
         seen.append(scope)
         await inner(scope, receive, send)
 
-    assert (await ask(Gate(app, KEYS), scope_of(headers=[(b"a", b"b"), *shown]))).status == 299
+    assert (await ask(proxy_around(app, api_keys=KEYS), scope_of(headers=[(b"a", b"b"), *shown]))).status == 299
     told = [(b"a", b"b"), (b"authorization", b"Bearer sk-one"), (b"x-api-key", b"sk-one")]
     assert [
         pair for pair in seen[0]["headers"] if pair in told or pair[0].lower() in {b"authorization", b"x-api-key"}
@@ -137,7 +132,7 @@ async def test_no_other_key_than_the_one_that_opened_says_who_asks(shown: list[t
 
 
 async def test_while_it_drains_everything_new_is_a_503() -> None:
-    gate = Gate(never)
+    gate = proxy_around(never)
     gate.drain()
     health, other = await ask(gate, scope_of("/healthz")), await ask(gate, scope_of("/v1/models"))
     assert (health.status, json.loads(health.body)) == (503, {"status": "draining"})
@@ -147,7 +142,7 @@ async def test_while_it_drains_everything_new_is_a_503() -> None:
 
 
 async def test_without_keys_everybody_passes() -> None:
-    assert (await ask(Gate(inner), scope_of())).status == 299
+    assert (await ask(proxy_around(inner), scope_of())).status == 299
 
 
 # --- create_proxy

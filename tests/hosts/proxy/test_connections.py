@@ -15,7 +15,6 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolcall_middleware.hosts.middleware.rate_limit import shared_storage
-from toolcall_middleware.hosts.proxy.auth import Gate
 from toolcall_middleware.hosts.proxy.connections import (
     Bounded,
     BoundedProtocol,
@@ -25,7 +24,7 @@ from toolcall_middleware.hosts.proxy.connections import (
 )
 from toolcall_middleware.settings import Settings
 
-from .proxy_servers import PATIENCE, Uvicorn
+from .proxy_servers import PATIENCE, Uvicorn, proxy_around
 from .routing import http
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -69,7 +68,7 @@ async def health(address: str) -> bytes:
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-a: b\r\n"])
 async def test_a_connection_without_a_whole_head_is_closed(begin: bytes, protocol: Any) -> None:
-    server = Uvicorn(http(Gate(inner)), http=protocol)
+    server = Uvicorn(http(proxy_around(inner)), http=protocol)
     address = await server.begin()
     try:
         reader, writer = await opened(address)
@@ -90,7 +89,7 @@ async def test_a_connection_without_a_whole_head_is_closed(begin: bytes, protoco
 
 
 async def test_an_answer_under_way_outlives_the_time_for_a_head(protocol: Any) -> None:
-    server = Uvicorn(http(Gate(inner)), http=protocol)
+    server = Uvicorn(http(proxy_around(inner)), http=protocol)
     address = await server.begin()
     try:
         reader, writer = await opened(address)
@@ -108,7 +107,7 @@ async def test_silent_connections_make_room_for_others(protocol: Any) -> None:
     class Slow(protocol):  # type: ignore[misc]
         head_seconds = 60.0
 
-    server = Uvicorn(http(Gate(inner)), http=Slow)
+    server = Uvicorn(http(proxy_around(inner)), http=Slow)
     address = await server.begin()
     try:
         silent = [await opened(address) for _ in range(40)]

@@ -30,6 +30,9 @@ from toolcall_middleware.observe.metrics import Metrics
 from toolcall_middleware.observe.observers import Observers
 from toolcall_middleware.observe.traces import TraceFiles
 
+from .routing import Proxies, table
+from .routing import ask as ask_model
+
 parser = pytest.importorskip("prometheus_client.parser")
 
 KEY = (b"authorization", b"Bearer right")
@@ -199,7 +202,7 @@ async def test_an_upstream_that_is_down_is_one_line(proxy: Any, caplog: pytest.L
     port = free_port("127.0.0.1")
     app = proxy(upstream_url=f"http://127.0.0.1:{port}/v1", upstream_retries="2")
     with caplog.at_level(logging.WARNING):
-        answer = await Client(ask(), headers=[(b"x-request-id", b"mine")]).run_with_others(app)
+        answer = await Client(ask(), headers=[HOST, (b"x-request-id", b"mine")]).run_with_others(app)
     assert answer.status == 502
     lines = [record.getMessage() for record in caplog.records if record.name == "toolcall_middleware.proxy"]
     assert len(lines) == 1
@@ -229,7 +232,7 @@ async def test_a_clients_trace_is_in_its_line(proxy: Any, caplog: pytest.LogCapt
     trace = "0af7651916cd43dd8448eb211c80319c"
     with caplog.at_level(logging.INFO):
         for value in (f"00-{trace}-b7ad6b7169203331-01", "nonsense\x1b"):
-            await Client(ask(), headers=[(b"traceparent", value.encode())]).run_with_others(app)
+            await Client(ask(), headers=[HOST, (b"traceparent", value.encode())]).run_with_others(app)
     assert [line["trace"] for line in lines(caplog)] == [trace, None]
 
 
@@ -278,3 +281,22 @@ async def test_of_two_hundred_streams_at_once_nothing_is_lost(tmp_path: Path) ->
 
 def written(folder: Path) -> list[Path]:
     return list(folder.glob("*.jsonl"))
+
+
+async def test_a_models_label_is_one_that_an_upstream_lists_or_that_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = TextBackend(lambda _body: "hello", models=("listed-1",))
+    proxies = Proxies(tmp_path, monkeypatch)
+    with serve(backend) as base:
+        tables = [
+            table(f"{base.removesuffix('/v1')}/v1", models=["answers-*"], name="up"),
+            table("http://127.0.0.1:1/v1", models=["down-*"], rename={"named-1": "x"}, name="down"),
+        ]
+        async with proxies.running(*tables, metrics="on", upstream_retries="0") as client:
+            for model in ("refused-1", "answers-1", "down-1", "named-1"):
+                await ask_model(client, model)
+            text = (await client.get("/metrics")).text
+    labels = set(re.findall(r'toolcall_requests_total{[^}]*model="([^"]+)"', text))
+    assert {"answers-1", "named-1"} <= labels
+    assert not {"refused-1", "down-1"} & labels

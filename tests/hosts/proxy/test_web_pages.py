@@ -12,7 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from tests.helpers.asgi_client import JSON_TYPE, TOOL, Client, ask, middleware
 from toolcall_middleware import Settings, create_proxy
-from toolcall_middleware.hosts.proxy.strangers import Strangers
+from toolcall_middleware.hosts.proxy.app import Proxy
+from toolcall_middleware.hosts.proxy.upstream.config import UpstreamConfig
+from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream
 
 from .proxy_servers import PATIENCE, scope_of
 from .proxy_servers import ask as drive
@@ -34,8 +36,16 @@ def scope(host: str = "localhost:8080", origin: str | None = None, **more: Any) 
     return {**scope_of("/v1/chat/completions", **given), "headers": headers}
 
 
+def guarded(*, key: bool = True, **settings: Any) -> Proxy:
+    """A proxy of one upstream, with a key of the operator's or without."""
+    values = {"upstream_url": "http://127.0.0.1:1/v1", "access_log": "off", **settings}
+    config = UpstreamConfig("up", ("*",), Settings(**values, upstream_key="sk-1" if key else None))
+    upstream = Upstream(config, forward_authorization=True)
+    return Proxy(inner, Settings(**values), upstreams=lambda: [upstream])
+
+
 async def status(asked: Scope, *, key: bool = True, **settings: Any) -> int:
-    answer = await drive(Strangers(inner, Settings(**settings), open_with_key=lambda: key), asked)
+    answer = await drive(guarded(key=key, **settings), asked)
     return answer.status
 
 
@@ -72,7 +82,7 @@ async def test_a_proxy_without_a_key_or_on_another_address_is_as_before() -> Non
 
 
 async def test_a_preflight_is_answered_here_and_answers_carry_cors() -> None:
-    app = Strangers(inner, Settings(cors_origins="https://app.example"), open_with_key=lambda: True)
+    app = guarded(cors_origins="https://app.example")
     asking = [(b"access-control-request-method", b"POST"), (b"access-control-request-headers", b"x-api-key")]
     answer = await drive(app, scope(origin="https://app.example", method="OPTIONS", headers=asking))
     told = dict(answer.headers)

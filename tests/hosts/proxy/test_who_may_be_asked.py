@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import Settings
-from toolcall_middleware.hosts.proxy.forward_paths import ForwardPaths
+from toolcall_middleware.hosts.proxy.app import Proxy
 
 from .proxy_servers import ask as drive
 from .proxy_servers import scope_of, serving
@@ -64,11 +64,11 @@ class Noting:
 )  # fmt: skip
 async def test_nobody_changes_what_is_listed_with_the_operators_key(method: str, path: str) -> None:
     upstream = Noting()
-    answer = await drive(ForwardPaths(upstream, Settings()), scope_of(path, method=method))
+    answer = await drive(Proxy(upstream, Settings()), scope_of(path, method=method))
     assert answer.status == 405
     assert json.loads(answer.body)["error"]["code"] == "method_not_allowed"
     everything = Settings(forward_paths="*")
-    assert (await drive(ForwardPaths(Noting(), everything), scope_of(path, method=method))).status == 200
+    assert (await drive(Proxy(Noting(), everything), scope_of(path, method=method))).status == 200
 
 
 REFUSED_PATHS = [
@@ -84,7 +84,7 @@ REFUSED_PATHS = [
 async def test_paths_of_administration_are_not_forwarded(path: str, method: str) -> None:
     upstream = Noting()
     scope = scope_of(unquote(path), method=method, raw_path=path.encode())
-    answer = await drive(ForwardPaths(upstream, Settings()), scope)
+    answer = await drive(Proxy(upstream, Settings()), scope)
     assert answer.status in {400, 404}
     assert "code" in json.loads(answer.body)["error"]
     assert not upstream.asked

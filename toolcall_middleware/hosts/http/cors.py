@@ -60,15 +60,22 @@ def is_local_origin(origin: str) -> bool:
         return False
 
 
-def preflight_headers(scope: Scope, origin: str) -> Headers:
-    """What answers the preflight of an admitted page."""
+def is_preflight(scope: Scope) -> bool:
+    """Whether a browser asks what a page may send."""
+    return scope["method"] == "OPTIONS" and header_of(scope, b"access-control-request-method") is not None
+
+
+async def send_preflight(scope: Scope, send: Send, origin: str) -> None:
+    """Answer the preflight of an admitted page."""
     asked = header_of(scope, b"access-control-request-headers") or "authorization, content-type"
-    return [
+    headers = [
         *_allowing(origin),
         (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
         (b"access-control-allow-headers", asked.encode("latin-1")),
         (b"access-control-max-age", b"600"),
     ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def with_cors(send: Send, origin: str, *, replace: bool) -> Send:

@@ -1,4 +1,4 @@
-"""The metrics as an ASGI app: to mount in an app of one's own, and the proxy's page."""
+"""The metrics as an ASGI app, for an app of one's own and for the proxy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...observe.metrics import Metrics, shared_metrics
 from .errors import send_json
-from .headers import raw_path
 
 
 def metrics_app() -> ASGIApp:
@@ -41,16 +40,3 @@ class MetricsApp:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown, "more_body": False})
-
-
-class MetricsPage:
-    """`path` is the metrics, and never the upstream's; the rest goes to `app`."""
-
-    def __init__(self, app: ASGIApp, path: str) -> None:
-        self._app = app
-        self._path = path.encode()
-        self._page = metrics_app()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        mine = scope["type"] == "http" and raw_path(scope).rstrip(b"/") == self._path
-        await (self._page if mine else self._app)(scope, receive, send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -9,11 +10,12 @@ import secrets
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ...wire.openai import FAILURES
 from ..http.headers import raw_path
@@ -47,19 +49,20 @@ _named = msgspec.json.Decoder(_Named)
 class AccessLog:
     """Gives each request an id (`x-request-id`: the client's when it is sane) and logs it when it has ended.
 
-    The id goes on to `app` and stands in the answer; an upstream's own id stays there as `x-upstream-request-id`.
-    `style` is `text`, `json` or `off`. `peek`: read the model from the body, because `app` does not tell it.
+    `style` is `text`, `json` or `off`. `peek`: read the model from the body, because the app does not note it.
     """
 
-    def __init__(self, app: ASGIApp, *, style: str, peek: bool = False) -> None:
-        self._app = app
+    def __init__(self, *, style: str, peek: bool = False) -> None:
         self._style = style
         self._peek = peek and style != "off"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    @contextlib.contextmanager
+    def line(self, scope: Scope, receive: Receive, send: Send) -> Iterator[tuple[Scope, Receive, Send]]:
+        """What the app is called with for one request. The line is written at the context's end.
+
+        The scope has the id among its headers, and the request's record. The answer gets the id; an upstream's own id
+        stays in it as `x-upstream-request-id`.
+        """
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         shown = [value for name, value in headers if name == _ID]
         own = shown[0] if len(shown) == 1 and _SANE_ID.fullmatch(shown[0]) else b"req_" + secrets.token_hex(16).encode()
@@ -73,7 +76,7 @@ class AccessLog:
         try:
             if self._peek and scope["method"] == "POST":
                 receive = _peeking(receive, record)
-            await self._app({**scope, "headers": headers, RECORD: record}, receive, answer.send)
+            yield {**scope, "headers": headers, RECORD: record}, receive, answer.send
             ended = "complete" if answer.complete else "gone"
         finally:
             if self._style != "off":

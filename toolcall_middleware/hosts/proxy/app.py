@@ -1,30 +1,43 @@
-"""The whole proxy, put together from the settings: signals, log, keys, router, each upstream behind the middleware."""
+"""The proxy: every request takes one way in, `Proxy.__call__`, and `create_proxy` builds it from the settings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...errors import SettingsError
+from ...errors import SettingsError, ToolCallError
 from ...observe.observers import observers_of
 from ...settings import Settings
-from ..http.metrics_page import MetricsPage
+from ..http.cors import is_preflight, send_preflight, with_cors
+from ..http.errors import send_json
+from ..http.headers import raw_path
+from ..http.watch import watched
+from ..middleware.face_errors import refuse
 from .access_log import AccessLog, write_to_stdout
-from .auth import Gate
+from .auth import Keys
 from .connections import bound_logging
-from .forward_paths import ForwardPaths
-from .health import PATHS, Readiness
+from .forward_paths import check_path
+from .health import Readiness
 from .lifetime import Lifetime
+from .loops import marked, new_mark
 from .props import with_template
 from .router import Router
-from .strangers import Strangers
+from .strangers import admitted_origin
 from .upstream.config import UpstreamConfig
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream
 from .upstreams_file import read_upstreams
-from .watch import Watch
+
+if TYPE_CHECKING:
+    from .inspector.store import Store
+
+# The connection closes with the answer: the client's next attempt reaches another process.
+_LEAVE = {"connection": "close", "retry-after": "1"}
+_HEALTH, _READY, _HELLO = b"/healthz", b"/readyz", b"/api/hello"
 
 
 def create_proxy() -> ASGIApp:
@@ -32,15 +45,16 @@ def create_proxy() -> ASGIApp:
 
     Raises SettingsError or FormatError.
     """
-    settings = Settings.from_env()
+    return proxy_of(Settings.from_env())
+
+
+def proxy_of(settings: Settings) -> Proxy:
+    """The proxy that the settings describe. Raises SettingsError or FormatError."""
     bound_logging()
-    # What the client shows is else a key of this proxy and nobody else's business.
+    # Where the proxy has keys of its own, a client's `authorization` is one of them and is not sent to an upstream.
     forward_authorization = not settings.api_keys
+    only = _only(with_mode(settings)) if settings.upstreams_file is None else None
     app: Upstream | Router
-    reload = None
-    only: UpstreamConfig | None = None
-    if settings.upstreams_file is None:
-        only = _only(with_mode(settings))
     if only is None or settings.model_aliases:
         app = Router(
             partial(read_upstreams, settings.upstreams_file or "", settings) if only is None else lambda: [only],
@@ -49,58 +63,155 @@ def create_proxy() -> ASGIApp:
             max_response_bytes=settings.max_response_bytes,
             upload_timeout=settings.upload_timeout,
         )
-        reload = app.reload if only is None else None
     else:
         app = Upstream(only, forward_authorization=forward_authorization)
-    metrics_path = "/metrics" if settings.metrics == "on" else settings.metrics
-    inner: ASGIApp = ForwardPaths(app, settings)
-    if settings.metrics != "off" and not settings.metrics_open:
-        inner = MetricsPage(inner, metrics_path)
-    gate = Gate(inner, settings.api_keys)
-    store = None
-    if settings.inspector is not None:
-        from .inspector.store import Store
-
-        store = Store()
-    observers = observers_of(settings, [] if store is None else [store])
-    tell = None
-    if settings.metrics != "off":
-        from ...observe.metrics import shared_metrics
-
-        tell = shared_metrics().upstream_is
-    upstreams = partial(getattr, app, "apps") if isinstance(app, Router) else partial(tuple, [app])
-    strangers = Strangers(gate, settings, open_with_key=partial(_opens_with_credentials, app, settings))
-    outer: ASGIApp = Readiness(strangers, upstreams, tell)
-    if settings.metrics != "off" and settings.metrics_open:
-        outer = MetricsPage(outer, metrics_path)
-    if observers is not None:
-        outer = Watch(outer, observers, {*PATHS, metrics_path.encode()})
     if settings.access_log != "off":
         write_to_stdout()
-    logged: ASGIApp = AccessLog(outer, style=settings.access_log, peek=isinstance(app, Upstream))
-    if store is not None and settings.inspector is not None:
+    upstreams = partial(getattr, app, "apps") if isinstance(app, Router) else partial(tuple, [app])
+    return Proxy(
+        app,
+        settings,
+        upstreams=upstreams,
+        reload=app.reload if isinstance(app, Router) and only is None else None,
+        peek=isinstance(app, Upstream),
+    )
+
+
+class Proxy:
+    """An ASGI app before `app`, which is the upstream or chooses one. Each step either answers or lets pass.
+
+    upstreams: those in use. reload: what SIGHUP does. peek: `app` does not note a request's model, so the log reads it.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        *,
+        upstreams: Callable[[], Sequence[Upstream]] = tuple,
+        reload: Callable[[], object] | None = None,
+        peek: bool = False,
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._upstreams = upstreams
+        self._drains = False
+        self._mark = new_mark()
+        self._keys = Keys(settings.api_keys)
+        self._log = AccessLog(style=settings.access_log, peek=peek)
+        self._lifetime = Lifetime(drain=self.drain, grace=settings.shutdown_grace, reload=reload)
+        self._store: Store | None = None
+        self._inspector: ASGIApp | None = None
+        if settings.inspector is not None:
+            self._inspect(settings.inspector)
+        self._observers = observers_of(settings, [] if self._store is None else [self._store])
+        self._metrics: ASGIApp | None = None
+        self._metrics_path = b""
+        up = None
+        if settings.metrics != "off":
+            from ...observe.metrics import shared_metrics
+            from ..http.metrics_page import MetricsApp
+
+            self._metrics = MetricsApp(shared_metrics())
+            self._metrics_path = b"/metrics" if settings.metrics == "on" else settings.metrics.encode()
+            up = shared_metrics().upstream_is
+        self._readiness = Readiness(upstreams, up)
+        self._unwatched = {_HEALTH, _READY, self._metrics_path}
+
+    def _inspect(self, token: str) -> None:
         from .inspector.app import Inspector
+        from .inspector.store import Store
 
-        logged = Inspector(logged, store, settings.inspector, template_of=partial(_template_of, app))
+        self._store = Store()
+        self._inspector = Inspector(self._logged, self._store, token, template_of=self._template_of)
 
-    def drain() -> None:
-        gate.drain()
-        if store is not None:
-            store.close()
+    @property
+    def addresses(self) -> list[str]:
+        """The upstreams' base addresses."""
+        return [one.config.settings.upstream_url or "" for one in self._upstreams()]
 
-    return Lifetime(logged, drain=drain, grace=settings.shutdown_grace, reload=reload)
+    def drain(self) -> None:
+        """Take no new requests: the process is about to end."""
+        self._drains = True
+        if self._store is not None:
+            self._store.close()
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI entry: log, host, key, path; `app` limits and routes."""
+        if scope["type"] == "lifespan":
+            await self._lifetime.lifespan(self._app, scope, receive, send)
+            return
+        with self._lifetime.request():
+            if scope["type"] != "http":
+                await self._app(scope, receive, send)  # a websocket, which it closes
+                return
+            # ASGI allows any iterable of headers; a generator can be read only once.
+            scope = {**scope, "headers": list(scope["headers"])}
+            await (self._inspector or self._logged)(scope, receive, send)
 
-def _template_of(app: Upstream | Router, upstream: str | None) -> str | None:
-    """Whose chat template the answers of an upstream are read by. upstream: its name, None where there is only one."""
-    configs = app.upstreams if isinstance(app, Router) else (app.config,)
-    return next((one.settings.template for one in configs if one.name == upstream), configs[0].settings.template)
+    async def _logged(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._log.line(scope, receive, send) as (own, taking, giving):
+            if self._observers is None or raw_path(scope).rstrip(b"/") in self._unwatched:
+                await self._answer(own, taking, giving)
+            else:
+                await watched(self._answer, self._observers, own, taking, giving)
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        settings, method, path = self._settings, scope["method"], raw_path(scope)
+        try:
+            scope = marked(scope, self._mark)
+        except ToolCallError as refusal:
+            await refuse(scope, send, refusal)
+            return
+        looks = method in {"GET", "HEAD"}
+        metrics = self._metrics if path.rstrip(b"/") == self._metrics_path else None
+        if looks and path == _READY:
+            await self._readiness.answer(scope, send)
+            return
+        if metrics is not None and settings.metrics_open:
+            await metrics(scope, receive, send)
+            return
+        try:
+            origin = admitted_origin(scope, settings, guards=self._opens_with_credentials())
+            if origin is not None:
+                if is_preflight(scope):
+                    await send_preflight(scope, send, origin)
+                    return
+                send = with_cors(send, origin, replace=True)
+            if looks and path == _HEALTH:
+                if self._drains:
+                    await send_json(send, 503, b'{"status":"draining"}', _LEAVE)
+                else:
+                    await send_json(send, 200, b'{"status":"ok"}')
+                return
+            if method == "HEAD" and path == _HELLO:  # Claude Code asks whether there is a server
+                await send_json(send, 200, b"")
+                return
+            scope = self._opened(scope)
+            if metrics is not None:
+                await metrics(scope, receive, send)
+                return
+            check_path(scope, settings)
+        except ToolCallError as refusal:
+            await refuse(scope, send, refusal)
+            return
+        await self._app(scope, receive, send)
 
-def _opens_with_credentials(app: Upstream | Router, settings: Settings) -> bool:
-    """Whether a client without a key asks an upstream with the operator's credentials. A reload may change that."""
-    configs = app.upstreams if isinstance(app, Router) else (app.config,)
-    return not settings.api_keys and any(config.holds_credentials for config in configs)
+    def _opened(self, scope: Scope) -> Scope:
+        """The scope for the app, once the client has shown a key. Raises ToolCallError."""
+        if self._drains:
+            message = "This proxy is about to end and takes no new requests."
+            raise ToolCallError("upstream_error", message, status=503, headers=_LEAVE)
+        return self._keys.opened(scope)
+
+    def _opens_with_credentials(self) -> bool:
+        """Whether a client without a key asks an upstream with the operator's credentials. A reload may change that."""
+        return not self._settings.api_keys and any(one.config.holds_credentials for one in self._upstreams())
+
+    def _template_of(self, upstream: str | None) -> str | None:
+        """Whose chat template an upstream's answers are read by. upstream: its name, None where there is only one."""
+        configs = [one.config for one in self._upstreams()]
+        return next((one.settings.template for one in configs if one.name == upstream), configs[0].settings.template)
 
 
 def _only(settings: Settings) -> UpstreamConfig:

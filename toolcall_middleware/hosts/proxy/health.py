@@ -1,4 +1,4 @@
-"""`GET /readyz`: whether the upstreams answer. `/healthz`, whether the process is up, is auth.py's."""
+"""`GET /readyz`: whether the upstreams answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from ...errors import ToolCallError
 from ..http.errors import send_json
-from ..http.headers import raw_path
 from ..http.request_record import Record
 from .own_request import ask_for_models
 from .upstream.upstream import Upstream
@@ -19,33 +18,26 @@ from .upstream.upstream import Upstream
 # Seconds: how long to wait for an upstream, and how long its answer holds.
 _PATIENCE = 5.0
 _FRESH = 5.0
-PATHS = frozenset({b"/healthz", b"/readyz"})
 
 
 class Readiness:
-    """An app before `app`: 200 where an upstream answers, else 503; `{"status": ..., "upstreams": {name: ok}}`.
+    """Answers 200 where an upstream answers, else 503: `{"status": ..., "upstreams": {name: whether it answers}}`.
 
-    Any answer below 500 is one, also that the key is wrong: then the client's key may be right. Nobody needs a key for
-    it, and whoever asks often learns the same for some seconds. tell: is told of each upstream that was asked.
+    Any upstream answer below 500 counts, also a refusal of the key: a client's own key may be right. An answer holds
+    for some seconds. tell: called with each upstream's name and whether it answered.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        upstreams: Callable[[], Sequence[Upstream]],
-        tell: Callable[[str, bool], None] | None = None,
+        self, upstreams: Callable[[], Sequence[Upstream]], tell: Callable[[str, bool], None] | None = None
     ) -> None:
-        self._app = app
         self._upstreams = upstreams
         self._tell = tell
         self._until = 0.0
         self._known: dict[str, bool] = {}
         self._asking = asyncio.Lock()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"} or raw_path(scope) != b"/readyz":
-            await self._app(scope, receive, send)
-            return
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Answer a request for `/readyz`."""
         known = await self._look(scope)
         ready = any(known.values())
         body = msgspec.json.encode({"status": "ready" if ready else "unready", "upstreams": known})
@@ -66,7 +58,7 @@ class Readiness:
 
 
 async def _answers(upstream: Upstream, scope: Scope) -> bool:
-    # Nothing of the asker's goes along: nobody knows who that is.
+    # None of the client's headers are sent: a client without a key may ask this.
     record = Record(id="readyz", others=True)
     try:
         async with asyncio.timeout(_PATIENCE):

@@ -27,17 +27,14 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class Lifetime:
-    """The outermost app. Under uvicorn, in the main thread, it takes signals; anywhere else it only passes.
+    """Counts running requests. Under uvicorn, in the main thread, it takes signals; elsewhere it does nothing else.
 
     At SIGINT or SIGTERM `drain` is called; the server gets the signal when the last request has ended, or after
     `grace` seconds, when those that still run are cancelled; at once for a second SIGINT. At SIGHUP `reload` is
     called; without one SIGHUP does what SIGTERM does, unless it is ignored (`nohup`).
     """
 
-    def __init__(
-        self, app: ASGIApp, *, drain: Callable[[], None], grace: float, reload: Callable[[], object] | None = None
-    ) -> None:
-        self._app = app
+    def __init__(self, *, drain: Callable[[], None], grace: float, reload: Callable[[], object] | None = None) -> None:
         self._drain = drain
         self._grace = grace
         self._reload = reload
@@ -46,30 +43,29 @@ class Lifetime:
         self._previous: dict[int, Handler] = {}
         self._idle = asyncio.Event()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            with self._signals():
-                await self._app(scope, receive, self._settling(send))
-            return
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """While a request is answered by the current task."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is a coroutine of a task
         self._running.add(task)
         try:
-            await self._app(scope, receive, send)
+            yield
         finally:
             self._running.discard(task)
             if not self._running:
                 self._idle.set()
 
-    def _settling(self, send: Send) -> Send:
-        """`send`; when the start is complete, the process settles, where it is the server's own."""
+    async def lifespan(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run `app` for the server's lifespan; when its start is complete, the process settles."""
 
         async def started(message: Message) -> None:
             await send(message)
             if message["type"] == "lifespan.startup.complete" and self._previous:
                 settle()
 
-        return started
+        with self._signals():
+            await app(scope, receive, started)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from starlette.types import Message, Scope
 from ..http.bodies import giving
 from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
+from .loops import via
 from .upstream.upstream import Upstream
 
 
@@ -22,8 +23,8 @@ async def ask_for_models(
 ) -> tuple[int, bytes]:
     """(status, body) of the upstream's answer to `GET /v1/models`; status 0 when it gave none.
 
-    scope: of the request that made us ask. headers: what the upstream gets of it, or in its place. limit: the most
-    bytes of a body, more is a TooLongError; None: the body is not kept.
+    scope: of the client's request. headers: sent in place of its own, beside its `Via`. limit: the most bytes of a
+    body, more is a TooLongError; None: the body is not kept.
     """
     parts: list[bytes] = []
     status = size = 0
@@ -49,7 +50,7 @@ async def ask_for_models(
         "raw_path": b"/v1/models",
         "root_path": "",
         "query_string": b"",
-        "headers": [*headers, (b"accept-encoding", b"identity")],
+        "headers": [*headers, *via(scope), (b"accept-encoding", b"identity")],
         RECORD: record,
         TENANT_KEY: None,
     }
