@@ -52,6 +52,7 @@ CODES: dict[str, _Code] = {
     "unknown_url": _Code(
         404, None, "the proxy has no such path: it is not in `forward_paths`, or not translated for the upstream's API"
     ),
+    "websocket_not_supported": _Code(426, None, "a WebSocket upgrade: the proxy takes HTTP requests only"),
     "method_not_allowed": _Code(405, None, "models are only looked at, by `GET`, `HEAD` and `OPTIONS`"),
     "loop_detected": _Code(508, None, "the request has already passed this proxy: an upstream's address leads back"),
 }

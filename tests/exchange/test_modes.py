@@ -287,3 +287,48 @@ async def test_arguments_that_are_no_object_are_an_error_where_an_object_is_due(
     assert '"tool_calls":' not in response.text
     assert '"code":"malformed_tool_arguments"' in response.text
     assert "'f' are not a JSON object" in response.text
+
+
+SEARCH = {"type": "openrouter:web_search"}
+
+
+async def test_a_providers_tool_passes_in_native_mode_and_is_left_out_of_a_prompt(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    call = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}}]}
+    native = NativeBackend(call)
+    await post(ToolCallMiddleware(native, mode="native"), tools=[SEARCH, TOOL])
+    assert native.bodies[0]["tools"] == [SEARCH, TOOL]
+    assert not caplog.records
+    custom = {"type": "custom", "custom": {"name": "free"}}
+    await post(ToolCallMiddleware(native, mode="native"), tools=[SEARCH, TOOL, custom])
+    assert [tool["type"] for tool in native.bodies[1]["tools"]] == ["function", "function", "openrouter:web_search"]
+    backend = TextBackend([GOOD])
+    answered(await post(ToolCallMiddleware(backend), tools=[SEARCH, TOOL]))
+    assert "web_search" not in str(backend.seen[0])
+    assert "'openrouter:web_search' is run by a provider" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "code", "param"),
+    [
+        ({"allowlist": ["f"], "allowlist_mode": "enforce"}, 403, "tool_not_allowed", "tools[0].type"),
+        (
+            {"allowlist": ["openrouter:*"], "allowlist_mode": "enforce"},
+            403,
+            "tool_not_allowed",
+            "tools[1].function.name",
+        ),
+        ({"allowlist": ["f", "openrouter:*"], "allowlist_mode": "enforce"}, 200, None, None),
+        ({"profile": "strict"}, 400, "invalid_request", "tools[0].type"),
+    ],
+)
+async def test_a_providers_tool_does_not_pass_a_guard_by_its_type(
+    options: Any, status: int, code: str | None, param: str | None
+) -> None:
+    app = ToolCallMiddleware(TextBackend([GOOD]), **options)
+    answer = await post(app, tools=[SEARCH, TOOL])
+    assert answer.status_code == status
+    if code is not None:
+        error = answer.json()["error"]
+        assert (error["code"], error["param"]) == (code, param)

@@ -24,6 +24,7 @@ A, B = function("a"), function("b")
         ("auto", ToolChoice()),
         ("none", ToolChoice(ChoiceMode.NONE)),
         ("required", ToolChoice(ChoiceMode.REQUIRED)),
+        ("any", ToolChoice(ChoiceMode.REQUIRED)),
         (function("b"), ToolChoice(ChoiceMode.NAMED, "b", parallel=False)),
         ({"function": {"name": "b"}}, ToolChoice(ChoiceMode.NAMED, "b", parallel=False)),
         ({"type": "function", "name": "b"}, ToolChoice(ChoiceMode.NAMED, "b", parallel=False)),
@@ -106,3 +107,12 @@ def test_a_call_that_must_come_needs_tools(tools: dict[str, Any]) -> None:
     # Anything else asks for nothing, and is the backend's to judge.
     for other in ("auto", "none", None, 5, "never"):
         assert read_request(json.dumps({**body, "tool_choice": other}).encode(), Settings()) is None
+
+
+def test_mistrals_any_goes_on_as_required() -> None:
+    assert bytes(read(A, tool_choice="any").fields["tool_choice"]) == b'"required"'
+    with pytest.raises(ToolCallError) as caught:
+        read_request(
+            b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "tool_choice": "any"}', Settings()
+        )
+    assert (caught.value.code, caught.value.param) == ("invalid_tool_choice", "tool_choice")

@@ -183,3 +183,25 @@ def test_the_same_bytes_mean_other_tools_in_the_other_field() -> None:
 def test_tools_win_over_functions() -> None:
     chat = read(A, functions=[{"name": "b"}])
     assert (list(chat.tools.by_name), chat.legacy) == (["a"], False)
+
+
+SEARCH = {"type": "openrouter:web_search", "parameters": {"engine": "exa"}}
+
+
+def test_a_providers_own_tool_is_kept_apart() -> None:
+    chat = read(SEARCH, function("a"), {"type": "provider:code.run/2"}, function("b"))
+    assert list(chat.tools.by_name) == ["a", "b"]
+    assert chat.provider == {0: "openrouter:web_search", 2: "provider:code.run/2"}
+    assert json.loads(bytes(chat.fields["tools"]))[0] == SEARCH
+    alone = read(SEARCH)
+    assert not alone.offers_tools
+
+
+def test_allowed_tools_leave_a_providers_tools_out() -> None:
+    chat = read(SEARCH, function("a"), function("b"), tool_choice={"type": "allowed_tools", "tools": [function("b")]})
+    assert json.loads(bytes(chat.fields["tools"])) == [function("b")]
+
+
+@pytest.mark.parametrize("kind", [":", "a:", ":b", "a b:c", "retrieval", "a:b\n"])
+def test_a_type_without_a_provider_is_no_tool(kind: str) -> None:
+    assert refusal({"type": kind}) == ("invalid_request", "tools[0].type")

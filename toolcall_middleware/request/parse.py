@@ -6,6 +6,7 @@ Requests that offer no tools and hold no calls are not read any further than tha
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from .messages import History, read_history
 from .one_reading import OURS, rewritten_tools, without_variants
 from .overrides import read_overrides
 from .tool_choice import read_choice
-from .tools import OfferedTools, ToolLimits, narrowed, read_tools, with_types
+from .tools import OfferedTools, ToolLimits, narrowed, own_tools, read_tools, with_types
 
 _NULL = msgspec.Raw(b"null")
 # OpenAI allows four strings; engines more. Each is looked for in every answer.
@@ -39,6 +40,7 @@ class ChatRequest:
     `overrides` are the Settings that this request changes, by name.
     `legacy` is true when tools came in the deprecated `functions`: the answer goes back as `function_call`.
     `custom` are the names of tools of `type: custom`: in `tools`, functions with one required string `input`.
+    `provider` are the types of tools that a provider runs itself, by their index: they are not in `tools`.
     `deprecated` is the path of the first field of the deprecated functions API, empty where there is none.
     """
 
@@ -55,6 +57,7 @@ class ChatRequest:
     overrides: dict[str, Any] = field(default_factory=dict)
     legacy: bool = False
     custom: frozenset[str] = frozenset()
+    provider: Mapping[int, str] = field(default_factory=dict)
     deprecated: str = ""
 
     @property
@@ -192,7 +195,7 @@ def _offered(raw: msgspec.Raw) -> bytes:
 def _asks_for_call(probe: _Fields) -> bool:
     """Whether a call must come. Without tools that is refused, as OpenAI does it: no backend could keep it."""
     choice = bytes(probe.tool_choice)
-    return choice == b'"required"' or choice[:1] == b"{"
+    return choice in {b'"required"', b'"any"'} or choice[:1] == b"{"
 
 
 def _has_calls(probe: _Fields) -> bool:
@@ -236,7 +239,7 @@ class _Reader:
         offered, tools_raw, legacy = self._tools()
         choice = self._choice(offered.tools, legacy=legacy)
         deprecated = self._deprecated() or history.deprecated
-        self._normalise(history, offered.tools, choice, legacy=legacy)
+        self._normalise(history, offered, choice, legacy=legacy)
         return ChatRequest(
             fields=self._fields,
             model=model,
@@ -251,10 +254,11 @@ class _Reader:
             overrides=self._overrides,
             legacy=legacy,
             custom=offered.custom,
+            provider=offered.provider,
             deprecated=deprecated,
         )
 
-    def _normalise(self, history: History, tools: ToolSet, choice: ToolChoice, *, legacy: bool) -> None:
+    def _normalise(self, history: History, offered: OfferedTools, choice: ToolChoice, *, legacy: bool) -> None:
         """What servers and SDKs read in several spellings is sent on in the one that all upstreams know."""
         fields = self._fields
         if history.is_rewritten:
@@ -268,10 +272,14 @@ class _Reader:
             fields.pop("function_call", None)
             if (typed := with_types(raw)) is not raw:
                 fields["tools"] = msgspec.Raw(typed)
+        if offered.provider and self._settings.upstream_api != "openai":
+            fields["tools"] = msgspec.Raw(msgspec.json.encode(own_tools(fields["tools"])))
+        if self._value("tool_choice") == "any":
+            fields["tool_choice"] = msgspec.Raw(b'"required"')
         if choice.allowed is not None:
             # vLLM refuses `allowed_tools`. To offer no others says the same.
             if choice.allowed:
-                fields["tools"] = narrowed(fields["tools"], tools, choice.allowed)
+                fields["tools"] = narrowed(fields["tools"], offered.tools, choice.allowed)
             fields["tool_choice"] = msgspec.Raw(msgspec.json.encode(choice.mode.value))
         if choice.name is not None:
             given = self._value("tool_choice")

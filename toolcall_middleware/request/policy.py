@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, shown
 from ..json_schema.pointer import Scope, enter
 from ..json_schema.walk import Child, children, dotted, walk
 from ..model import Tool
@@ -31,7 +31,7 @@ _MAX_LEVELS = 5
 
 def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
     """What is to be warned of. Raises ToolCallError for what the operator does not allow."""
-    warnings = _check_allowlist(chat, settings)
+    warnings = _check_allowlist(chat, settings) + _check_provider_tools(chat, settings)
     if settings.refuse_deprecated and chat.deprecated:
         raise ToolCallError(
             "invalid_request",
@@ -81,10 +81,31 @@ def _check_allowlist(chat: ChatRequest, settings: Settings) -> list[str]:
     return warnings
 
 
+def _check_provider_tools(chat: ChatRequest, settings: Settings) -> list[str]:
+    """Tools that a provider runs itself need to be on an enforced allowlist by their type; a prompt has no place for
+    them.
+    """
+    warnings: list[str] = []
+    for index, name in chat.provider.items():
+        where = f"tools[{index}].type"
+        if settings.strict_tools:
+            message = f"A tool's type must be 'function' or 'custom', got {shown(name)}."
+            raise ToolCallError("invalid_request", message, param=where)
+        if settings.allowlist_mode == "enforce" and not admits(settings.allowlist, name):
+            raise ToolCallError("tool_not_allowed", f"The tool {shown(name)} is not on the allowlist.", param=where)
+        if settings.mode != "native":
+            message = f"The tool {shown(name)} is run by a provider: it is left out where tools go into the prompt."
+            _log.warning("%s", message)
+            warnings.append(message)
+    return warnings
+
+
 def _path(chat: ChatRequest, number: int, tool: Tool) -> str:
     """Where the client wrote the tool."""
     if chat.legacy:
         return f"functions[{number}]"
+    for index in chat.provider:
+        number += index <= number
     return f"tools[{number}].{'custom' if tool.name in chat.custom else 'function'}"
 
 

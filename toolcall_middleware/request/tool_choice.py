@@ -19,9 +19,9 @@ def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str) -> To
             return ToolChoice(ChoiceMode.AUTO if len(tools) else ChoiceMode.NONE, parallel=parallel)
         case "none":
             return ToolChoice(ChoiceMode.NONE, parallel=parallel)
-        case "required":
+        case "required" | "any":  # Mistral's word
             if not len(tools):
-                raise ToolCallError("invalid_tool_choice", f"'{param}' is 'required' without tools.", param=param)
+                raise ToolCallError("invalid_tool_choice", f"'{param}' is '{value}' without tools.", param=param)
             return ToolChoice(ChoiceMode.REQUIRED, parallel=parallel)
         case {"type": "allowed_tools"}:
             return _allowed(value, tools, parallel=parallel, param=param)

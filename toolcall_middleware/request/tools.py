@@ -5,6 +5,9 @@ An agent sends the same 40 kB of tools at every turn, so what was read once is f
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -30,13 +33,15 @@ class ToolLimits(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
     """The tools of a request. `custom` are the names of those of `type: custom`, which take free text: here they are
-    functions with one required string, `input`.
+    functions with one required string, `input`. `provider` are the types of tools that a provider runs itself, such as
+    `openrouter:web_search`, by their index in the request.
 
     Shared between requests: the schemas inside must not be changed.
     """
 
     tools: ToolSet
     custom: frozenset[str] = frozenset()
+    provider: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 _CACHE: LRUCache[tuple[bytes, ToolLimits, bool], OfferedTools] = LRUCache(max_entries=128, max_size=8 << 20)
@@ -68,8 +73,30 @@ def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
     reader = _Reader(limits)
     for index, entry in enumerate(entries):
         param = f"{field}[{index}]"
-        reader.add(decode(entry, param), param, legacy=field == "functions")
-    return OfferedTools(ToolSet.of(list(reader.tools.values())), frozenset(reader.custom))
+        value = decode(entry, param)
+        if field == "tools" and isinstance(value, dict) and _is_provider(value.get("type")):
+            reader.provider[index] = value["type"]
+        else:
+            reader.add(value, param, legacy=field == "functions")
+    return OfferedTools(ToolSet.of(list(reader.tools.values())), frozenset(reader.custom), reader.provider)
+
+
+_PROVIDER = re.compile(r"[\w.-]{1,64}:[\w.:/-]{1,64}")
+
+
+def _is_provider(variant: Any) -> bool:
+    """Whether the type of a tool names a provider's own, which the provider runs."""
+    return isinstance(variant, str) and _PROVIDER.fullmatch(variant) is not None
+
+
+def provider_tools(raw: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    """The entries of `tools` that a provider runs, each to the byte."""
+    return [entry for entry in _ENTRIES.decode(raw) if _is_provider(_TYPE.decode(entry).type)]
+
+
+def own_tools(raw: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    """The entries of `tools` that the client runs, each to the byte."""
+    return [entry for entry in _ENTRIES.decode(raw) if not _is_provider(_TYPE.decode(entry).type)]
 
 
 def with_types(raw: bytes) -> bytes:
@@ -96,7 +123,7 @@ def _typed(entry: msgspec.Raw) -> msgspec.Raw:
 
 def narrowed(raw: bytes | msgspec.Raw, tools: ToolSet, names: frozenset[str]) -> msgspec.Raw:
     """Of the value of `tools`, which was read as `tools`, the entries with these names, each to the byte."""
-    entries = zip(_ENTRIES.decode(raw), tools.by_name, strict=True)
+    entries = zip(own_tools(raw), tools.by_name, strict=True)
     return msgspec.Raw(msgspec.json.encode([entry for entry, name in entries if name in names]))
 
 
@@ -144,6 +171,7 @@ class _Reader:
         self._schemas = SchemaChecker()
         self.tools: dict[str, Tool] = {}
         self.custom: set[str] = set()
+        self.provider: dict[int, str] = {}
 
     def add(self, entry: Any, param: str, *, legacy: bool) -> None:
         if not isinstance(entry, dict):

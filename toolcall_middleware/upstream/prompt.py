@@ -16,6 +16,7 @@ from ..formats.prompt.tool_choice import choice_text
 from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode
+from ..request.tools import provider_tools
 from . import history
 from .earlier_thoughts import EarlierThoughts
 
@@ -127,7 +128,8 @@ def build_native_body(
         fields.pop("functions", None)
         fields.pop("function_call", None)
         fields["messages"] = chat.messages
-        fields["tools"] = [_function_tool(tool) for tool in chat.tools.tools]
+        functions = [_function_tool(tool) for tool in chat.tools.tools]
+        fields["tools"] = [*functions, *(provider_tools(fields["tools"]) if chat.provider else ())]
         choice: Any = chat.choice.mode.value
         if chat.choice.name is not None:
             choice = {"type": "function", "function": {"name": chat.choice.name}}

@@ -392,3 +392,27 @@ def test_half_an_emoji_of_the_client_does_no_harm() -> None:
     from toolcall_middleware.apis.responses import ResponsesFace
 
     assert json.loads(ResponsesFace().request(data, {}).body)["messages"][0]["content"] == "a� \U0001f600"
+
+
+def test_parts_of_a_chat_completions_image_are_read() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"}}
+    (got,) = messages_of({"role": "user", "content": [{"type": "text", "text": "see"}, image]})
+    assert got["content"] == [{"type": "text", "text": "see"}, image]
+    (got,) = messages_of({"role": "user", "content": [{"type": "image_url", "image_url": "data:x"}]})
+    assert got["content"] == [{"type": "image_url", "image_url": {"url": "data:x"}}]
+    fault = refused({"role": "user", "content": [{"type": "image_url", "image_url": {"url": 1}}]})
+    assert fault.param == "input[0].content[0].image_url.url"
+
+
+def test_a_compaction_trigger_asks_the_model_for_a_summary() -> None:
+    _, request = asked(input=[USER, {"type": "compaction_trigger"}], tools=[WEATHER], tool_choice="required")
+    chat = json.loads(request.body)
+    assert chat["tool_choice"] == "none"
+    assert chat["messages"][0] == USER
+    assert chat["messages"][1]["role"] == "user"
+    assert chat["messages"][1]["content"].startswith("Summarise the conversation so far")
+
+
+def test_a_summary_that_we_gave_is_read_again() -> None:
+    got = messages_of(USER, {"type": "compaction", "encrypted_content": carried("They want tea.")}, USER)
+    assert got[1] == {"role": "system", "content": "Summary of the earlier turns of this conversation:\nThey want tea."}

@@ -532,6 +532,27 @@ async def test_a_websocket_is_closed_politely() -> None:
 
     await Forwarder("http://up.example", timeout=PATIENCE)({"type": "websocket"}, receive, send)
     assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1011)]
+    assert "server-sent events" in sent[0]["reason"]
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_an_upgrade_is_answered_with_what_is_supported(kind: str) -> None:
+    """Codex asks for a WebSocket first, and takes a 426 for the word to use HTTP."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"} if kind == "websocket" else {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": kind, "method": "GET", "path": "/v1/responses", "headers": [(b"Upgrade", b"WebSocket")]}
+    scope["extensions"] = {"websocket.http.response": {}}
+    await Forwarder("http://up.example", timeout=PATIENCE)(scope, receive, send)
+    start = "http.response.start" if kind == "http" else "websocket.http.response.start"
+    assert (sent[0]["type"], sent[0]["status"]) == (start, 426)
+    assert (b"upgrade", b"HTTP/1.1") in sent[0]["headers"]
+    assert json.loads(sent[1]["body"])["error"]["code"] == "websocket_not_supported"
 
 
 async def test_the_lifespan_opens_and_closes_the_pool() -> None:

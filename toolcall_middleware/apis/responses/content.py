@@ -10,7 +10,7 @@ from .fields import encode
 Part = dict[str, Any]
 
 _TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
-_KNOWN = _TEXTS | {"refusal", "input_image", "input_file", "input_audio"}
+_KNOWN = _TEXTS | {"refusal", "image_url", "input_image", "input_file", "input_audio"}
 _DETAILS = {"low": "low", "high": "high", "original": "high"}  # chat completions have no `original`
 
 
@@ -68,6 +68,8 @@ def _part(part: Any, param: str) -> Part:
                 return {"type": "text", "text": _string(part, "refusal", param)}
             case "input_image":
                 return _image(part, param)
+            case "image_url":
+                return _chat_image(part, param)
             case "input_file":
                 return _file(part, param)
             case "input_audio":
@@ -90,6 +92,16 @@ def _image(part: Part, param: str) -> Part:
     detail = part.get("detail")
     if isinstance(detail, str) and detail in _DETAILS:
         image["detail"] = _DETAILS[detail]
+    return {"type": "image_url", "image_url": image}
+
+
+def _chat_image(part: Part, param: str) -> Part:
+    """The part of a chat completion, which some clients send on Responses too."""
+    image = part.get("image_url")
+    if not isinstance(image, dict):
+        return _image(part, param)
+    if not isinstance(image.get("url"), str):
+        raise refusal(f"{param}.image_url.url", f"'url' must be a string, got {kind(image.get('url'))}.")
     return {"type": "image_url", "image_url": image}
 
 

@@ -15,7 +15,7 @@ from .fields import encode
 from .freeform import FIELD
 from .local_kinds import arguments_of, shell_text
 from .names import ITEM_TYPES, Kind, Names
-from .reasoning import Carried, thought_of
+from .reasoning import Carried, read_carried, thought_of
 
 Message = dict[str, Any]
 
@@ -24,6 +24,12 @@ _CALLS = {item_type: kind for kind, item_type in ITEM_TYPES.items()}
 _OUTPUTS = {item_type.removesuffix("_call") + "_call_output" for item_type in _CALLS} - {"tool_search_call_output"}
 _DEFINITION = ("description", "parameters", "format")
 _COMPACTED = "(Earlier turns of this conversation were compacted by another provider and cannot be read here.)"
+_SUMMARY = "Summary of the earlier turns of this conversation:\n"
+_SUMMARISE = (
+    "Summarise the conversation so far, so that it can go on from your summary alone: what the user wants, what was "
+    "done and found (names of files, commands, results, decisions), and what is left to do. Answer with the summary "
+    "only, and call no tool."
+)
 
 
 @dataclass(slots=True)
@@ -40,6 +46,8 @@ class History:
     def __init__(self, names: Names) -> None:
         self.messages: list[Message] = []
         self.paths = Paths()
+        self.compacts = False
+        """Whether the client asks for a summary of the conversation in place of an answer."""
         self._names = names
         self._open: Message | None = None  # the assistant's message that the next item may still belong to
         self._thoughts: list[Carried] = []  # thoughts that wait for what was said after them
@@ -77,7 +85,12 @@ class History:
             case "tool_search_output":
                 self._found(item, param)
             case "compaction" | "compaction_summary":
-                self._system(_COMPACTED, param)
+                carried = read_carried(item.get("encrypted_content"))
+                self._system(_COMPACTED if carried is None else _SUMMARY + carried.text, param)
+            case "compaction_trigger":
+                self.close()
+                self._add({"role": "user", "content": _SUMMARISE}, param)
+                self.compacts = True
             case _ if variant in _CALLS:
                 self._call(_CALLS[variant], item, param)
             case _ if variant in _OUTPUTS:

@@ -117,6 +117,8 @@ class _Request:
         if offered.chat:
             chat["tools"] = offered.chat
         choice = chat_choice(read.value("tool_choice"), offered)
+        if offered.chat and history.compacts:
+            choice = "none"
         if choice is not None:
             chat["tool_choice"] = choice
         parallel = read.flag("parallel_tool_calls")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from starlette.types import Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ...errors import ToolCallError, on_one_line
 from .headers import Headers
 from .request_record import record_of
 
 _log = logging.getLogger("toolcall_middleware")
+_SUPPORTED = "WebSocket is not supported here: send the request as an HTTP POST; streams are server-sent events."
+_CLOSED_BY_SERVER = 1011
 
 
 def log_refusal(error: ToolCallError) -> None:
@@ -44,3 +46,30 @@ async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, 
     head += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in (headers or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def wants_websocket(scope: Scope) -> bool:
+    """Whether the request asks for a WebSocket. A server without that protocol hands on the upgrade as a GET."""
+    if scope["type"] == "websocket":
+        return True
+    upgrades = (value for name, value in scope["headers"] if name.lower() == b"upgrade")
+    return scope["type"] == "http" and any(value.strip().lower() == b"websocket" for value in upgrades)
+
+
+async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer an upgrade with 426 and what is supported; close it where the server cannot send an answer."""
+    error = ToolCallError(
+        "websocket_not_supported", _SUPPORTED, headers={"upgrade": "HTTP/1.1", "connection": "upgrade"}
+    )
+    if scope["type"] == "http":
+        await send_refusal(scope, send, error)
+        return
+    await receive()
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": _CLOSED_BY_SERVER, "reason": _SUPPORTED})
+        return
+
+    async def denied(message: Message) -> None:
+        await send({**message, "type": message["type"].replace("http.", "websocket.http.", 1)})
+
+    await send_refusal(scope, denied, error)

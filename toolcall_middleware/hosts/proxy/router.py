@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ...errors import FormatError, SettingsError, ToolCallError
 from ...wire.openai import encode
 from ..http.bodies import giving
-from ..http.errors import send_json
+from ..http.errors import refuse_websocket, send_json, wants_websocket
 from ..http.headers import scope_for_body, without_keys
 from ..http.offload import offloaded
 from ..http.request_record import record_of
@@ -130,8 +130,8 @@ class Router:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
-        elif scope["type"] != "http":
-            await self._upstreams[0](scope, receive, send)
+        elif wants_websocket(scope):
+            await refuse_websocket(scope, receive, send)
         elif scope["method"] == "GET" and (name := _model_asked(scope)) is not None:
             await self._models(name, scope, send)
         else:

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError
 from ...http.client_library import httpx
-from ...http.errors import send_error, send_refusal
+from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
 from ...http.headers import raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
 from ...http.paths import upstream_path
@@ -119,13 +119,12 @@ class Forwarder:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
+            case "http" | "websocket" if wants_websocket(scope):
+                await refuse_websocket(scope, receive, send)
             case "http":
                 await self._http(scope, receive, send)
             case "lifespan":
                 await self._lifespan(receive, send)
-            case "websocket":
-                await receive()
-                await send({"type": "websocket.close", "code": 1011, "reason": "this proxy forwards HTTP only"})
             case kind:
                 raise RuntimeError(f"unknown ASGI scope {kind!r}")
 
