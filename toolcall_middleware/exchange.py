@@ -1,6 +1,7 @@
 """One request end to end, without I/O: events in, actions out (`receive`). Who does the I/O only executes them.
 
-    receive(Request(body))      -> Pass | Ask(body) | Fail(error)
+    receive(Request(body))      -> Pass | Learn(proof) | Ask(body) | Fail(error)
+    receive(Learned())          -> Ask(body)
     receive(Head(status, …))    -> Decode?, Start? (an answer that goes on unread, or is only counted)
     receive(Body(data, last))   -> Start, Send, Forward, …, at the end Send(last=True), StopUpstream; Ask, Count, Fail
     receive(Counted())          -> the rest of what waited for it
@@ -40,6 +41,8 @@ from .upstream.actions import (
     Failed,
     Forward,
     Head,
+    Learn,
+    Learned,
     Pass,
     Request,
     Send,
@@ -57,7 +60,7 @@ from .wire.sse import DONE
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",
-    "Forward", "Head", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
+    "Forward", "Head", "Learn", "Learned", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
 ]  # fmt: skip
 
 _NOTHING: Sequence[Action] = ()
@@ -68,7 +71,7 @@ _STREAMING = State.STREAMING
 class Exchange:
     """The state of one request. See the module for what comes in and goes out.
 
-    defer: whether the host takes `Count`; without, all is counted at once, and nothing is asked of the backend.
+    defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
     always: also a request without tools is ours, because its answer is to be read (`apis.face`).
     """
 
@@ -152,6 +155,14 @@ class Exchange:
             self.state = State.ENDED
             return [Pass()]
         talk = self._talk = self._usage_only(event.body) if isinstance(chat, UsageOnly) else self._with_tools(chat)
+        proof = talk.proof if self._defer else None
+        if proof is not None:
+            self.state = State.LEARNING
+            return [Learn(proof)]
+        return self._ask_first(event)
+
+    def _ask_first(self, _event: Event) -> Sequence[Action]:
+        talk = self._conversation
         body = talk.first()
         self.state = State.WAITING
         return [Ask(body, talk.prompt)]
@@ -360,6 +371,7 @@ class Exchange:
 
     _TABLE: ClassVar[Mapping[tuple[State, type], Callable[[Exchange, Any], Sequence[Action]]]] = {
         (State.NEW, Request): _on_request,
+        (State.LEARNING, Learned): _ask_first,
         (State.WAITING, Head): _on_head,
         (State.WAITING, BrokenOff): _ignore,
         (State.WAITING, Failed): _on_failed,

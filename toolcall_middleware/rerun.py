@@ -25,7 +25,7 @@ from .parsing.text.reasoning import OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
-from .upstream.backend_memory import BackendMemory
+from .upstream.backend_memory import BackendMemory, Fact, Topic
 from .upstream.prompt_format import PromptFormat
 from .upstream.reasoning_start import ReasoningStart
 from .usage.pending_count import model_of
@@ -33,6 +33,7 @@ from .wire import openai
 from .wire.sse import EventReader
 
 _log = logging.getLogger("toolcall_middleware")
+_TOPICS = frozenset(topic.value for topic in Topic)
 _LEFT_OUT = frozenset({"send", "template", "tokenizer", "tool_name_pattern"})
 """Settings that change nothing of an answer that has come, and would have something loaded or run."""
 _READING = frozenset({State.SNIFFING, State.COLLECTING, State.STREAMING, State.TAPPING, State.PASSING})
@@ -216,8 +217,9 @@ def _circumstances(
         values = dict(given) if isinstance(given := row.get("values"), dict) else {}
         for known in given if isinstance(given := row.get("known"), list) else ():
             match known:
-                case [str(fact), bool(own), bool() | str() | [*_] as value]:
+                case [str(topic), [*of], bool(own), bool() | str() | [*_] as value] if topic in _TOPICS:
                     note = memory.note_own if own else memory.note
+                    fact = Fact(Topic(topic), tuple(map(str, of)))
                     note(model, fact, value=tuple(map(str, value)) if isinstance(value, list) else value)
     sent = values.get("send")
     values = {name: value for name, value in values.items() if name not in _LEFT_OUT and _is_allowed(name, value)}

@@ -181,15 +181,6 @@ async def test_auto_goes_by_prompt_where_tools_are_refused_and_remembers(stream:
     assert ["tools" in seen.body for seen in backend.seen] == [True, False, False]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_auto_reads_raw_markup_and_remembers(stream: bool) -> None:
-    backend = TextBackend([GOOD, GOOD])
-    app = ToolCallMiddleware(backend, mode="auto")
-    assert answered(await post(app, stream=stream), tools={"f"}).calls[0].parsed == {"x": 3}
-    await post(app, stream=stream)
-    assert ["tools" in seen.body for seen in backend.seen] == [True, False]
-
-
 @pytest.mark.parametrize("unknown", ["text", "drop"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_auto_takes_a_call_of_an_unknown_tool_for_no_fault_of_the_backend(stream: bool, unknown: str) -> None:
@@ -200,7 +191,7 @@ async def test_auto_takes_a_call_of_an_unknown_tool_for_no_fault_of_the_backend(
         response = await post(app, stream=stream)
         assert answered(response).finish_reason == "stop"
         assert response.headers["x-toolcall"].startswith("mode=native")
-    assert ["tools" in body for body in backend.bodies] == [True, True]
+    assert ["tools" in body for body in backend.bodies] == [True, True, True]  # the first one looks for evidence
 
 
 @pytest.mark.parametrize("mode", ["prompt", "native"])

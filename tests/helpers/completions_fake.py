@@ -39,10 +39,13 @@ class CompletionsBackend:
         return prompt
 
     async def _chat(self, request: Request) -> Response:
-        self.chats.append(await request.json())
+        body = await request.json()
+        self.chats.append(body)
+        tokens = len(json.dumps([body["messages"], body.get("tools")])) // 4
+        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
         message = {"role": "assistant", "content": "a chat"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return JSONResponse({**_HEAD, "object": "chat.completion", "choices": [choice]})
+        return JSONResponse({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage})
 
     async def _complete(self, request: Request) -> Response:
         body = await request.json()

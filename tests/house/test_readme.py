@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from tests import readme
+from tests.helpers.auto_backend import NO_PARSER, TOOL, AutoBackend
 from tests.helpers.fakes import Refusal, TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import main
@@ -266,15 +267,13 @@ def test_what_is_counted_here_is_marked() -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_auto_asks_by_prompt_once_the_backend_has_refused_tools(*, refused: bool) -> None:
-    text = write_calls("json", ("get_weather", {"city": "Paris"}))
-    backend = TextBackend([text] * 2, strict=refused)
+def test_auto_asks_by_prompt_where_tools_are_refused_or_dropped(*, refused: bool) -> None:
+    backend = AutoBackend(renders=False, refusal=NO_PARSER if refused else None)
     app = ToolCallMiddleware(backend, mode="auto")
-    body = {**json.loads(NAMED["request"]), "stream": False, "tool_choice": "auto"}
     for _ in range(2):
-        (choice,) = chat(app, body).json()["choices"]
-        assert choice["finish_reason"] == "tool_calls"
-    assert ["tools" in sent for sent in backend.bodies] == [True, False, False] if refused else [True, False]
+        body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [TOOL]}
+        assert chat(app, body).json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert not any("tools" in sent for sent in backend.asked)
 
 
 def test_validate_arguments_refuses_a_call_that_does_not_fit() -> None:

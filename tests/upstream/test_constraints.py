@@ -8,8 +8,8 @@ import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.backend_memory import BackendMemory
-from toolcall_middleware.upstream.constraints import ConstraintRequest, constraint_requests
+from toolcall_middleware.upstream.backend_memory import BackendMemory, Fact, Topic
+from toolcall_middleware.upstream.constraints import ConstraintLadder, ConstraintRequest, constraint_requests
 
 from ..request.chats import CLOCK, HELLO, WEATHER, request
 
@@ -46,7 +46,7 @@ def _requests(
     choice: Any, constrain: str, fmt: str, memory: BackendMemory | None, **more: Any
 ) -> list[ConstraintRequest]:
     chat = request(HELLO, tool_choice=choice, **more)
-    return constraint_requests(chat, registry.get(fmt), Settings(constrain=constrain), memory or BackendMemory())
+    return constraint_requests(chat, registry.get(fmt), Settings(constrain=constrain))
 
 
 def schema_of(asked: dict[str, Any]) -> str:
@@ -60,9 +60,9 @@ def test_text_completions_of_llama_cpp_are_asked_for_no_structural_tag() -> None
     url = "http://127.0.0.1:8000/v1"
     chat, fmt = request(HELLO, tool_choice="required"), registry.get("hermes")
     told = Settings(send="completions", template=url, upstream_url=url)  # as of template=props
-    asked = constraint_requests(chat, fmt, told, BackendMemory())
+    asked = constraint_requests(chat, fmt, told)
     assert [asking.kind for asking in asked] == ["response_format", "llama_cpp"]
-    chats = constraint_requests(chat, fmt, told.replace(send="chat"), BackendMemory())
+    chats = constraint_requests(chat, fmt, told.replace(send="chat"))
     assert chats[0].kind == "structural_tag"
 
 
@@ -80,7 +80,7 @@ def test_what_silences_a_schema_in_text_completions_of_llama_cpp_is_left_out() -
     chat = request(HELLO, tools=[tool], tool_choice="required")
     told = Settings(send="completions", template=url, upstream_url=url)
     for settings, left_out in ((told, True), (told.replace(send="chat"), False)):
-        asked = constraint_requests(chat, registry.get("json"), settings, BackendMemory())[0]
+        asked = constraint_requests(chat, registry.get("json"), settings)[0]
         schema = asked.fields["response_format"]["json_schema"]["schema"]
         said = schema["properties"]["tool_calls"]["items"]["properties"]["arguments"]["properties"]
         if not left_out:
@@ -120,14 +120,20 @@ def test_nothing_is_asked_where_it_is_switched_off() -> None:
 
 
 def test_what_a_model_refused_is_not_asked_again() -> None:
+    def asked(memory: BackendMemory, model: str = "m", **settings: Any) -> str | None:
+        chat = request(HELLO, tools=(WEATHER,), tool_choice="required", model=model)
+        ladder = ConstraintLadder(chat, registry.get("json"), Settings(**settings), memory)
+        return None if ladder.asked is None else ladder.asked.kind
+
     memory = BackendMemory()
+    assert asked(memory) == "response_format"
     memory.refuse("m", "response_format")
-    assert kinds("required", memory=memory) == ["llama_cpp"]
+    assert asked(memory) == "llama_cpp"
     memory.refuse("m", "llama_cpp")
-    assert fields("required", memory=memory) == {}
+    assert asked(memory) is None
     # It is the operator's word against the memory's.
-    assert fields("required", memory=memory, constrain="response_format")
-    assert fields("required", memory=memory, model="other")
+    assert asked(memory, constrain="response_format") == "response_format"
+    assert asked(memory, model="other") == "response_format"
 
 
 def test_ways_come_in_order_of_what_they_leave_free() -> None:
@@ -217,7 +223,8 @@ def test_only_what_may_be_called_now_is_offered(choice: Any, names: list[str]) -
 
 def test_what_is_remembered_of_a_model_is_bounded_in_names_and_in_their_length() -> None:
     memory = BackendMemory()
-    memory.note("m" * 512, "fact")
-    assert memory.knows("m" * 512, "fact")
-    memory.note("m" * 513, "fact")
-    assert not memory.knows("m" * 513, "fact")
+    fact = Fact(Topic.TOOLS)
+    memory.note("m" * 512, fact)
+    assert memory.recall("m" * 512, fact)
+    memory.note("m" * 513, fact)
+    assert not memory.recall("m" * 513, fact)

@@ -10,11 +10,22 @@ from typing import Any
 import pytest
 
 from tests.helpers.driven import Driven
-from tests.helpers.engines import PROSE, Answered, Engine, ask, deaf, kind_of, vllm_hermes
+from tests.helpers.engines import (
+    Answered,
+    Engine,
+    ask,
+    deaf,
+    kind_of,
+    llama_cpp_python,
+    llama_server,
+    vllm,
+    vllm_hermes,
+)
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.attempt import _to_model
-from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, BackendMemory
+from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
+from toolcall_middleware.upstream.tool_support import FACT, PendingProof, Told, ToolSupport
 
 SET = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -225,21 +236,24 @@ def native(engine: Engine, memory: BackendMemory, body: dict[str, Any]) -> bool:
     return "tools" in asked(engine, memory, body, mode="auto")[0][-1]
 
 
+def known(memory: BackendMemory) -> Any:
+    return memory.recall("m", FACT)
+
+
 def test_words_that_a_model_is_told_to_repeat_do_not_turn_native_tools_off() -> None:
     engine, memory = Native(MARKUP), BackendMemory()
     assert native(engine, memory, free(f"Repeat after me: {MARKUP}"))
-    assert native(engine, memory, free())
+    assert known(memory) is None
 
 
-def test_markup_in_the_text_is_learned_for_the_same_tools_of_the_same_client_and_not_for_long() -> None:
+def test_markup_in_the_text_is_learned_of_the_model_and_fades() -> None:
     now = [0.0]
     memory = BackendMemory(lambda: now[0])
-    engine = Native(MARKUP)
+    engine = Native(MARKUP, "{}")
     assert native(engine, memory.of(b"one"), free())
     assert not native(engine, memory.of(b"one"), free())
-    assert native(engine, memory.of(b"two"), free())
-    assert native(engine, memory.of(b"one"), free(name="other"))
-    now[0] = DOUBTFUL_SECONDS + 1
+    assert not native(engine, memory.of(b"two"), free(name="other"))
+    now[0] = REMEMBERED_SECONDS + 1
     assert native(engine, memory.of(b"one"), free())
 
 
@@ -250,61 +264,107 @@ def test_a_malformed_call_does_not_send_a_model_that_calls_natively_to_the_promp
     assert native(engine, memory, free())
 
 
-def test_a_backend_that_counts_nothing_has_not_lost_the_tools() -> None:
-    engine, memory = Engine("", lambda _body: None, frozenset(), lambda _body: 0), BackendMemory()
-    assert native(engine, memory, free())
-    assert len(engine.bodies) == 1
-    assert native(engine, memory, free())
-
-
-def test_one_bad_request_does_not_turn_native_tools_off_for_others() -> None:
-    def refused(body: dict[str, Any]) -> bool:
-        return "x" * 40 in json.dumps(body.get("tools"))
-
-    engine, memory = picky("tools.0.function: extra fields not permitted", refused, Native()), BackendMemory()
-    assert not native(engine, memory, free(name="x" * 40))
-    assert native(engine, memory, free())
-    assert len(asked(engine, memory, free(name="x" * 40), mode="auto")[0]) == 1  # its own tools are remembered
-
-
-def test_one_clients_refusal_does_not_turn_native_tools_off_for_others_with_the_same_tools() -> None:
+def test_a_refusal_of_one_requests_tools_is_looked_into_before_the_next_is_asked() -> None:
     """Every user of an agent has the same ones, and an error may quote what a client wrote."""
 
     def refused(body: dict[str, Any]) -> bool:
         return "tools" in body and "does not support tools" in json.dumps(body["messages"])
 
-    engine = picky("cannot use: x does not support tools", refused, Native())
+    engine = picky("cannot use: x does not support tools", refused, Native("{}", "{}"))
     memory = BackendMemory()
     assert not native(engine, memory.of(b"one"), free("x does not support tools"))
+    assert known(memory) is ToolSupport.DOUBTED
+    proof = PendingProof("m", memory)
+    assert proof.is_due
+    proof.learn(answered(proof, engine))
+    assert known(memory) is ToolSupport.CALLS
     assert native(engine, memory.of(b"two"), free())
-    assert len(asked(engine, memory.of(b"one"), free("Go on."), mode="auto")[0]) == 1  # its own are remembered
 
 
-def test_a_conversation_that_a_template_refuses_teaches_nothing_of_its_tools() -> None:
-    def refused(body: dict[str, Any]) -> bool:
-        return "tools" in body and len(body["messages"]) == 2
-
-    engine, memory = picky("jinja: roles must alternate", refused, Native()), BackendMemory()
-    twice = [{"role": "user", "content": "Go."}] * 2
-    assert not native(engine, memory, {**free(), "messages": twice})
-    assert native(engine, memory, free())
+def test_a_refusal_that_is_about_what_the_model_wrote_teaches_nothing() -> None:
+    engine = picky("error parsing tool call: invalid character", lambda body: "tools" in body, deaf())
+    memory = BackendMemory()
+    assert not native(engine, memory, free())
+    assert known(memory) is None
 
 
-def test_the_sentence_of_an_engine_without_a_parser_is_remembered_for_all_tools() -> None:
-    message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-    for said, remembered in ((message, True), (f"input: {message}", False)):
-        engine, memory = picky(said, lambda body: "tools" in body, deaf()), BackendMemory()
-        assert not native(engine, memory, free())
-        bodies, answer = asked(engine, memory, free(name="other"), mode="auto")
-        assert ["tools" in body for body in bodies] == ([False] if remembered else [True, False])
-        assert PROSE in answer.body.decode()
-
-
-def test_a_parser_that_is_there_where_calls_must_come_may_be_missing_where_they_may() -> None:
+def test_a_call_that_must_come_shows_no_more_than_was_known() -> None:
     engine, memory = vllm_hermes(), BackendMemory()
     assert native(engine, memory, {**request(), "tools": [tool("get_weather")]})
+    assert known(memory) is None
     asked(engine, memory, free(name="get_weather"), mode="auto")
-    assert not native(engine, memory, free(name="get_weather"))
+    assert known(memory) is ToolSupport.NONE
+
+
+# -- the questions ---------------------------------------------------------------------------------------------------
+
+
+def answered(proof: PendingProof, engine: Engine, props: bytes | None = None) -> ToolSupport | None:
+    """What the answers of an engine show. props: what it has at `/props`."""
+    questions = proof.questions()
+    question = next(questions)
+    while True:
+        if question.path is not None:
+            told = Told(404, b"Not Found") if props is None else Told(200, props)
+        else:
+            status, _, body = engine.answer(question.body)
+            told = Told(status, body)
+        try:
+            question = questions.send(told)
+        except StopIteration as over:
+            support: ToolSupport | None = over.value
+            return support
+
+
+def looked(engine: Engine, props: bytes | None = None) -> ToolSupport | None:
+    return answered(PendingProof("m", BackendMemory()), engine, props)
+
+
+@pytest.mark.parametrize(
+    ("make", "shows"),
+    [(vllm, ToolSupport.NONE), (llama_server, ToolSupport.NONE), (llama_cpp_python, ToolSupport.NONE)],
+)
+def test_what_engines_without_tools_show(make: Callable[[], Engine], shows: ToolSupport) -> None:
+    assert looked(make()) is shows
+
+
+def test_what_a_prompts_tokens_show() -> None:
+    def engine(**lengths: int) -> Engine:
+        tokens = lambda body: lengths["tools" if "tools" in body else "plain"]  # noqa: E731
+        return Engine("", lambda _body: None, frozenset(), tokens)
+
+    assert looked(engine(tools=90, plain=30)) is ToolSupport.SHOWN
+    assert looked(engine(tools=30, plain=30)) is ToolSupport.NONE
+    assert looked(engine(tools=31, plain=30)) is ToolSupport.NONE  # a template that writes the time
+    assert looked(engine(tools=0, plain=0)) is None  # it counts nothing
+
+
+def test_the_questions_of_one_model_are_three_short_ones() -> None:
+    engine = deaf()
+    assert looked(engine) is ToolSupport.NONE
+    assert [(body["max_tokens"], "tools" in body) for body in engine.bodies] == [(1, True), (1, False)]
+    assert looked(engine, b'{"chat_template_caps": {"supports_tools": true}}') is ToolSupport.SHOWN
+    assert len(engine.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    "props", [b"", b"<html>", b"[]", b'{"chat_template_caps": {"supports_tools": "yes"}}', b"\xff"]
+)
+def test_props_of_another_server_say_nothing(props: bytes) -> None:
+    assert looked(deaf(), props) is ToolSupport.NONE
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (200, b"<html>"), (200, b"[]"), (200, b'{"choices": [], "usage": {"prompt_tokens": true}}'),
+        (200, b'{"choices": [{"message": null}], "usage": null}'), (401, b"no key"), (429, b"slow down"), (503, b""),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_none_shows_nothing(broken: tuple[int, bytes]) -> None:
+    engine = deaf()
+    engine.answer = lambda raw: (broken[0], "", broken[1])  # type: ignore[method-assign]
+    assert looked(engine) is None
 
 
 # -- what is asked again ---------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from tests.helpers.driven import Driven
 from tests.helpers.fakes import write_calls
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.backend_memory import BackendMemory
 from toolcall_middleware.upstream.constraints import constraint_requests
 
 from ..request.chats import HELLO, request
@@ -49,7 +48,7 @@ BAD = write_calls("hermes", ("f", {"x": 7}))
 )
 def test_arguments_in_xml_are_constrained_too(fmt: str, begin: str, end: str, style: str) -> None:
     chat = request(HELLO, tools=(TOOL,), tool_choice="auto")
-    [asked] = constraint_requests(chat, registry.get(fmt), Settings(), BackendMemory())
+    [asked] = constraint_requests(chat, registry.get(fmt), Settings())
     form = json.loads(json.dumps(asked.fields))["response_format"]["format"]
     assert form["tags"] == [
         {"begin": begin, "content": {"type": "json_schema", "json_schema": PARAMETERS, "style": style}, "end": end}

@@ -29,16 +29,16 @@ _TURN = re.compile(
     re.DOTALL,
 )
 _WORDS = (
-    b"tool_use_failed",
-    b"failed to parse input at pos",
-    b"model produced output that does not match the expected",  # llama.cpp since 2026, which logs the text only
-    b"error parsing tool call",  # Ollama
+    "tool_use_failed",
+    "failed to parse input at pos",
+    "model produced output that does not match the expected",  # llama.cpp since 2026, which logs the text only
+    "error parsing tool call",  # Ollama
 )
 
 
-def is_models_fault(refusal: bytes) -> bool:
-    """Whether an error, in lower case, is about what the model wrote, and not about what was asked for."""
-    return any(words in refusal for words in _WORDS)
+def is_models_fault(said: str) -> bool:
+    """Whether an error's text, in lower case, is about what the model wrote, and not about what was asked for."""
+    return any(words in said for words in _WORDS)
 
 
 class Unparsed(NamedTuple):

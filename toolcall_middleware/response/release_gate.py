@@ -23,10 +23,13 @@ class Hold(enum.Enum):
 _FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
 
 
-def hold_for(chat: ChatRequest, settings: Settings) -> Hold:
-    """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own."""
+def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False) -> Hold:
+    """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own.
+
+    must_call: the answer is only good with a call, whatever `tool_choice` says.
+    """
     retries = settings.validate_arguments == "retry" and chat.offers_tools  # else no call can come that is refused
-    if chat.choice.must_call:
+    if chat.choice.must_call or must_call:
         return Hold.CALLED if retries else Hold.CALL
     if retries:
         return Hold.END

@@ -16,6 +16,7 @@ from ..usage.pending_count import PendingCount
 
 if TYPE_CHECKING:
     from .completions.pending import PendingPrompt
+    from .tool_support import PendingProof
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -24,6 +25,7 @@ class State(enum.Enum):
     """Where an exchange is."""
 
     NEW = "new"  # no request has come
+    LEARNING = "learning"  # evidence is looked for before the backend is asked
     WAITING = "waiting"  # the backend is asked, and has not answered
     SNIFFING = "sniffing"  # its first bytes will tell whether it streams
     COLLECTING = "collecting"  # its answer is kept until it is complete
@@ -41,6 +43,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """The client's request has come. `body` is all of it."""
 
     body: bytes
+
+
+class Learned(msgspec.Struct, frozen=True, gc=False):
+    """What `Learn` asked for is done."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -79,7 +85,7 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
     """What `Count` asked for is done."""
 
 
-Event = Request | Head | Body | BrokenOff | Failed | Undecodable | Counted
+Event = Request | Learned | Head | Body | BrokenOff | Failed | Undecodable | Counted
 
 
 # -- actions ---------------------------------------------------------------------------------------------------------
@@ -87,6 +93,12 @@ Event = Request | Head | Body | BrokenOff | Failed | Undecodable | Counted
 
 class Pass(msgspec.Struct, frozen=True, gc=False):
     """The request is none of ours: hand it on as it came, and its answer too. No event follows."""
+
+
+class Learn(msgspec.Struct, frozen=True):
+    """Ask the backend's questions of the proof, let it learn from the answers, and tell `Learned`."""
+
+    proof: PendingProof
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -145,4 +157,4 @@ class Fail(msgspec.Struct, frozen=True):
     error: ToolCallError
 
 
-Action = Pass | Ask | Decode | Start | Send | Forward | Count | StopUpstream | Fail
+Action = Pass | Learn | Ask | Decode | Start | Send | Forward | Count | StopUpstream | Fail

@@ -40,7 +40,6 @@ _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
 _RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
 _MAX_SHOWN = 500
-_MAX_READ = 4096  # bytes of a refusal
 
 
 class Decision(NamedTuple):
@@ -131,6 +130,11 @@ class ToolRequest:
         return self._negotiation.native
 
     @property
+    def is_trial(self) -> bool:
+        """Whether nothing shows yet that the backend's own calls work: the answer is only good with a call."""
+        return self._negotiation.is_trial
+
+    @property
     def ends_itself(self) -> bool:
         """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
         choice = self.chat.choice
@@ -192,6 +196,7 @@ class ToolRequest:
 
     def first(self) -> bytes:
         """The body of the first attempt."""
+        self._negotiation.begin()
         if not self.native:
             return self._by_prompt()
         settings = self._settings
@@ -233,7 +238,11 @@ class ToolRequest:
         self._sent = body
         self.usage.sent(body, self._injected())
         mode = "native" if self.native else "prompt"
-        self.decisions.append(Decision("mode", mode, f"mode={settings.mode}; attempt: {self.why}"))
+        known = ""
+        if settings.mode == "auto":
+            support = self._negotiation.support
+            known = f"; native calls: {'not known' if support is None else support.value}"
+        self.decisions.append(Decision("mode", mode, f"mode={settings.mode}{known}; attempt: {self.why}"))
         if not self.native:
             if settings.send != "chat":
                 sent = "chat" if self._raw is None else "completions"
@@ -255,13 +264,13 @@ class ToolRequest:
 
     # -- another attempt -----------------------------------------------------------------------------------------
 
-    def repairs(self, status: int, data: bytes) -> bool:
+    def repairs(self, error: ToolCallError) -> bool:
         """The backend refused. What we added is left out and tried again; what the client sent is the client's."""
-        todo = self._negotiation.after_refusal(status, data[:_MAX_READ].lower())
+        todo = self._negotiation.after_refusal(error)
         if todo is Next.GIVE:
             return False
-        said = data[:_MAX_SHOWN].decode("utf-8", "replace")
-        self._ask_because("tools_refused" if todo is Next.PROMPT else "field_refused", f"{status}: {said}")
+        said = f"{error.status}: {error.message[:_MAX_SHOWN]}"
+        self._ask_because("tools_refused" if todo is Next.PROMPT else "field_refused", said)
         if todo is Next.PROMPT:
             self.next_body = self._by_prompt()
             return True
@@ -323,12 +332,7 @@ class ToolRequest:
 
     def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
-        todo = self._negotiation.after_answer(
-            calls=outcome.calls,
-            read_markup=outcome.read_markup,
-            lost=outcome.lost,
-            prompt_tokens=self.usage.prompt_tokens,
-        )
+        todo = self._negotiation.after_answer(calls=outcome.calls, read_markup=outcome.read_markup, lost=outcome.lost)
         if todo is not Next.PROMPT or left:
             return False
         self.usage.next_attempt()

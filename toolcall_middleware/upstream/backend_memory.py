@@ -1,36 +1,54 @@
-"""What was learned of backends: what they refuse or ignore, and what reaches their models.
+"""What was learned of backends, by model.
 
-All requests share it, so nothing that one client sends may decide for another. What is remembered for all was shown by
-a request that any client could have sent; what a request's own tools, schema or fields may have caused is remembered
-for those alone (a fact's name holds their digest), or for the client (`of`).
+All requests share it, so nothing that one client sends may decide for another. A fact that a request's own tools,
+schema or fields may have caused names them (`Fact.of` holds their digest), or is kept for that client alone (`of`).
 """
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..fading_memory import FadingMemory, digest
 
 REMEMBERED_SECONDS = 600.0
 DOUBTFUL_SECONDS = 120.0
-"""For what a model's answer seemed to show: it is asked again sooner."""
+"""For a conclusion that is checked again sooner."""
 _REMEMBERED = 512  # facts
 _LONGEST_NAME = 512  # characters
-_OF_CLIENT = " of client "
+_ALL = None  # in place of a client
+
+
+class Topic(enum.Enum):
+    """What can be known of a model. The values are names in traces."""
+
+    TOOLS = "tools"  # whether the backend's own tool calls work: a `ToolSupport`
+    REFUSES = "refuses"  # a field, a kind of constraint, a question; of: its name, and what else was odd
+    LEFT_OUT = "left_out"  # the keywords that a backend refuses in one schema; of: the constraint and its digest
+    CALLS_COME = "calls_come"  # calls in a format reach us; of: the format
+    CALLS_KEPT = "calls_kept"  # the engine takes calls in a format out of the text; of: the format
+    OPENS_THOUGHT = "opens_thought"  # whether the prompt opens a thought; of: the position of the template's switch
+
+
+class Fact(NamedTuple):
+    """A topic and what it is about."""
+
+    topic: Topic
+    of: tuple[str, ...] = ()
 
 
 class BackendMemory:
     """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known = FadingMemory[tuple[str, str], Any](clock, most=_REMEMBERED)
+        self._known = FadingMemory[tuple[str, Fact, str | None], Any](clock, most=_REMEMBERED)
         self._clock = clock
         self._client = ""
 
     def of(self, client: bytes) -> BackendMemory:
-        """The same memory as one client sees it, who is told apart by `client` (a header's value)."""
+        """The same memory as seen by one client, identified by a header's value."""
         if not client:
             return self
         view = BackendMemory(self._clock)
@@ -38,45 +56,33 @@ class BackendMemory:
         view._client = digest(client)
         return view
 
-    def refuse(self, model: str, field: str) -> None:
-        """The backend refused `field` for `model`."""
-        self.note(model, f"no {field}")
+    def refuse(self, model: str, name: str) -> None:
+        """The backend refuses what has this name: a field, a question."""
+        self.note(model, Fact(Topic.REFUSES, (name,)))
 
-    def refuses(self, model: str, field: str) -> bool:
+    def refuses(self, model: str, name: str) -> bool:
         """Whether it is known to."""
-        return self.knows(model, f"no {field}")
+        return self.recall(model, Fact(Topic.REFUSES, (name,))) is not None
 
-    def note(self, model: str, fact: str, *, value: Any = True, seconds: float = REMEMBERED_SECONDS) -> None:
-        """Remember something of a model. Names that no model has are the client's, and could be of any size."""
+    def note(self, model: str, fact: Fact, *, value: Any = True, seconds: float = REMEMBERED_SECONDS) -> None:
+        """Remember a fact for all clients. Longer names than any model has are a client's invention, and ignored."""
         if len(model) <= _LONGEST_NAME:
-            self._known.put((model, fact), value, seconds=seconds)
+            self._known.put((model, fact, _ALL), value, seconds=seconds)
 
-    def note_own(self, model: str, fact: str, *, value: Any = True, seconds: float = DOUBTFUL_SECONDS) -> None:
-        """Remember something for this client alone, and not for long: its own words may have caused it."""
-        self.note(model, self._own(fact), value=value, seconds=seconds)
+    def note_own(self, model: str, fact: Fact, *, value: Any = True, seconds: float = DOUBTFUL_SECONDS) -> None:
+        """Remember a fact for this client alone: its own words may have caused it."""
+        if len(model) <= _LONGEST_NAME:
+            self._known.put((model, fact, self._client), value, seconds=seconds)
 
-    def recall_own(self, model: str, fact: str) -> Any:
-        """What was noted with the fact for this client; None where nothing is remembered."""
-        return self.recall(model, self._own(fact))
+    def recall(self, model: str, fact: Fact) -> Any:
+        """The value that was noted, for this client or for all; None if nothing is remembered."""
+        own = self._known.get((model, fact, self._client))
+        return own if own is not None else self._known.get((model, fact, _ALL))
 
-    def knows(self, model: str, fact: str) -> bool:
-        """Whether it is remembered, for all or for this client."""
-        return self.recall(model, fact) is not None or self.recall(model, self._own(fact)) is not None
-
-    def recall(self, model: str, fact: str) -> Any:
-        """What was noted with the fact; None where nothing is remembered."""
-        return self._known.get((model, fact))
-
-    def facts(self, model: str) -> list[tuple[str, bool, Any]]:
-        """All that is remembered of a model, as (fact, whether for this client alone, value): for traces. What tells
-        clients apart is not in it.
-        """
-        mark, own = _OF_CLIENT, self._own("")
+    def facts(self, model: str) -> list[tuple[str, tuple[str, ...], bool, Any]]:
+        """All that is remembered of a model, as (topic, of, whether for this client alone, value), for traces."""
         return [
-            (fact.removesuffix(own), fact.endswith(own), value)
-            for (known, fact), value in self._known.items()
-            if known == model and (fact.endswith(own) or mark not in fact)
+            (fact.topic.value, fact.of, client is not _ALL, value)
+            for (known, fact, client), value in self._known.items()
+            if known == model and client in {_ALL, self._client}
         ]
-
-    def _own(self, fact: str) -> str:
-        return f"{fact}{_OF_CLIENT}{self._client}"

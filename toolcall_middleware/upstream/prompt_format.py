@@ -19,7 +19,7 @@ from ..formats.base import ToolFormat
 from ..request.parse import ChatRequest
 from ..response.answer_outcome import AnswerOutcome
 from ..settings import Settings
-from .backend_memory import BackendMemory
+from .backend_memory import BackendMemory, Fact, Topic
 from .request_shape import odd_fields, speaks_of_calls
 
 _log = logging.getLogger("toolcall_middleware")
@@ -45,7 +45,7 @@ class PromptFormat:
                 self.why += f"; the name {chat.model!r} tells no family, template={settings.template} does"
             else:
                 self.why += f"; the name {chat.model!r} tells {'the' if known else 'no'} family"
-            if self.name != _PLAIN and memory.knows(chat.model, self._fact()):
+            if self.name != _PLAIN and memory.recall(chat.model, self._fact()):
                 self._write_plainly()
                 self.why += ", whose own calls its engine took out of the text"
 
@@ -60,14 +60,14 @@ class PromptFormat:
         settings, model = self._settings, self._chat.model
         if settings.format != "auto" or settings.upstream_api != "openai" or settings.usage == "count":
             return False
-        return self._chat.offers_tools and self.name != _PLAIN and not self._memory.knows(model, self._proof())
+        return self._chat.offers_tools and self.name != _PLAIN and not self._memory.recall(model, self._proof())
 
     def prove(self) -> None:
         """A call has come."""
         self._memory.note(self._chat.model, self._proof())
 
-    def _proof(self) -> str:
-        return f"lets {self.name} calls come"
+    def _proof(self) -> Fact:
+        return Fact(Topic.CALLS_COME, (self.name,))
 
     def is_swallowed(self, outcome: AnswerOutcome, completion_tokens: int | None) -> bool:
         """Whether an answer shows that the engine keeps calls of this format to itself.
@@ -81,7 +81,7 @@ class PromptFormat:
             return False
         model, fact, chat = self._chat.model, self._fact(), self._chat
         if self._settings.format != "auto":
-            if not self._memory.knows(model, fact):
+            if not self._memory.recall(model, fact):
                 self._memory.note(model, fact)
                 _log.warning("%s; format=auto would ask for json then.", self._fault())
             return False
@@ -97,8 +97,8 @@ class PromptFormat:
         model = shown(self._chat.model)
         return f"An answer of {model} was empty, though tokens were counted: its engine may keep {self.name} calls"
 
-    def _fact(self) -> str:
-        return f"keeps {self.name}"
+    def _fact(self) -> Fact:
+        return Fact(Topic.CALLS_KEPT, (self.name,))
 
     def _write_plainly(self) -> None:
         in_json = getattr(self.chosen, "in_json", None)

@@ -14,9 +14,8 @@ from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
-from .backend_memory import REMEMBERED_SECONDS, BackendMemory
+from .backend_memory import REMEMBERED_SECONDS, BackendMemory, Fact, Topic
 
-_FACT = "its prompt opens the thought"
 _SWITCHES = ("enable_thinking", "thinking")
 """What templates call the switch, in a request's `chat_template_kwargs`."""
 
@@ -31,7 +30,7 @@ class ReasoningStart:
         self._start = settings.reasoning_start
         self._switch = _switch(chat)
         # Of a model whose template has a switch, each position is another matter.
-        self._fact = _FACT if self._switch is None else f"{_FACT}: {self._switch}"
+        self._fact = Fact(Topic.OPENS_THOUGHT, () if self._switch is None else (str(self._switch),))
 
     def opened(self, *, constrained: bool) -> OpenedReasoning | None:
         """The thought that the next answer begins in. constrained: it is held to JSON from its first character."""
@@ -48,7 +47,7 @@ class ReasoningStart:
 
     @property
     def _known(self) -> bool | None:
-        known = self._memory.recall_own(self._model, self._fact)
+        known = self._memory.recall(self._model, self._fact)
         return known if isinstance(known, bool) else None
 
     def learn(self, opened: bool | None) -> None:  # noqa: FBT001 - what the answer showed, as it says it

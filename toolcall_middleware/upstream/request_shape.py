@@ -37,16 +37,6 @@ def has_plain_names(chat: ChatRequest) -> bool:
     return len(tools) <= _MOST_TOOLS and all(_NAME.fullmatch(tool.name) for tool in tools)
 
 
-def has_plain_messages(chat: ChatRequest) -> bool:
-    """Whether no chat template can fail for the messages: texts of system, user and assistant in turn."""
-    turns = [message.get("role") for message in chat.messages]
-    if turns[:1] == ["system"]:
-        turns = turns[1:]
-    texts = all(isinstance(message.get("content"), str) for message in chat.messages)
-    calls = any(message.get("tool_calls") for message in chat.messages)
-    return texts and not calls and turns == [("user", "assistant")[at % 2] for at in range(len(turns))]
-
-
 def speaks_of_calls(chat: ChatRequest) -> bool:
     """Whether a model that writes markup may only repeat what stands in the conversation."""
     return any(_LIKE_A_CALL.search(_text(message.get("content"))) for message in chat.messages)
@@ -56,9 +46,3 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content[:_LOOKED_AT] if isinstance(content, str) else ""
-
-
-def tools_asked(chat: ChatRequest) -> str:
-    """A digest of the tools and of how a call is wished for."""
-    choice = chat.choice
-    return digest(chat.tools_raw, choice.mode.value.encode(), b"stream" if chat.stream else b"whole")

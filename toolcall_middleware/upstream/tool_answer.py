@@ -31,6 +31,7 @@ from .actions import State
 from .attempt import Decision, ToolRequest
 from .backend_memory import BackendMemory
 from .conversation import Facts
+from .tool_support import PendingProof, proof_for
 
 if TYPE_CHECKING:
     from .completions.pending import PendingPrompt
@@ -102,6 +103,11 @@ class ToolAnswer:
         return self._request.native
 
     @property
+    def proof(self) -> PendingProof | None:
+        """The evidence that the first attempt waits for."""
+        return proof_for(self._chat, self._settings, self._memory)
+
+    @property
     def facts(self) -> Facts:
         """What observers are told."""
         request = self._request
@@ -157,7 +163,7 @@ class ToolAnswer:
             self._request.usage,
             include_usage=chat.include_usage,
             choices=chat.n,
-            hold=hold_for(chat, settings),
+            hold=hold_for(chat, settings, must_call=self._request.is_trial),
             legacy=chat.legacy,
             as_object=settings.arguments_as_object,
             reasoning_field=settings.reasoning_field,
@@ -268,7 +274,7 @@ class ToolAnswer:
         """Whether an answer of status 200 is a refusal, after which the backend is asked again as for one with its own
         status: some engines look at a request too late to choose that.
         """
-        return not is_ours(error.code) and self._request.repairs(error.status, error.body())
+        return not is_ours(error.code) and self._request.repairs(error)
 
     def flush(self) -> bytes:
         """What is held back of a stream that has begun and cannot go on: an error follows."""
@@ -284,7 +290,7 @@ class ToolAnswer:
             if (written := self._written(refusal)) is not None:
                 self._status = 200
                 return self.whole(written)
-            if request.repairs(self._status, data):
+            if request.repairs(refusal):
                 return None
             if not isinstance(refusal.code, str) and is_context_error(refusal):
                 refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one

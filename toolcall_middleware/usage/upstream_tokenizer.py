@@ -36,10 +36,13 @@ _log = logging.getLogger("toolcall_middleware")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A POST to `path`, beside the API's own paths."""
+    """A request to the backend: a POST where there is a body, else a GET.
 
-    path: str
-    body: bytes
+    path: beside the API's own paths, with its query; None for the path of chat completions itself.
+    """
+
+    path: str | None
+    body: bytes = b""
 
 
 Questions = Generator[Question, bytes | None, None]

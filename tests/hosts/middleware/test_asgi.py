@@ -250,15 +250,6 @@ async def test_the_app_gets_the_new_body_once_with_its_length() -> None:
     assert "tools" not in backend.bodies[0]
 
 
-async def test_what_is_learned_from_one_clients_answers_is_not_for_another_key() -> None:
-    backend = Backend(CALLING)
-    app = middleware(backend, mode="auto")
-    keys = [b"anna", b"anna", b"ben"]
-    for key in keys:
-        await Client(ask(), headers=[JSON_TYPE, (b"x-api-key", key)]).run(app)
-    assert ["tools" in body for body in backend.bodies] == [True, False, True]
-
-
 async def test_a_body_in_many_pieces_is_one_body() -> None:
     body = ask(stream=False)
     for parts in ([b"", body[:9], b"", body[9:], b""], [body[at : at + 1] for at in range(len(body))]):

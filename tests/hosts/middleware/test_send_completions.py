@@ -348,7 +348,7 @@ async def test_a_backend_that_takes_tools_gets_them_and_images_too(template: str
     body = asked(messages=[{"role": "user", "content": [image]}])
     answer = await ask(backend, template, body, mode="auto", format="auto")
     assert answer.headers["x-toolcall"].startswith("mode=native")
-    assert backend.chats[0]["tools"] == [TOOL]
+    assert backend.chats[-1]["tools"] == [TOOL]
     assert not backend.asked
 
 

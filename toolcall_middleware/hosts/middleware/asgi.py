@@ -18,7 +18,7 @@ from ...apis.face import Face, FaceRequest
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
-from ...exchange import Action, Ask, Exchange, Fail, Pass, Request
+from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Pass, Request
 from ...formats import registry
 from ...observe.observers import observers_of
 from ...request.one_reading import one_reading
@@ -36,13 +36,13 @@ from ..http.request_record import Record, record_of
 from ..http.upload import cleared, collect
 from ..http.watch import watched
 from .app_auth import refuse, refused_by_app
+from .backend_questions import ToolProofs, WholeUsage, wait_for
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
 from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, load_tokenizer, refuse_start, warn_of_starlette
-from .token_counting import WholeUsage, wait_for
 from .unread import READ_BY_FACES, check_charset, check_unknown_fields, check_unreadable, is_guarded, pass_without_tools
 from .warmup import warm
 
@@ -118,6 +118,7 @@ class ToolCallMiddleware:
         load_tokenizer(settings)  # now, because it takes time, and its errors are the operator's
         self.settings = settings
         self._memory = BackendMemory()
+        self._proofs = ToolProofs()
         self._guarded = settings.mode != "off" and is_guarded(settings)
         self._face_settings = FaceSettings()
         self._tenancy: Tenancy | None = None
@@ -295,7 +296,7 @@ class ToolCallMiddleware:
         if isinstance(action, Fail):
             await caller.refuse(action.error)
             return
-        if not isinstance(action, Ask):
+        if not isinstance(action, Ask | Learn):
             plain = await offloaded(len(body), _as_it_leaves, body)
             if plain is came:
                 messages, scope = untouched
@@ -318,7 +319,13 @@ class ToolCallMiddleware:
                 return
             send = budget.sender(send, partial(_units, exchange, scope))
         try:
-            await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
+            if isinstance(action, Learn):
+                await self._proofs.learn(action.proof, self.app, scope, settings.paths)
+                action = (await offloaded(len(body), exchange.receive, Learned()))[0]
+            if isinstance(action, Fail):
+                await caller.refuse(action.error)
+            elif isinstance(action, Ask):
+                await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
             _tell(exchange, record, units=0 if budget is None else _units(exchange, scope))
             behind(len(body), exchange.let_go)

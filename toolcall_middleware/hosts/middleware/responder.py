@@ -40,7 +40,7 @@ from ..http.errors import send_error
 from ..http.leaving import done_one
 from ..http.messages import request_scope, response_head
 from ..http.offload import CODED, LARGE, Held, offloaded
-from .token_counting import wait_for
+from .backend_questions import wait_for
 
 _log = logging.getLogger("toolcall_middleware")
 

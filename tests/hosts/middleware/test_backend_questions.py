@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Receive, Scope, Send, ask, read_body
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware
-from toolcall_middleware.hosts.middleware import token_counting
+from toolcall_middleware.hosts.middleware import backend_questions
 from toolcall_middleware.usage.tokenizers.hf_tokenizer import HfTokenizer
 
 from ...response.streams import DONE, chunk, role, says, stream
@@ -182,7 +182,7 @@ async def test_nobody_is_asked_for_who_does_not_ask() -> None:
 async def test_a_backend_that_cannot_count_is_remembered_and_the_count_estimated(
     fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(token_counting, "_SECONDS", 0.05)
+    monkeypatch.setattr(backend_questions, "_COUNT_SECONDS", 0.05)
     engine = Engine(fault=fault)
     app = ToolCallMiddleware(engine, tokenizer="upstream")
     with caplog.at_level(logging.WARNING, "toolcall_middleware"):

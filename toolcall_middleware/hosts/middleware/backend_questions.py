@@ -1,6 +1,7 @@
-"""What counting waits for: the backend's own `/tokenize`, asked through the app itself, and long texts in a thread.
+"""Questions to the backend beside the client's request, asked through the app itself: how many tokens a text has
+(`/tokenize`), and whether tools reach its models (`mode=auto`). Long texts are counted in a thread.
 
-Also the usage of whole answers to requests without tools, which pass here as they are where they have it.
+Also the usage of whole answers to requests without tools, which pass unchanged where they have it.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from weakref import WeakValueDictionary
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...apis.passage import PASSAGE
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
+from ...upstream.tool_support import PendingProof, Told, ToolSupport
 from ...usage.pending_count import PendingCount, meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
@@ -21,8 +25,10 @@ from ..http.headers import OF_ITS_BYTES, scope_for_body, without
 from ..http.offload import offloaded
 from ..http.paths import normal_path
 
-_SECONDS = 2.0
+_COUNT_SECONDS = 2.0
 """For all questions about one answer: its end waits for them."""
+_PROOF_SECONDS = 20.0
+"""For all questions about one model, which may have to be loaded first: requests wait for them."""
 _ATTEMPTS = 2
 _PASSING = frozenset({502, 503, 504})
 """Of a proxy: its upstream may just have closed an old connection, which says nothing of what it can do."""
@@ -36,22 +42,23 @@ async def wait_for(pending: PendingCount, app: ASGIApp, scope: Scope, paths: tup
     questions = pending.questions()
     if questions is not None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + _SECONDS
+        end = loop.time() + _COUNT_SECONDS
         with contextlib.suppress(StopIteration):
             question = next(questions)
             while True:
-                asked = _scope_of(scope, paths, question)
+                asked = scope_of(scope, paths, question)
                 answer = None
                 for _ in range(_ATTEMPTS):
-                    status, answer = await _ask(app, asked, question.body, end - loop.time())
+                    status, body = await ask(app, asked, question.body, end - loop.time())
+                    answer = body if status == 200 else None
                     if answer is not None or status not in _PASSING:
                         break
                 question = questions.send(answer)
     await asyncio.to_thread(pending.count)
 
 
-async def _ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
-    """(status, body) of the app's answer; no body when it is no good answer, status 0 when there is none in time."""
+async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
+    """(status, body) of the app's answer. No body where it is too long or has no end; status 0 if none came in time."""
     answer = _Answer()
     try:
         async with asyncio.timeout(seconds):
@@ -59,7 +66,7 @@ async def _ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple
     except TimeoutError:
         return 0, None
     except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer
-        _log.debug("asking for a count failed", exc_info=True)
+        _log.debug("a question to the backend failed", exc_info=True)
         return 0, None
     return answer.status, answer.body()
 
@@ -89,25 +96,66 @@ class _Answer:
                 self._over.set()
 
     def body(self) -> bytes | None:
-        good = self.status == 200 and self._over.is_set() and self._size <= _MAX_ANSWER
+        good = self._over.is_set() and self._size <= _MAX_ANSWER
         return b"".join(self._parts) if good else None
 
 
-def _scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
-    """The client's scope with another path: beside `/v1`, where inference servers have what is no API of OpenAI's."""
-    path = scope["path"]
-    given = (path, path.rstrip("/"), normal_path(path))
-    path, suffix = next((one, suffix) for one in given for suffix in paths if one.endswith(suffix.rstrip("/")))
-    path = path.removesuffix(suffix.rstrip("/")).removesuffix("/v1") + question.path
+def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
+    """The client's scope for a question, whose path is beside `/v1`: inference servers have there what is not OpenAI's.
+
+    A question without a path keeps the client's.
+    """
     scope = scope_for_body(scope, len(question.body), identity=True)
+    query = b""
+    if question.path is not None:
+        path = scope["path"]
+        given = (path, path.rstrip("/"), normal_path(path))
+        path, suffix = next((one, suffix) for one in given for suffix in paths if one.endswith(suffix.rstrip("/")))
+        path = path.removesuffix(suffix.rstrip("/")).removesuffix("/v1") + question.path
+        path, _, asked = path.partition("?")
+        query = asked.encode()
+        scope = {**scope, "path": path, "raw_path": path.encode()}
+    scope = {name: value for name, value in scope.items() if name != PASSAGE}
     return {
         **scope,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
+        "method": "POST" if question.body else "GET",
+        "query_string": query,
         "headers": [*without(scope["headers"], {b"content-type"}), (b"content-type", b"application/json")],
         "extensions": {},
     }
+
+
+class ToolProofs:
+    """Asks about one model at a time once; requests that name it meanwhile wait for the same answers."""
+
+    def __init__(self) -> None:
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def learn(self, proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
+        """Ask `app` and remember what it shows. scope: of the client's request; paths: those that are intercepted."""
+        lock = self._asking.get(proof.model)
+        if lock is None:
+            lock = self._asking[proof.model] = asyncio.Lock()
+        async with lock:
+            if proof.is_due:
+                proof.learn(await _answered(proof, app, scope, paths))
+
+
+async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> ToolSupport | None:
+    questions = proof.questions()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _PROOF_SECONDS
+    told: Told | None = None
+    try:
+        question = next(questions)
+        while True:
+            asked = scope_of(scope, paths, question)
+            status, body = await ask(app, asked, question.body, end - loop.time())
+            told = None if body is None else Told(status, body)
+            question = questions.send(told)
+    except StopIteration as over:
+        support: ToolSupport | None = over.value
+        return support
 
 
 class WholeUsage:

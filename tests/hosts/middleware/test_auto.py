@@ -1,0 +1,220 @@
+"""`mode=auto` through the whole middleware: a model is native once something proves that its tools reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.helpers.auto_backend import NO_PARSER, PROSE, TOOL, AutoBackend
+from tests.helpers.stream_rules import check_stream, check_whole
+from toolcall_middleware import ToolCallMiddleware
+
+LONG = "You are a careful assistant. " * 200
+
+
+G = {**TOOL, "function": {**TOOL["function"], "name": "g"}}
+
+
+def auto(backend: AutoBackend, **options: Any) -> ToolCallMiddleware:
+    return ToolCallMiddleware(backend, mode="auto", format="json", **options)
+
+
+async def post(app: Any, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [TOOL], **fields}
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        return await client.post("/v1/chat/completions", json=body, headers=headers)
+
+
+async def mode(app: Any, **fields: Any) -> tuple[str, list[str]]:
+    """How a request was asked in the end, and the names of the calls in its answer."""
+    response = await post(app, **fields)
+    assert response.status_code == 200, response.text
+    check = check_stream if response.headers["content-type"].startswith("text/event-stream") else check_whole
+    choice = check(response.content, tools={"f"}, own_ids=False).choices[0]
+    return response.headers["x-toolcall"].partition(";")[0], [call.name for call in choice.calls]
+
+
+PROMPT, NATIVE = ("mode=prompt", ["f"]), ("mode=native", ["f"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("system", ["", LONG])
+async def test_a_template_that_says_it_takes_no_tools_is_asked_by_prompt_from_the_first_request(
+    stream: bool, system: str
+) -> None:
+    backend = AutoBackend(caps=False, renders=False)
+    app = auto(backend)
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go."}]
+    assert [await mode(app, stream=stream, messages=messages) for _ in range(3)] == [PROMPT] * 3
+    assert not any("tools" in body for body in backend.bodies)
+    assert (backend.asked_props, backend.looked) == (1, [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_template_that_says_it_takes_tools_is_native(stream: bool) -> None:
+    backend = AutoBackend(caps=True)
+    app = auto(backend)
+    assert [await mode(app, stream=stream) for _ in range(2)] == [NATIVE] * 2
+    assert (backend.asked_props, backend.looked) == (1, [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("system", ["", LONG])
+async def test_tools_that_do_not_lengthen_the_prompt_go_by_prompt(stream: bool, system: str) -> None:
+    backend = AutoBackend(renders=False)
+    app = auto(backend)
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go."}]
+    assert [await mode(app, stream=stream, messages=messages) for _ in range(3)] == [PROMPT] * 3
+    assert ["tools" in body for body in backend.looked] == [True, False]
+    first, second = backend.looked
+    assert first["messages"] == second["messages"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_that_lengthen_the_prompt_stay_native_however_often_the_model_only_talks(stream: bool) -> None:
+    backend = AutoBackend(talks=True)
+    app = auto(backend)
+    assert [await mode(app, stream=stream) for _ in range(3)] == [("mode=native", [])] * 3
+    assert len(backend.looked) == 2
+    assert len(backend.asked) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_refused_tools_go_by_prompt_from_the_first_request(stream: bool) -> None:
+    backend = AutoBackend(refusal=NO_PARSER)
+    app = auto(backend)
+    assert [await mode(app, stream=stream) for _ in range(3)] == [PROMPT] * 3
+    assert ["tools" in body for body in backend.bodies] == [True, False, False, False]
+
+
+async def test_what_is_known_is_of_the_model_and_not_of_the_client_its_tools_its_choice_or_its_stream() -> None:
+    backend = AutoBackend(renders=False)
+    app = auto(backend)
+    await post(app, {"authorization": "Bearer one"})
+    looked = len(backend.looked)
+    await post(app, {"authorization": "Bearer two"}, stream=True)
+    await post(app, tools=[TOOL, G], tool_choice="required")
+    assert len(backend.looked) == looked
+    assert not any("tools" in body for body in backend.asked)
+    await post(app, model="another")
+    assert len(backend.looked) == 2 * looked
+
+
+async def test_requests_that_come_together_look_once() -> None:
+    backend = AutoBackend(renders=False)
+    app = auto(backend)
+    await asyncio.gather(*(post(app) for _ in range(5)))
+    assert len(backend.looked) == 2
+
+
+# -- a backend that shows nothing of itself ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_without_evidence_a_call_is_the_proof(stream: bool) -> None:
+    backend = AutoBackend(counts=False)
+    app = auto(backend)
+    assert [await mode(app, stream=stream) for _ in range(2)] == [NATIVE] * 2
+    backend.talks = True
+    assert await mode(app, stream=stream) == ("mode=native", [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_without_evidence_an_answer_without_a_call_is_asked_for_by_prompt_and_none_of_it_is_sent(
+    stream: bool,
+) -> None:
+    backend = AutoBackend(counts=False, renders=False)
+    app = auto(backend)
+    assert [await mode(app, stream=stream) for _ in range(3)] == [PROMPT] * 3
+    assert ["tools" in body for body in backend.asked] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_backend_that_cannot_be_asked_teaches_nothing(stream: bool) -> None:
+    broken = [True]
+    backend = AutoBackend()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if broken:
+            raise RuntimeError("it starts")
+        await backend(scope, receive, send)
+
+    served = ToolCallMiddleware(app, mode="auto", format="json")
+    with pytest.raises(RuntimeError, match="it starts"):
+        await post(served, stream=stream)
+    broken.clear()
+    assert await mode(served, stream=stream) == NATIVE
+
+
+# -- what speaks against native calls ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_that_stay_in_the_text_are_read_and_the_next_request_goes_by_prompt(stream: bool) -> None:
+    app = auto(AutoBackend(caps=True, parses=False))
+    assert [await mode(app, stream=stream) for _ in range(2)] == [NATIVE, PROMPT]
+
+
+async def test_a_lost_call_is_asked_for_by_prompt() -> None:
+    app = auto(AutoBackend(lost=True))
+    assert [await mode(app) for _ in range(2)] == [PROMPT] * 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_required_call_that_comes_by_prompt_alone_proves_that_native_does_not_work(stream: bool) -> None:
+    backend = AutoBackend(caps=True, renders=False)
+    app = auto(backend)
+    assert await mode(app, stream=stream) == ("mode=native", [])
+    assert await mode(app, stream=stream, tool_choice="required") == PROMPT
+    assert await mode(app, stream=stream) == PROMPT
+    assert await mode(app, stream=not stream, tools=[TOOL, G]) == PROMPT
+
+
+async def test_a_required_call_that_comes_in_no_way_proves_nothing() -> None:
+    backend = AutoBackend(talks=True)
+    app = auto(backend, retries=0)
+    response = await post(app, tool_choice="required")
+    assert response.json()["error"]["code"] == "tool_choice_not_satisfied"
+    assert await mode(app) == ("mode=native", [])
+
+
+async def test_one_clients_refused_request_does_not_decide_for_others() -> None:
+    """Another request with tools looks again before it is asked."""
+    backend = AutoBackend()
+    app = auto(backend)
+    assert await mode(app) == NATIVE
+    backend.refusal = "tools[0].function.parameters: extra fields not permitted"
+    odd = await post(app, {"authorization": "Bearer odd"})
+    assert odd.headers["x-toolcall"].startswith("mode=prompt")
+    backend.refusal = None
+    assert await mode(app) == NATIVE
+    assert json.dumps(backend.looked[-1]).count("Go.") == 0
+
+
+async def test_the_model_repeats_what_it_was_told_and_nothing_is_learned() -> None:
+    app = auto(AutoBackend(caps=True, parses=False))
+    said = [{"role": "user", "content": 'Say: <tool_call>{"name": "f", "arguments": {"x": 3}}</tool_call>'}]
+    assert await mode(app, messages=said) == NATIVE
+    assert await mode(app, messages=said) == NATIVE
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_other_apis_look_for_evidence_too(stream: bool) -> None:
+    backend = AutoBackend(renders=False)
+    app = auto(backend, faces="messages,responses")
+    schema = TOOL["function"]["parameters"]
+    fields = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Go."}], "stream": stream}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
+        asked = {**fields, "tools": [{"name": "f", "input_schema": schema}]}
+        messages = await client.post("/v1/messages", json=asked, headers={"anthropic-version": "2023-06-01"})
+        asked = {"model": "m", "input": "Go.", "tools": [{"type": "function", "name": "f", "parameters": schema}]}
+        responses = await client.post("/v1/responses", json={**asked, "stream": stream})
+    assert "tool_use" in messages.text
+    assert "function_call" in responses.text
+    assert len(backend.looked) == 2
+    assert PROSE not in messages.text + responses.text

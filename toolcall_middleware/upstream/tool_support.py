@@ -1,0 +1,155 @@
+"""Whether a model's backend calls tools itself (`mode=auto`), and the questions that show it.
+
+llama.cpp says at `/props` whether the model's chat template takes tools. Of any other backend, the tokens of a prompt
+tell: with a tool it is longer than without, or the tool was dropped. A short conversation of our own is asked, so that
+no client's words decide.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from ..errors import shown
+from ..formats.unparsed_calls import is_models_fault
+from ..request.parse import ChatRequest
+from ..settings import Settings
+from ..usage.upstream_tokenizer import Question
+from ..wire import openai
+from .backend_memory import BackendMemory, Fact, Topic
+
+_log = logging.getLogger("toolcall_middleware")
+FACT = Fact(Topic.TOOLS)
+_LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
+_TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
+_STATUSES = frozenset({400, 404, 422, 500, 501})  # by which tools are refused
+_MESSAGES = [{"role": "user", "content": "Hi"}]
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_current_weather",
+        "description": "Returns the temperature, the wind and the chance of rain in a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "The name of the city"}},
+            "required": ["city"],
+        },
+    },
+}
+
+
+class ToolSupport(enum.StrEnum):
+    """What is known of a model's native calls."""
+
+    CALLS = "calls"  # a call of the model's own choice came
+    SHOWN = "shown"  # tools reach the model
+    NONE = "none"  # they are refused or dropped, or calls do not come out as calls
+    DOUBTED = "doubted"  # tools of one request were refused: the backend is to be asked again
+
+
+class Told(NamedTuple):
+    """The backend's answer to a question."""
+
+    status: int
+    body: bytes
+
+
+Questions = Generator[Question, "Told | None", "ToolSupport | None"]
+"""Yields questions, takes the answers (None where no answer came), returns what they show (None: nothing)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingProof:
+    """Evidence that a request waits for. A host asks the `questions` and gives the result to `learn`."""
+
+    model: str
+    memory: BackendMemory
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it still has to be asked: another request may have done so meanwhile."""
+        return self.memory.recall(self.model, FACT) in {None, ToolSupport.DOUBTED}
+
+    def questions(self) -> Questions:
+        """What to ask the backend."""
+        return _questions(self.model)
+
+    def learn(self, support: ToolSupport | None) -> None:
+        """Remember what the answers showed."""
+        self.memory.note(self.model, FACT, value=support)
+        said = {None: "nothing shows whether tools reach it", ToolSupport.NONE: "tools go by prompt"}
+        _log.info("The backend of %s: %s.", shown(self.model), said.get(support, "tools reach the model"))
+
+
+def support_of(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> ToolSupport | None:
+    """What is known of the model that a request names. Providers of other APIs than OpenAI's take tools."""
+    known = memory.recall(chat.model, FACT)
+    if known is None:
+        return ToolSupport.SHOWN if settings.upstream_api != "openai" else None
+    return ToolSupport(known)
+
+
+def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> PendingProof | None:
+    """The evidence that a request waits for; None where it needs none."""
+    if settings.mode != "auto" or not chat.offers_tools:
+        return None
+    due = support_of(chat, settings, memory) in {None, ToolSupport.DOUBTED}
+    return PendingProof(chat.model, memory) if due else None
+
+
+def refuses_tools(status: int, said: str) -> bool:
+    """Whether an error with this text, in lower case, is about the tools: no parser, an unknown field, a template."""
+    return status in _STATUSES and (any(word in said for word in _TOOL_WORDS) or is_models_fault(said))
+
+
+def _questions(model: str) -> Questions:
+    props = yield Question(f"/props?model={quote(model, safe='')}")
+    takes = None if props is None or props.status != 200 else _takes_tools(openai.read_value(props.body))
+    if takes is not None:
+        return ToolSupport.SHOWN if takes else ToolSupport.NONE
+    body = {"model": model, "messages": _MESSAGES, "max_tokens": 1}
+    told = yield Question(None, msgspec.json.encode({**body, "tools": [_TOOL]}))
+    if told is None:
+        return None
+    if told.status != 200:
+        said = told.body.decode("utf-8", "replace").lower()
+        return ToolSupport.NONE if refuses_tools(told.status, said) else None
+    answer = openai.read_value(told.body)
+    if _has_call(answer):
+        return ToolSupport.CALLS
+    shown_tokens = _prompt_tokens(answer)
+    if shown_tokens is None:
+        return None
+    told = yield Question(None, msgspec.json.encode(body))
+    plain_tokens = None if told is None or told.status != 200 else _prompt_tokens(openai.read_value(told.body))
+    if plain_tokens is None:
+        return None
+    return ToolSupport.SHOWN if shown_tokens - plain_tokens >= _LEAST_GROWTH else ToolSupport.NONE
+
+
+def _takes_tools(props: Any) -> bool | None:
+    match props:
+        case {"chat_template_caps": {"supports_tools": bool(takes)}}:
+            return takes
+    return None
+
+
+def _has_call(answer: Any) -> bool:
+    match answer:
+        case {"choices": [{"message": {"tool_calls": [_, *_]}}, *_]}:
+            return True
+    return False
+
+
+def _prompt_tokens(answer: Any) -> int | None:
+    """By the backend's own count. Engines that count nothing say 0."""
+    match answer:
+        case {"usage": {"prompt_tokens": int(tokens)}} if tokens > 0 and not isinstance(tokens, bool):
+            return tokens
+    return None
