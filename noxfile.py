@@ -7,12 +7,15 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.default_venv_backend = "uv|virtualenv"
 
 # No network, no clients, no servers: what reads requests, writes prompts and parses answers.
-QUICK = ("parsing", "formats", "json_schema", "request", "upstream", "response", "usage", "settings", "wire")
+QUICK = (
+    "parsing", "formats", "json_schema", "request", "upstream", "response", "usage", "settings", "wire", "apis",
+    "exchange", "observe", "test_library.py",
+)  # fmt: skip
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
-    """Parsing, formats, requests and answers: half a minute. Arguments go to pytest: `nox -s quick -- -k hermes`."""
+    """All that needs no server: half a minute. Arguments go to pytest: `nox -s quick -- -k hermes`."""
     session.install("-e", ".[test]")
     folders = [f"tests/{room}" for room in QUICK]
     command = ["pytest", "-q", "-n", "auto", "--dist", "worksteal", *folders, *session.posargs]

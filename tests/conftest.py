@@ -39,17 +39,17 @@ settings.load_profile("toolcall")
 
 TESTS = Path(__file__).parent
 # What the tests of a folder need beside this package. The other folders need neither a network nor a client.
-TIERS = {"clients": "client", "hosts": "server", "cli": "server"}
+TIERS = {"clients": "client", "hosts": "server", "cli": "server", "apis/faces": "server"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test by its folder, so that `-m "not client and not server"` needs neither a network nor a client."""
     for item in items:
-        room = item.path.relative_to(TESTS).parts[0]
-        tier = TIERS.get(room, "server" if room.endswith(".py") else None)
-        if tier is not None:
-            item.add_marker(tier)
+        folder = item.path.relative_to(TESTS).parent.as_posix()
+        for room, tier in TIERS.items():
+            if folder == room or folder.startswith(f"{room}/"):
+                item.add_marker(tier)
 
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")

@@ -6,6 +6,8 @@ import pytest
 
 from tests.bench.flood import CASES, flood
 
+pytestmark = pytest.mark.slow
+
 PIECE = 2048
 
 

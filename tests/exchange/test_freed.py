@@ -30,6 +30,8 @@ from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import Template, Templates
 
+pytestmark = pytest.mark.slow
+
 TIMES = 60
 # What may grow for other reasons: counters, free lists, what the interpreter remembers of code that has run.
 SLACK = 32 * 1024

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tests.bench.fuzz import KINDS, main, mixed, run
 from tests.bench.fuzzed.dice import Dice, FromBytes, Seeded
 
+pytestmark = pytest.mark.slow
+
 FIRST = {"prompt": 800, "conserved": 500, "faces": 80}
 
 

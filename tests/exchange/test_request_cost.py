@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from tests.bench import hostile_requests
+
+pytestmark = pytest.mark.slow
 
 SIZE = 60_000
 # The dearest is about 60 times an ordinary one, twice that beside others on the machine: brackets by the ten thousand,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,8 @@ from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
+
+pytestmark = pytest.mark.slow
 
 CALLS = (
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris", "at": {"x": [1, 2]}}}\n</tool_call>',
