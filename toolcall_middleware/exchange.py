@@ -181,7 +181,7 @@ class Exchange:
         if settings.extension_field is not None:
             warnings += result_warnings(chat.messages, settings.max_result_bytes)
             extension = Extension(settings.extension_field, tuple(warnings))
-        return ToolAnswer(chat, settings, self._memory, extension, defer=self._defer)
+        return ToolAnswer(chat, settings, self._memory, extension, defer=self._defer, lowers_limit=self._always)
 
     # -- the backend's answer ------------------------------------------------------------------------------------
 

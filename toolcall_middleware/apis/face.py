@@ -59,10 +59,6 @@ class Face(Protocol):
         """
         ...
 
-    def relaxed(self, status: int, data: bytes, /) -> FaceRequest | None:
-        """The request as it can be asked once more after this refusal of the backend's; None where there is no way."""
-        ...
-
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
         """A collected chat answer of any status (completion, or error in OpenAI's envelope), for the client."""
         ...

@@ -81,7 +81,13 @@ class ToolRequest:
     """
 
     def __init__(
-        self, chat: ChatRequest, settings: Settings, memory: BackendMemory, extension: Extension | None
+        self,
+        chat: ChatRequest,
+        settings: Settings,
+        memory: BackendMemory,
+        extension: Extension | None,
+        *,
+        lowers_limit: bool = False,
     ) -> None:
         self.chat = chat
         self.model = chat.model
@@ -97,7 +103,7 @@ class ToolRequest:
         self._settings = settings
         self._extension = extension
         self._format = PromptFormat(chat, settings, memory)
-        self._negotiation = Negotiation(chat, settings, memory)
+        self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
         self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
         self._raw: RawPrompt | None = None

@@ -1,22 +1,26 @@
 """How the backend is asked: with the tools or by prompt, with which constraint; and what its answers teach about that.
 
 A backend that refuses something is asked once more without it, and the refusal is remembered for a while by model; so
-is a constraint that it ignores. Only what was added here is left out: what the client sent is the client's.
+is a constraint that it ignores. Left out are fields that were added here, and the client's `OPTIONAL` ones; any other
+field of the client's is not.
 """
 
 from __future__ import annotations
 
 import enum
 import logging
+import re
 from typing import Any
 
+from ..apis.context_errors import context_fault
 from ..errors import ToolCallError, shown
+from ..fading_memory import digest
 from ..formats.base import ToolFormat
 from ..formats.unparsed_calls import is_models_fault
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
-from .backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory
+from .backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory, Fact, Topic
 from .constraints import ConstraintLadder, ConstraintRequest, answer_schema
 from .request_shape import odd_fields, speaks_of_calls
 from .tool_support import FACT, ToolSupport, refuses_tools, support_of
@@ -29,6 +33,24 @@ _OTHER_WORDS = ("context", "token")  # the prompt is too long: no constraint's f
 _REFUSED = frozenset({400, 422})  # statuses by which a field is refused
 _FAILED = frozenset({500, 501})  # statuses that may be for a field
 _MAX_READ = 4096  # characters of an error
+OPTIONAL = {
+    name: re.compile(rf"\b{name}\b{others}")
+    for name, others in {
+        "metadata": "",
+        "parallel_tool_calls": "",
+        "prompt_cache_key": "",
+        "prompt_cache_retention": "",
+        "reasoning_effort": "|does not support thinking",  # Ollama
+        "safety_identifier": "",
+        "service_tier": "",
+        "store": "",
+        "top_k": "",
+        "user": "",
+        "verbosity": "",
+    }.items()
+}
+"""Fields that agents send to all models alike and that an answer can do without, and the words that refuse them."""
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
 
 
@@ -45,15 +67,20 @@ class Negotiation:
 
     `native`: the tools go to the backend. `is_trial`: nothing shows yet that they reach the model, so an answer is only
     good with a call. `extra`: fields that are added to the body, or None for those that are taken away.
+    lowers_limit: a limit of tokens that leaves the prompt no room is lowered, because the client's API demands one.
     """
 
-    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
+    def __init__(
+        self, chat: ChatRequest, settings: Settings, memory: BackendMemory, *, lowers_limit: bool = False
+    ) -> None:
         self._chat = chat
         self._settings = settings
         self._memory = memory
         self._auto = settings.mode == "auto"
         self._ladder: ConstraintLadder | None = None
+        self._lowers_limit = lowers_limit
         self._refused: list[str] = []  # fields whose refusal is remembered once the request is taken without them
+        self._refused_options: list[str] = []  # likewise, optional ones of the client's
         self._broke_promise = False  # asked with the tools, the backend gave no call although one must come
         self._watches_format = False  # whether an empty answer would teach something about the prompt's format
         self.extra: dict[str, Any] = {}
@@ -77,6 +104,13 @@ class Negotiation:
         self._ask_for_numbers()
         if self._refuses(_SPECIAL_TOKENS) and _SPECIAL_TOKENS not in chat.fields:
             self.extra[_SPECIAL_TOKENS] = None
+        for name in OPTIONAL.keys() & chat.fields.keys():
+            if self._memory.recall(chat.model, self._option(name)):
+                self.extra[name] = None
+
+    def _option(self, name: str) -> Fact:
+        """An optional field as the client sets it: another value may be taken."""
+        return Fact(Topic.REFUSES, (name, digest(bytes(self._chat.fields[name]))))
 
     @property
     def support(self) -> ToolSupport | None:
@@ -145,6 +179,8 @@ class Negotiation:
     def after_refusal(self, error: ToolCallError) -> Next:
         """The backend answered with this error."""
         status, said = error.status, _words(error)
+        if self._leaves_out_options(status, said) or self._fits_limit(error):
+            return Next.AGAIN
         models_fault = is_models_fault(said)
         if self.native and self._auto and refuses_tools(status, said):
             if not models_fault:
@@ -174,8 +210,38 @@ class Negotiation:
             self._memory.refuse(self._chat.model, field)
             _log.info("The backend of %s takes no %s.", shown(self._chat.model), field)
         self._refused.clear()
+        for name in self._refused_options:
+            self._memory.note_own(self._chat.model, self._option(name), seconds=REMEMBERED_SECONDS)
+            _log.info("The backend of %s refuses %s: it is asked without.", shown(self._chat.model), name)
+        self._refused_options.clear()
         if self._ladder is not None:
             self._ladder.accepted()
+
+    def _leaves_out_options(self, status: int, said: str) -> bool:
+        """Leave out the optional fields that an error names. Whether there were any."""
+        if status not in _REFUSED | _FAILED or self._settings.upstream_api != "openai":
+            return False
+        sent = [name for name in OPTIONAL if name in self._chat.fields and name not in self.extra]
+        named = [name for name in sent if OPTIONAL[name].search(said)]
+        self.extra.update(dict.fromkeys(named))
+        self._refused_options += named
+        return bool(named)
+
+    def _fits_limit(self, error: ToolCallError) -> bool:
+        """Lower the limit of tokens to the room that the backend names, or leave it out. Whether that changes it."""
+        name = next((name for name in _LIMITS if name in self._chat.fields), None)
+        if name is None or name in self.extra or not self._lowers_limit or self._settings.upstream_api != "openai":
+            return False
+        fault = context_fault(error)
+        limit = openai.read_value(self._chat.fields[name])
+        if fault is None or not isinstance(limit, int):
+            return False
+        room = fault.room
+        if not (fault.by_answer if room is None else 0 < room < limit):
+            return False
+        self.extra[name] = room
+        _log.info("%s=%d leaves the prompt no room; it is asked with %s.", name, limit, room or "no limit")
+        return True
 
     def _drops_question(self, status: int, said: str) -> bool:
         """Ask no longer for a count that only we wanted: it may be what a server refuses that does not say."""

@@ -49,6 +49,7 @@ class ToolAnswer:
     """One request with tools, and the answers to its attempts. A `Conversation`; see there for what is public.
 
     extension: what is said beside calls. defer: whether a count that takes time is waited for (`pending`).
+    lowers_limit: see `Negotiation`.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class ToolAnswer:
         extension: Extension | None,
         *,
         defer: bool,
+        lowers_limit: bool = False,
     ) -> None:
         self._chat = chat
         self._settings = settings
         self._memory = memory
         self._extension = extension
         self._defer = defer
-        self._request = ToolRequest(chat, settings, memory, extension)
+        self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit)
         self.error: ToolCallError | None = None
         # Of the response at hand:
         self.stream: StreamRewriter | None = None

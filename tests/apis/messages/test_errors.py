@@ -162,43 +162,6 @@ def test_other_errors_are_not_of_room() -> None:
     assert error_of(reply.body)["message"].startswith("Rate limit")
 
 
-@pytest.mark.parametrize(
-    ("message", "limit"),
-    [
-        (OPENAI_BOTH, 16384 - 9591),
-        (VLLM_BOTH, 7192),
-        (SGLANG_BOTH, 7192),
-        (VLLM_LIMIT, None),
-    ],
-)
-def test_a_limit_that_leaves_no_room_is_lowered_or_left_out(message: str, limit: int | None) -> None:
-    face = asked(max_tokens=32000)
-    again = face.relaxed(400, refusal(message))
-    assert again is not None
-    assert json.loads(again.body).get("max_tokens") == limit
-    assert json.loads(again.body)["messages"] == [{"role": "user", "content": "hi"}]
-
-
-@pytest.mark.parametrize("message", [VLLM_PROMPT, "no such thing", "the maximum context length is 5 tokens"])
-def test_other_refusals_stay(message: str) -> None:
-    assert asked(max_tokens=32000).relaxed(400, refusal(message)) is None
-    assert asked(max_tokens=32000).relaxed(404, refusal(VLLM_BOTH)) is None
-    assert MessagesFace().relaxed(400, refusal(VLLM_BOTH)) is None
-
-
-def test_a_field_is_given_up_once() -> None:
-    face = asked(max_tokens=32000, top_k=5, output_config={"effort": "low"})
-    assert face.relaxed(400, refusal(VLLM_LIMIT)) is not None
-    assert face.relaxed(400, refusal(VLLM_LIMIT)) is None
-    without = face.relaxed(400, refusal('"qwen2.5-coder" does not support thinking'))
-    assert without is not None
-    assert "reasoning_effort" not in json.loads(without.body)
-    without = face.relaxed(400, refusal("Unrecognized request argument supplied: top_k"))
-    assert without is not None
-    assert "top_k" not in json.loads(without.body)
-    assert face.relaxed(400, refusal("Unrecognized request argument supplied: top_k")) is None
-
-
 # -- places --------------------------------------------------------------------------------------------------------
 
 

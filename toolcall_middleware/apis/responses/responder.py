@@ -47,10 +47,6 @@ class ResponsesFace(StreamedFace):
             _log.warning("responses: tools that nobody here can run are left out: %s", names)
         return request
 
-    def relaxed(self, status: int, data: bytes, /) -> FaceRequest | None:  # noqa: ARG002 - as a face
-        """None: clients of this API send only what they were told to."""
-        return None
-
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:  # noqa: ARG002 - likewise
         """A collected chat answer as a response, or its error in the form and with the status that clients expect."""
         if status >= 400:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...apis.extension import ExtensionCopy
-from ...apis.face import Face, FaceRequest
+from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
@@ -243,11 +243,8 @@ class ToolCallMiddleware:
             await self._count(caller, face, answer, asked.body, scope)
             return
         async with answer.waiting(scope):
-            again: FaceRequest | None = asked
-            while again is not None:
-                inner, messages = chat_request(scope, again.body, settings.paths, passage)
-                await self._chat(caller, again.body, inner, messages, (messages, inner), always=True)
-                again, answer.again = answer.again, None
+            inner, messages = chat_request(scope, asked.body, settings.paths, passage)
+            await self._chat(caller, asked.body, inner, messages, (messages, inner), always=True)
 
     async def _count(self, caller: _Caller, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
         """How long the prompt would be that the backend is asked with."""

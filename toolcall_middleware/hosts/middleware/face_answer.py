@@ -38,7 +38,6 @@ class FaceAnswer:
     """The `send` of one request on a face. asked: the request, once it was read.
 
     `recorder`: who is shown what leaves, where somebody wants to see it.
-    `again`: the request as it is to be asked once more, because the backend refused it as it was; nothing has left.
     """
 
     def __init__(self, send: Send, face: Face, limit: int | None) -> None:
@@ -56,7 +55,6 @@ class FaceAnswer:
         self._quiet = True  # nothing has left since the last look
         self.recorder: Recorder | None = None
         self.asked: FaceRequest | None = None
-        self.again: FaceRequest | None = None
 
     # -- what the chat answer is -----------------------------------------------------------------------------------
 
@@ -131,11 +129,6 @@ class FaceAnswer:
             log_refusal(error)
             await self._fail(error)
             return
-        if status >= 400:
-            self.again = await offloaded(len(data), self._face.relaxed, status, data)
-            if self.again is not None:
-                self._start = None
-                return
         if self._begun:
             if status >= 400:
                 error = await offloaded(len(data), openai.read_error, data, status)

@@ -2,20 +2,16 @@
 
 face = MessagesFace()
 chat = face.request(body, headers)          # or face.count_request(body, headers), for count_tokens
-face.relaxed(status, data)                  # once the backend refused: what else can be asked
 face.whole(status, headers, data)           # or face.error(error), or feed … finish
 """
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Mapping
 
 from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
-from ...context_errors import context_fault
 from ...face import AnswerStream, FaceReply, FaceRequest, StreamedFace
 from ...passage import Passage
 from ..passed import passed_body, passed_whole
@@ -26,13 +22,6 @@ from .models import model_of, models_of
 from .request import Asked, read_request
 from .stream import MessageStream
 
-_log = logging.getLogger("toolcall_middleware")
-
-_REFUSED_BY_NAME = (
-    ("top_k", re.compile(r"\btop_k\b")),
-    ("reasoning_effort", re.compile(r"\breasoning_effort\b|does not support thinking", re.IGNORECASE)),
-)
-_MOST_READ = 4000
 _PATH = "/v1/messages"
 _COUNT = "/v1/messages/count_tokens"
 _STREAM_STARTS = (b"data:", b"event:", b":")
@@ -91,35 +80,6 @@ class MessagesFace(StreamedFace):
         return FaceRequest(
             body=openai.encode(asked.chat), stream=asked.stream, settings=asked.settings, dropped_tools=asked.dropped
         )
-
-    def relaxed(self, status: int, data: bytes, /) -> FaceRequest | None:
-        """The request as it can be asked once more, where the backend refused what agents send to all models alike.
-
-        `max_tokens` that leaves the prompt no room is set to the room there is, or left out where that is not told.
-        `top_k` and `reasoning_effort` are left out where they are refused by name. None for any other refusal; a field
-        is given up once.
-        """
-        asked = self._asked
-        if asked is None or status not in {400, 413, 422, 500} or self._passed is not None:
-            return None
-        error = openai.read_error(data, status)
-        if "max_tokens" in asked.chat and (fault := context_fault(error)) is not None:
-            limit = asked.chat["max_tokens"]
-            room = fault.room
-            if room is None and fault.by_answer:
-                del asked.chat["max_tokens"]
-            elif room is not None and 0 < room < limit:
-                asked.chat["max_tokens"] = room
-            else:
-                return None
-            _log.info("messages: max_tokens %d leaves no room for the prompt; %s is asked", limit, room or "no limit")
-            return self._chat_request(asked)
-        for name, pattern in _REFUSED_BY_NAME:
-            if name in asked.chat and pattern.search(error.message[:_MOST_READ]):
-                del asked.chat[name]
-                _log.info("messages: the backend refuses %s; it is asked without", name)
-                return self._chat_request(asked)
-        return None
 
     # -- a whole answer ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,174 @@
+"""A backend that refuses an optional field by name gets the request again without it, on every face."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.helpers.fakes import Refusal, TextBackend
+from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.upstream.negotiation import OPTIONAL
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
+HI = [{"role": "user", "content": "Hi"}]
+CHAT = {"model": "m", "messages": HI, "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]}
+MESSAGES = {"model": "m", "messages": HI, "max_tokens": 99, "tools": [{"name": "f", "input_schema": SCHEMA}]}
+RESPONSES = {"model": "m", "input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}]}
+ASKED = [
+    ("/v1/chat/completions", CHAT | {"reasoning_effort": "xhigh"}, "reasoning_effort"),
+    ("/v1/chat/completions", CHAT | {"top_k": 5}, "top_k"),
+    ("/v1/chat/completions", CHAT | {"verbosity": "low", "store": True, "metadata": {}}, "verbosity"),
+    ("/v1/chat/completions", CHAT | {"prompt_cache_key": "k", "safety_identifier": "s"}, "prompt_cache_key"),
+    ("/v1/messages", MESSAGES | {"output_config": {"effort": "low"}}, "reasoning_effort"),
+    ("/v1/messages", MESSAGES | {"top_k": 5}, "top_k"),
+    ("/v1/responses", RESPONSES | {"reasoning": {"effort": "high"}}, "reasoning_effort"),
+    ("/v1/responses", RESPONSES | {"reasoning": {"effort": "high"}, "tools": []}, "reasoning_effort"),
+]
+
+
+async def post(app: Any, path: str, body: dict[str, Any], key: str = "one") -> httpx.Response:
+    headers = {"anthropic-version": "2023-06-01", "authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
+        return await client.post(path, json=body, headers=headers)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "body", "field"), ASKED)
+async def test_a_field_that_is_refused_by_name_is_left_out_and_remembered(
+    path: str, body: dict[str, Any], field: str, stream: bool
+) -> None:
+    backend = TextBackend(lambda _body: "Hello.", refused_fields=[field], chunk_size=None)
+    app = ToolCallMiddleware(backend)
+    for _ in range(2):
+        answer = await post(app, path, {**body, "stream": stream})
+        assert answer.status_code == 200, answer.text
+        assert "Hello." in answer.text
+    assert [field in seen for seen in backend.bodies] == [True, False, False]
+    plain = {name: value for name, value in backend.bodies[0].items() if name != field}
+    assert plain == backend.bodies[1]
+
+
+async def test_another_client_is_asked_with_its_field() -> None:
+    backend = TextBackend(lambda _body: "Hello.", refused_fields=["top_k"])
+    app = ToolCallMiddleware(backend)
+    for key in ("one", "two"):
+        assert (await post(app, "/v1/chat/completions", CHAT | {"top_k": 5}, key)).status_code == 200
+    assert ["top_k" in seen for seen in backend.bodies] == [True, False, True, False]
+
+
+async def test_all_fields_that_an_error_names_are_left_out_at_once() -> None:
+    def model(body: dict[str, Any]) -> Any:
+        odd = sorted({"top_k", "verbosity"} & body.keys())
+        return Refusal(422, {"detail": [{"loc": ["body", name], "msg": "extra"} for name in odd]}) if odd else "Hello."
+
+    backend = TextBackend(model)
+    answer = await post(ToolCallMiddleware(backend), "/v1/chat/completions", CHAT | {"top_k": 5, "verbosity": "low"})
+    assert answer.status_code == 200
+    assert len(backend.bodies) == 2
+
+
+async def test_the_field_goes_before_the_tools() -> None:
+    """OpenAI: `Function tools with reasoning_effort are not supported for this model`."""
+
+    def model(body: dict[str, Any]) -> Any:
+        if "reasoning_effort" in body:
+            return Refusal(400, {"error": {"message": "Function tools with reasoning_effort are not supported."}})
+        return "Hello."
+
+    backend = TextBackend(model)
+    await post(ToolCallMiddleware(backend, mode="native"), "/v1/chat/completions", CHAT | {"reasoning_effort": "low"})
+    assert [("reasoning_effort" in body, "tools" in body) for body in backend.bodies] == [(True, True), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(400, "temperature must be at most 2"), (401, "top_k"), (429, "top_k"), (400, "stop_k and top_kinds are unknown")],
+)
+async def test_other_refusals_are_the_clients(status: int, message: str) -> None:
+    backend = TextBackend(lambda _body: Refusal(status, {"error": {"message": message}}))
+    app = ToolCallMiddleware(backend)
+    answer = await post(app, "/v1/chat/completions", CHAT | {"temperature": 5, "top_k": 5})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (status, message)
+    assert len(backend.bodies) == 1
+
+
+async def test_a_field_that_the_client_did_not_send_changes_nothing() -> None:
+    backend = TextBackend(lambda _body: Refusal(400, {"error": {"message": "top_k is refused"}}))
+    assert (await post(ToolCallMiddleware(backend), "/v1/chat/completions", CHAT)).status_code == 400
+    assert len(backend.bodies) == 1
+
+
+async def test_a_refusal_with_the_field_left_out_is_told_as_it_is_and_nothing_is_remembered() -> None:
+    backend = TextBackend(lambda _body: Refusal(400, {"error": {"message": "top_k, or anything else"}}))
+    app = ToolCallMiddleware(backend)
+    for _ in range(2):
+        assert (await post(app, "/v1/chat/completions", CHAT | {"top_k": 5})).status_code == 400
+    assert ["top_k" in seen for seen in backend.bodies] == [True, False, True, False]
+
+
+# -- a limit of tokens that leaves the prompt no room ------------------------------------------------------------------
+
+OPENAI = (
+    "This model's maximum context length is 8192 tokens. However, you requested 33000 tokens (1000 in the messages,"
+    " 32000 in the completion)."
+)
+VLLM = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens"
+    " and your request has 1000 input tokens (32000 > 8192 - 1000)."
+)
+SGLANG = (
+    "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 33000"
+    " tokens: 1000 tokens from the input messages and 32000 tokens for the completion."
+)
+VLLM_LIMIT = "max_tokens=32000 cannot be greater than max_model_len=2048. Please request fewer output tokens."
+VLLM_PROMPT = (
+    "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens,"
+    " which exceeds this limit even without any output tokens."
+)
+
+
+def refusing(message: str) -> TextBackend:
+    """A backend that says this as long as the answer may have more than 7192 tokens."""
+    error = Refusal(400, {"error": {"message": message}})
+    return TextBackend(lambda body: error if body.get("max_tokens", 0) > 7192 else "Hello.")
+
+
+@pytest.mark.parametrize(
+    ("message", "limits"),
+    [
+        (OPENAI, [32000, 7192]),
+        (VLLM, [32000, 7192]),
+        (SGLANG, [32000, 7192]),
+        (VLLM_LIMIT, [32000, None]),
+        (VLLM_PROMPT, [32000]),
+        ("the maximum context length is 5 tokens", [32000]),
+        ("no such thing", [32000]),
+    ],
+)
+async def test_the_limit_of_another_apis_request_is_lowered_to_the_room_there_is(
+    message: str, limits: list[int | None]
+) -> None:
+    asked: dict[str, dict[str, Any]] = {
+        "/v1/messages": MESSAGES | {"max_tokens": 32000},
+        "/v1/responses": RESPONSES | {"max_output_tokens": 32000},
+    }
+    for path, body in asked.items():
+        backend = refusing(message)
+        answer = await post(ToolCallMiddleware(backend), path, body)
+        assert answer.status_code == (200 if len(limits) > 1 else 400)
+        assert [seen.get("max_tokens") for seen in backend.bodies] == limits
+
+
+async def test_a_chat_completions_own_limit_is_the_clients_word() -> None:
+    backend = refusing(OPENAI)
+    answer = await post(ToolCallMiddleware(backend), "/v1/chat/completions", CHAT | {"max_tokens": 32000})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert len(backend.bodies) == 1
+
+
+def test_the_documentation_names_them_all() -> None:
+    page = (Path(__file__).parents[3] / "docs/explanation/wire.md").read_text("utf-8")
+    assert not [name for name in OPTIONAL if f"`{name}`" not in page]
