@@ -27,6 +27,7 @@ KINDS: dict[str, Callable[[Dice], str]] = {
     "prompt": prompt.one,
     "conserved": conserved.one,
     "mutated": mutated.one,
+    "goldens": mutated.goldens,
     "cut": cut.one,
     "asked": asked.one,
     "broken": broken.one,

@@ -15,6 +15,7 @@ The sections:
 - **prompts**: what each format writes: tools, the choice, calls, results, and the constraint; `auto` for each model.
 - **requests**: what the backend is sent, and the client gets, for chat requests in each format, mode and setting.
 - **goldens**: the events of each golden text, by its format and by `auto`: whole, by characters, cut by a seed.
+- **mutated**: the events of damaged golden texts (tests/bench/fuzzed/damaged.py), whole, by characters, cut by a seed.
 - **wire**: each golden as an answer, streamed and whole, by its format and by `auto`.
 - **fuzzed**: random exchanges, each with the stream in one piece, by events and cut by a seed, and whole.
 - **recorded**: the answers of real engines in each mode, with usage, stop strings, two choices, logprobs.

@@ -17,8 +17,9 @@ from .compare import Comparison, compare, read_allowed, read_hashes, section, sh
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "toolcall_middleware"
-SECTIONS = ("prompts", "requests", "goldens", "wire", "fuzzed", "recorded", "proxy", "cli")
+SECTIONS = ("prompts", "requests", "goldens", "mutated", "wire", "fuzzed", "recorded", "proxy", "cli")
 _QUICK, _FULL = 1000, 10_000
+_QUICK_MUTATED, _FULL_MUTATED = 3000, 30_000
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--show", type=int, default=5, metavar="N", help="differences to show (default: %(default)s)")
     parser.add_argument("--allow", type=Path, metavar="FILE", help="the differences that are wanted")
     parser.add_argument("--fuzzed", type=int, metavar="N", help=f"random exchanges (default: {_FULL}, quick {_QUICK})")
-    parser.add_argument("--seed", type=int, default=12, help="of the random exchanges (default: %(default)s)")
+    help_mutated = f"damaged goldens (default: {_FULL_MUTATED}, quick {_QUICK_MUTATED})"
+    parser.add_argument("--mutated", type=int, metavar="N", help=help_mutated)
+    parser.add_argument("--seed", type=int, default=12, help="of both (default: %(default)s)")
     given = parser.parse_args(arguments)
     sections = given.sections.split(",")
     unknown = sorted(set(sections) - set(SECTIONS))
@@ -48,8 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         parser.error(str(error))
     count = given.fuzzed if given.fuzzed is not None else _QUICK if given.quick else _FULL
+    mutated = given.mutated if given.mutated is not None else _QUICK_MUTATED if given.quick else _FULL_MUTATED
+    options = ["--only", given.only, "--mutated", str(mutated), "--seed", str(given.seed)]
+    options += ["--quick"] if given.quick else []
     with tempfile.TemporaryDirectory(prefix="same") as temporary:
-        pair = Pair(given.old, given.new, Path(temporary), sections, only=given.only, quick=given.quick)
+        pair = Pair(given.old, given.new, Path(temporary), sections, options)
         try:
             if {"fuzzed", "proxy"} & set(sections):
                 pair.make_inputs(count, given.seed)
@@ -77,10 +83,10 @@ class RunError(Exception):
 class Pair:
     """Two checkouts, each run in a process of its own, at the same time."""
 
-    def __init__(self, old: Path, new: Path, folder: Path, sections: list[str], *, only: str, quick: bool) -> None:
+    def __init__(self, old: Path, new: Path, folder: Path, sections: list[str], options: list[str]) -> None:
         self._checkouts = {"OLD": old.resolve(), "NEW": new.resolve()}
         self._folder = folder
-        self._options = ["--sections", ",".join(sections), "--only", only, *(["--quick"] if quick else [])]
+        self._options = ["--sections", ",".join(sections), *options]
         self._inputs = folder / "inputs.jsonl"
         for name, checkout in self._checkouts.items():
             # The package of the one, the driver and its material of this tree: both as if in one checkout.

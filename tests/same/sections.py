@@ -12,6 +12,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from tests.bench.fuzzed.damaged import Damaged, golden
+from tests.bench.fuzzed.dice import Seeded
+from tests.bench.fuzzed.dice import pieces as cut_by
+
 from . import chats, cli, material, product
 from .driven import Answer, exchange
 from .proxied import proxy
@@ -24,10 +28,12 @@ _CALL_TEXT = 'I look. <tool_call>\n{"name": "get_weather", "arguments": {"city":
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run is given. inputs: the file of random exchanges."""
+    """What a run is given. inputs: the file of random exchanges; mutated, seed: how many golden texts are damaged."""
 
     inputs: Path
     quick: bool = False
+    mutated: int = 1000
+    seed: int = 1
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
@@ -194,6 +200,30 @@ def _joined(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+# -- damaged goldens ---------------------------------------------------------------------------------------------------
+
+
+def mutated(run: Run) -> Groups:
+    """The events of damaged golden texts: each whole, by characters and cut by the dice."""
+    for number in range(run.mutated):
+        dice = Seeded(run.seed * 10_000_000 + number)
+        made = golden(dice)
+        reader = "auto" if dice.below(6) == 0 else made.case["format"]
+        yield f"{number:06}/{reader}", partial(_damaged, reader, made, cut_by(dice, made.text, 1 + dice.below(30)))
+
+
+def _damaged(reader: str, made: Damaged, cut: list[str]) -> Items:
+    functions = None if made.case.get("tools") is None else [tool["function"] for tool in made.case["tools"]]
+    tools, options = product.tool_set(functions), product.options(**made.case.get("options", {}))
+    found: Items = {}
+    for way, sent in {"whole": [made.text], "characters": list(made.text), "cut": cut}.items():
+        text = product.said(_steps, product.registry().get(reader), tools, options, sent, cut=made.cut)
+        if not text.startswith(product.RAISED):
+            text = product.text_of(_joined([event for step in json.loads(text) for event in step]))
+        found[way] = json.dumps({"text": made.text, "cut": made.cut}, ensure_ascii=False) + "\n" + text
+    return found
+
+
 # -- goldens as answers ------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +353,7 @@ SECTIONS: dict[str, Callable[[Run], Groups]] = {
     "prompts": prompts,
     "requests": requests,
     "goldens": goldens,
+    "mutated": mutated,
     "wire": wire,
     "fuzzed": fuzzed,
     "recorded": recorded,

@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--inputs", type=Path, required=True)
     parser.add_argument("--sections", required=True)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--mutated", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", default="*")
     parser.add_argument("--texts", type=Path)
     given = parser.parse_args()
@@ -38,7 +40,7 @@ def main() -> int:
 
     wanted = None if given.texts is None else set(json.loads(given.texts.read_text("utf-8")))
     groups = None if wanted is None else {name.rpartition("/")[0] for name in wanted}
-    run = Run(given.inputs, quick=given.quick)
+    run = Run(given.inputs, quick=given.quick, mutated=given.mutated, seed=given.seed)
     raised = 0
     with given.out.open("w", encoding="utf-8") as out:
         for section in given.sections.split(","):

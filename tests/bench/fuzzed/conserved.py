@@ -27,6 +27,13 @@ _AROUND = re.compile(
     r"|(?:<\|start\|?>?(?:assistant[\w ?-]*)?)?(?:<\|chan[^<>]*(?:>[^<]*)?)?"
     r"(?:<\|constrain\|>[\w ?-]*)?(?:<\|message\|>)?)*"
 )
+# Golden texts hold all kinds of tags besides, and harmony's headers without their tokens.
+AROUND_GOLDENS = re.compile(
+    rf"(?:{_AROUND.pattern}|<[^<>\n]{{0,64}}>|<?[|｜][^<>|｜\n]{{0,64}}(?:[|｜]>?)?|\[/?\w{{1,32}}\]?"
+    r"|<\|(?:open|close)\|>\w*|assistant|analysis|commentary|final|(?:>>>\w*|all)\n"
+    r"|[ ]?to=[\w.]*|[ ]?to=[^\n]{0,64}?<\|message\|>)*"
+)
+_NAME_KEY = re.compile(r"[{,]\s*\"name\"\s*:")
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
@@ -42,8 +49,13 @@ def one(dice: Dice) -> str:
     return checked(dice, name, text_of(dice, name)[0])
 
 
-def checked(dice: Dice, name: str, text: str) -> str:
-    """What the reader of the format `name` makes of `text`: `calls` or `text`. Raises where a rule is broken."""
+def checked(
+    dice: Dice, name: str, text: str, offered: ToolSet | None = OFFERED, around: re.Pattern[str] = _AROUND
+) -> str:
+    """What the reader of the format `name` makes of `text`: `calls` or `text`. Raises where a rule is broken.
+
+    around: what may be between the parts that are emitted.
+    """
     options = ParserOptions(
         keep_raw=True,
         keep_arguments=bool(dice.below(2)),
@@ -53,15 +65,19 @@ def checked(dice: Dice, name: str, text: str) -> str:
     end_cut = dice.below(3) == 2
     sent = pieces(dice, text)
     with told(text=text, format=name, options=options, sent=sent, cut=end_cut):
-        parser = registry.get(name).parser(OFFERED, options)
+        parser = registry.get(name).parser(offered, options)
         whole = [*parser.feed(text), *parser.finish(cut=end_cut)]
-        parser = registry.get(name).parser(OFFERED, options)
+        parser = registry.get(name).parser(offered, options)
         cut = [event for piece in sent for event in parser.feed(piece)]
         cut += parser.finish(cut=end_cut)
         if "\ud800" not in text:  # half a surrogate pair may leave as itself or as an escape
             assert merged(cut) == merged(whole), (merged(cut), merged(whole))
-        all_there(text, whole)
-        assert all(event.written in event.raw for event in whole if isinstance(event, CallEnd))
+        all_there(text, whole, around)
+        for event in whole:
+            if isinstance(event, CallEnd):
+                assert event.written in event.raw
+                if options.keep_arguments:
+                    assert len(_NAME_KEY.findall(event.raw.replace(event.written, "", 1))) <= 1, "another call is lost"
         for arguments in complete_calls(whole):
             json.loads(arguments)
     return "calls" if any(isinstance(event, CallStart) for event in whole) else "text"
@@ -104,7 +120,7 @@ def complete_calls(events: list[Event]) -> list[str]:
     return found
 
 
-def all_there(text: str, events: list[Event]) -> None:
+def all_there(text: str, events: list[Event], around: re.Pattern[str] = _AROUND) -> None:
     """See the module."""
     parts: list[str] = []
     stopped = behind_call = False
@@ -119,11 +135,11 @@ def all_there(text: str, events: list[Event]) -> None:
                 behind_call = isinstance(event, CallEnd)
             case _:
                 pass
-    lost = _lost(text, parts, stopped=stopped)
+    lost = _lost(text, parts, around, stopped=stopped)
     assert not lost, f"{lost}; {events}"
 
 
-def _lost(text: str, parts: list[str], *, stopped: bool) -> str:
+def _lost(text: str, parts: list[str], around: re.Pattern[str], *, stopped: bool) -> str:
     """What is not there, where the parts stand as early as they can; or later, where they then are."""
     ways: list[tuple[int, int]] = [(0, 0)]  # so many parts found, up to here
     first = ""
@@ -133,14 +149,14 @@ def _lost(text: str, parts: list[str], *, stopped: bool) -> str:
         number, at = ways.pop()
         if number == len(parts):
             rest = text[at:]
-            if stopped or _AROUND.fullmatch(rest) or _LONE.fullmatch(rest):
+            if stopped or around.fullmatch(rest) or _LONE.fullmatch(rest):
                 return ""
             first = first or f"lost: {rest!r}"
             continue
         part = parts[number]
         found = text.find(part, at)
         later: list[tuple[int, int]] = []
-        while found >= 0 and _AROUND.fullmatch(text, at, found):
+        while found >= 0 and around.fullmatch(text, at, found):
             later.append((number + 1, found + len(part)))
             found = text.find(part, found + 1)
         if not later:
