@@ -137,13 +137,12 @@ ODD = {
     "as it stands": (DSML, '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="true">\na\n</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>', {"s": "\na\n"}),
     "json in place of tags": (FUNCTION, function('{"s": "a", "n": [1]}'), {"s": "a", "n": [1]}),
     "repaired json in place of tags": (FUNCTION, function("{'s': 'a'"), {"s": "a"}),
-    "garbage between tags": (FUNCTION, function("well\n<b>\n<parameter=s>a</parameter>"), {"s": "a"}),
     "keys for tags": (FUNCTION, function("<s>\na\n</s>\n<n>1</n>"), {"s": "a", "n": 1}),
     "... around tags": (FUNCTION, function("<s><b>a</b> and </s>, </s><o>{}</o>"), {"s": "<b>a</b> and </s>, ", "o": {}}),
     "... in another tag": (FUNCTION, function("<parameters><s>a</s></parameters>"), {"s": "a"}),
     "... of another family": (INVOKE, '<minimax:tool_call><invoke name="f"><s>a</s><n>1</n></invoke></minimax:tool_call>', {"s": "a", "n": 1}),
     "... before the family's own": (FUNCTION, function("<s>a</s>\n<parameter=n>\n1\n</parameter>"), {"s": "a", "n": 1}),
-    "... not of the tool": (FUNCTION, function("<zz>a</zz><s>a</s><s>b</s>"), {"s": "a"}),
+    "... not of the tool": (FUNCTION, function("<s>a</s><zz>a</zz><s>b</s>"), {"s": "a"}),
     "half of an attribute's quotes": (FUNCTION, '<tool_call>\n<function=f">\n<parameter=s">a</parameter>\n</function>', {"s": "a"}),
     "markers between": (STEP, '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>', {}),
 }  # fmt: skip
@@ -226,9 +225,10 @@ def test_a_nullable_string_is_null_only_where_it_says_so() -> None:
     assert FUNCTION.calls(value(" " * 99, "ns")) == [("f", {"ns": " " * 99})]
 
 
-def test_a_name_is_told_before_its_arguments_are_known() -> None:
+def test_a_name_is_emitted_when_a_slot_follows_it() -> None:
     scanner = FUNCTION.fresh()
-    assert started(scanner.feed("<tool_call>\n<function=f>")) == ["f"]
+    assert started(scanner.feed("<tool_call>\n<function=f>\n<parameter")) == []
+    assert started(scanner.feed("=s>")) == ["f"]
 
 
 def test_text_behind_the_calls_is_text() -> None:

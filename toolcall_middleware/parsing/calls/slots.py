@@ -14,6 +14,7 @@ from typing import Any
 
 from ...json_schema.types import STRING, declared_types
 from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
+from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import decode, quoted
 from ..values.typed_text import is_json, json_of, repaired_json
@@ -25,6 +26,8 @@ _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
 _FENCE_BEGUN = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
 _OBJECT = re.compile(r"(?:[\"']|(?P<list>\[[ \t\r\n]{0,16}))?\{")
 _OBJECT_BEGUN = re.compile(r"(?:[\"']|\[[ \t\r\n]{0,16})\Z")
+_JSON = re.compile(rf"{_FENCE.pattern}|{_OBJECT.pattern}|null(?=[ \t\r\n<])")
+_JSON_BEGUN = re.compile(r"(?:n(?:u(?:ll?)?)?|[\"']|\[[ \t\r\n]{0,16}|`{1,2}|`{3}[a-z]{0,16}[ \t]{0,16}\r?)?")
 _ELEMENT = re.compile(r"<(?P<key>[\w.\-]{1,64})>")
 _ELEMENT_BEGUN = re.compile(r"<[\w.\-]{0,64}\Z")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
@@ -75,9 +78,18 @@ def _opening(c: Cursor, layout: Layout) -> Steps[_Call | None]:
         if c.take(layout.noise, j):
             continue
         m = None if layout.bare_name and committed else layout.call.match(s, j)
-        if m is not None and (m.end() < len(s) or c.last or not layout.bare_name):
-            c.i = m.end()
-            return _Call(c, layout, _named(layout, m, "name"), empty=bool(m.groupdict().get("empty")))
+        if m is not None:
+            called = bool(m.groupdict().get("empty")) or _is_call(c, layout, m)
+            if called is None:
+                try:
+                    yield from c.more()
+                except TextOver:
+                    return _tag_alone(c, layout, m)
+                continue
+            if called:
+                c.i = m.end()
+                return _Call(c, layout, _named(layout, m, "name"), empty=bool(m.groupdict().get("empty")))
+            m = None
         if m is None and (call := _joined(c, layout, j)):
             return call
         rest = s[j : j + MAX_TAG]
@@ -93,6 +105,46 @@ def _opening(c: Cursor, layout: Layout) -> Steps[_Call | None]:
         if c.last and rest and half:
             c.i = len(s)  # half a closing marker at the end of the text is markup too
         return None
+
+
+def _is_call(c: Cursor, layout: Layout, m: re.Match[str]) -> bool | None:
+    """Whether the text after a call's opening tag can belong to a call: a slot, JSON, or a closing tag.
+
+    None where more text is needed. Other text makes the tag a mention: "use <function=f> for this".
+    """
+    if not layout.slot_heads:
+        return True  # its arguments are JSON, as the tag says
+    s = m.string
+    j = WHITE_SPACE.match(s, m.end(), m.end() + MAX_TAG).end()
+    if layout.slot.match(s, j) or s.startswith(layout.after_name, j) or _JSON.match(s, j):
+        return True
+    if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
+        return element["key"] in _declared(c.sink.schema(_named(layout, m, "name"))) or element["key"] in _WRAPPERS
+    if len(s) - j >= MAX_TAG:
+        return False
+    begun = (layout.half_after_value.match, layout.slot_begun.fullmatch, _ELEMENT_BEGUN.match, _JSON_BEGUN.fullmatch)
+    return None if any(half(s, j) for half in begun) or c.begins(layout.after_name, j) else False
+
+
+def _tag_alone(c: Cursor, layout: Layout, m: re.Match[str]) -> _Call:
+    """The call whose opening tag, and perhaps half a slot's, end the text. Raises NotACall where it is a mention."""
+    call_schema = c.sink.schema(_named(layout, m, "name")) or {}
+    rest = m.string[m.end() :].strip()
+    half = bool(rest) and _begins_slot(layout, rest, _declared(call_schema))
+    if not (c.cut or half) and (rest or call_schema.get("required")):
+        raise NotACall
+    call = _Call(c, layout, _named(layout, m, "name"))
+    call.half = half
+    return call
+
+
+def _begins_slot(layout: Layout, rest: str, declared: Mapping[str, Any]) -> bool:
+    """Whether `rest` is the beginning of a slot's tag whose key, as far as it is there, is declared."""
+    for head in layout.slot_heads:
+        if rest.startswith(head):
+            part = re.split("[=\"'> ]", rest)[-1]
+            return not declared or any(key.startswith(part) or part.startswith(key) for key in declared)
+    return True
 
 
 def _name_alone(c: Cursor, layout: Layout, rest: str) -> Steps[_Call | None]:
@@ -134,9 +186,9 @@ def _named(layout: Layout, m: re.Match[str], group: str) -> str:
 
 def _object(text: str) -> tuple[str, AbstractSet[str]]:
     """The JSON object in `text`, repaired where necessary, and its keys; nothing where there is none."""
-    found = repaired_json(text.strip()) if text.lstrip().startswith("{") else ""
+    found = repaired_json(text.strip()) if text.lstrip().startswith("{") else None
     try:
-        return found, decode(found).keys() if found else frozenset()
+        return (found, decode(found).keys()) if found else ("", frozenset())
     except (ValueError, RecursionError):
         return "", frozenset()
 
@@ -145,8 +197,8 @@ class _Call:
     """One call while it is read. `closed_all`: its closing tag closed all calls."""
 
     __slots__ = (
-        "args", "c", "closed_all", "cut", "empty", "first", "first_key", "in_value", "layout", "parameters", "repaired",
-        "seen", "whole",
+        "args", "c", "closed_all", "cut", "empty", "first", "first_key", "half", "in_value", "layout", "parameters",
+        "repaired", "seen", "whole",
     )  # fmt: skip
 
     def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False) -> None:
@@ -156,6 +208,7 @@ class _Call:
         self.first_key = ""
         self.whole = False  # the arguments are one JSON object
         self.first = True
+        self.half = False  # the text is over in the first slot's tag
         self.in_value = self.repaired = self.cut = self.closed_all = False
         self.seen: set[str] = set()
         c.sink.start(name)
@@ -176,7 +229,7 @@ class _Call:
     def _text_over(self) -> None:
         """A call that ends in a value, or whose model was cut off, is cut; any other is closed."""
         args, sink = self.args, self.c.sink
-        if self.c.cut or self.in_value or (args is not None and args.is_cut):
+        if self.c.cut or self.half or self.in_value or (args is not None and args.is_cut):
             sink.args(args.release() if args is not None else "{" if self.first else "")
             sink.end(complete=False, repaired=True, closing=())
             return
@@ -348,6 +401,39 @@ class _Call:
                 return verdict > k
             start = at = c.i
 
+    def _closes_nested(self, layout: Layout, s: str, k: int, *, last: bool) -> int | None:
+        """Whether a closing tag, which ends at `k`, ends the value although a tag in it is open: as `_closes`.
+
+        It does where another declared slot follows, or the end of all calls.
+        """
+        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+        m = layout.slot.match(s, j)
+        if m is not None:
+            key = _named(layout, m, "key")
+            return k if key in _declared(self.parameters) and key not in self.seen else -1
+        half = layout.half_after_value.match(s, j) or layout.slot_begun.fullmatch(s[j : j + MAX_TAG])
+        if half and not last:
+            return None
+        over = self._all_over(layout, s, j, last=last)
+        return None if over is None else k if over else -1
+
+    def _all_over(self, layout: Layout, s: str, k: int, *, last: bool) -> bool | None:
+        """Whether nothing but closing tags, the turn's end or the next call is at `k`; None where more is needed."""
+        for tag in (layout.call_close, layout.close if layout.close != layout.call_close else ""):
+            k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+            if tag and s.startswith(tag, k):
+                k += len(tag)
+            elif tag and not last and tag.startswith(s[k : k + _LOOK]):
+                return None
+            elif tag == layout.call_close and k < len(s):
+                return False
+        k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+        if k == len(s):
+            return True if last else None
+        if s.startswith((*layout.tails, *layout.opens_call, *layout.reopen), k):
+            return True
+        return None if not last and layout.half_after_call.match(s, k) else False
+
     def _section(self, value: SlotValue) -> Steps[None]:
         """Inside a CDATA section: up to its end."""
         c = self.c
@@ -368,25 +454,43 @@ class _Call:
         """What the `<` at `k` is: an index to go on from where it ends the value, -1 where not, None where it may."""
         last, rest = self.c.last, s[k : k + MAX_TAG]
         if rest.startswith(layout.value_close):
+            if value.nested:
+                return self._closes_nested(layout, s, k + len(layout.value_close), last=last)
             return layout.fits(s, k + len(layout.value_close), last=last, nested=value.nested > 0)
         if layout.xml and rest.startswith(CDATA):
             return k + len(CDATA)
         if not last and (layout.value_close.startswith(rest) or (layout.xml and CDATA.startswith(rest))):
             return None
-        # The closing tag may be missing.
-        own_line = value.own_line(s, k, start)
+        ends = self._call_ends_in(value, layout, s, k, start)
+        return self._slot_begins_in(value, layout, s, k, start) if ends == -1 else ends
+
+    def _call_ends_in(self, value: SlotValue, layout: Layout, s: str, k: int, start: int) -> int | None:
+        """The same of a tag that ends the call: the value's closing tag may be missing."""
+        last, rest = self.c.last, s[k : k + MAX_TAG]
         for tag in layout.call_end_tags:
-            if rest.startswith(tag):
-                ends = layout.ends_there(s, k + len(tag), last=last, tail=tag in layout.tails)
-                if ends is None:
+            if not rest.startswith(tag):
+                if tag.startswith(rest) and not last:
                     return None
-                if ends or (own_line and tag == layout.call_close and not layout.close):
-                    self.repaired = True
-                    return k
-            elif tag.startswith(rest) and not last:
+                continue
+            if value.calls and tag == layout.call_close:
+                over = self._all_over(layout, s, k, last=last)
+                if over is not True:
+                    return -1 if over is False else None
+            ends = layout.ends_there(s, k + len(tag), last=last, tail=tag in layout.tails)
+            if ends is None:
                 return None
-        if not last and any(head.startswith(rest) for head in layout.slot_heads):
+            own_line = value.own_line(s, k, start)
+            if ends or (own_line and tag == layout.call_close and not layout.close):
+                self.repaired = True
+                return k
+        return -1
+
+    def _slot_begins_in(self, value: SlotValue, layout: Layout, s: str, k: int, start: int) -> int | None:
+        """The same of the tag of a declared slot, on its own line."""
+        last, rest = self.c.last, s[k : k + MAX_TAG]
+        if not last and any(head.startswith(rest) for head in layout.openings):
             return None  # where it opens no slot, it is one within the value: `nested`
+        own_line = value.own_line(s, k, start)
         if own_line or not value.lined:
             m = layout.slot.match(s, k)
             if m is not None:
@@ -415,7 +519,7 @@ class SlotValue:
     tail = ""
     __slots__ = (
         "_begun", "_crlf", "_held", "_last", "_layout", "_newlines", "_parts", "_quoted", "_types", "_whole",
-        "lined", "nested", "streams",
+        "calls", "lined", "nested", "streams",
     )  # fmt: skip
 
     def __init__(self, layout: Layout, types: frozenset[str], kind: str | None, *, whole: bool) -> None:
@@ -431,7 +535,7 @@ class SlotValue:
         self._held = ""  # what may not belong to the value: a newline at its end, half an entity
         self._begun = False
         self.lined = False
-        self.nested = 0
+        self.nested = self.calls = 0
         self._crlf = False  # that newline has two characters
         self._last = ""
 
@@ -461,10 +565,15 @@ class SlotValue:
 
     def pass_tag(self, s: str, k: int) -> int:
         """The tag that begins at `s[k]` belongs to the value's text; returns the index behind its first character."""
-        if s.startswith(self._layout.slot_heads, k):
+        layout = self._layout
+        if layout.opens_value.match(s, k):
             self.nested += 1
-        elif self.nested and s.startswith(self._layout.value_close, k):
+        elif s.startswith(layout.opens_call, k):
+            self.calls += 1
+        elif self.nested and s.startswith(layout.value_close, k):
             self.nested -= 1
+        elif self.calls and s.startswith(layout.call_close, k):
+            self.calls -= 1
         return k + 1
 
     def take(self, text: str) -> str:

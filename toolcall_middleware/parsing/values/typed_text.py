@@ -1,9 +1,9 @@
 """Values written as bare text, typed by what the tool's schema declares.
 
 The rule: a declared string stays the text it is. Where other types are declared, text that reads as one of them becomes
-it, a JSON string that holds one is opened, and text that does not fit any stays a string if strings are allowed, and is
-repaired if it begins like an object or array. Whatever is left, and text without any declaration, is read as JSON, and
-is a string where it is none.
+it, a JSON string that holds one is opened, and text that does not fit any stays a string if strings are allowed. An
+object or array is repaired where it is one to its end. Whatever is left, and text without any declaration, is read as
+JSON, and is a string where it is none.
 
 In notations that quote their strings (Python's, Gemma's) an unquoted word is a literal: None is null whatever is
 declared, and a number is a string only where nothing but strings is declared.
@@ -74,13 +74,15 @@ def _of_types(bare: str, types: frozenset[str]) -> str | None:
     return None
 
 
-def repaired_json(text: str) -> str:
-    """`text`, which begins like an object or array, as JSON."""
+def repaired_json(text: str) -> str | None:
+    """`text`, which begins like an object or array, as JSON, repaired where necessary.
+
+    None where it is no JSON to its end: `[urgent] fix it`, `["a", "b`.
+    """
     out: list[str] = []
     reader = JsonReader()
-    reader.feed(text, 0, out)
-    reader.close(out)
-    return "".join(out)
+    end = reader.feed(text, 0, out)
+    return "".join(out) if reader.done and not text[end:].strip() else None
 
 
 def _number(text: str) -> str | None:
