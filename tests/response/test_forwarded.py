@@ -150,7 +150,6 @@ async def test_several_calls_do_not_mix(stream: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "<function=f>{0}</function>",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{0}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     ],
 )
@@ -162,7 +161,7 @@ async def test_words_in_their_place_leave_too(text: str, words: str, stream: boo
 
 @STREAMS
 async def test_what_became_no_call_is_no_calls_arguments(stream: bool) -> None:
-    text = '<tool_calls>[{"name": no", "arguments": {"x": "other",}}]</tool_calls><function name="f">'
+    text = '<tool_calls>[{"name": no", "arguments": {"x": "other",}}]</tool_calls><function name="f"></function>'
     app = ToolCallMiddleware(TextBackend([text]), mode="prompt", malformed_arguments="forward")
     choice = answered(await post(app, stream=stream), verbatim=True)
     assert [call.name for call in choice.calls] == ["f"]
