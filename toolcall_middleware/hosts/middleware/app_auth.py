@@ -4,9 +4,12 @@ our refusals.
 
 from __future__ import annotations
 
+import contextlib
+
 from starlette.types import ASGIApp, Message, Scope, Send
 
 from ...errors import ToolCallError
+from ..http.answer import Collected, TooLongError
 from ..http.bodies import giving
 from ..http.errors import send_refusal
 
@@ -31,24 +34,19 @@ def wants_keys(app: ASGIApp) -> bool:
 
 
 async def _app_refusal(app: ASGIApp, scope: Scope) -> list[Message]:
-    """The app's 401 to a GET with the headers of `scope`, as it sent it; empty where it answers something else."""
-    told: list[Message] = []
-    size = 0
-
-    async def gone() -> Message:
-        return {"type": "http.disconnect"}
-
-    async def note(message: Message) -> None:
-        nonlocal size
-        size += len(message.get("body", b""))
-        if size <= _MOST:
-            told.append(message)
-
+    """The app's 401 to a GET with the headers of `scope`; empty where it answers something else."""
     dropped = {b"content-length", b"content-type", b"transfer-encoding", b"content-encoding", b"expect"}
     headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
-    await app({**scope, "method": "GET", "headers": headers}, giving(b"", gone), note)
-    complete = bool(told) and size <= _MOST and not told[-1].get("more_body", False)
-    return told if complete and told[0].get("status") == _UNAUTHORIZED else []
+    answer = Collected(_MOST)
+    with contextlib.suppress(TooLongError):
+        await app({**scope, "method": "GET", "headers": headers}, giving(b"", _gone), answer.send)
+    if answer.status != _UNAUTHORIZED or answer.body is None:
+        return []
+    return [answer.start, {"type": "http.response.body", "body": answer.body, "more_body": False}]
+
+
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}
 
 
 async def refused_by_app(app: ASGIApp, scope: Scope, send: Send) -> bool:

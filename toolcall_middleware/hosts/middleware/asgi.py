@@ -301,8 +301,8 @@ class ToolCallMiddleware:
                 scope = {**scope, "headers": with_length(scope, len(plain))}
                 messages = [{"type": "http.request", "body": plain, "more_body": False}]
             if completes_whole_answers(settings):
-                passing = WholeUsage(self.app, settings, self._memory, plain)
-                await passing.run(scope, Replay(messages, receive), send)
+                passing = WholeUsage(send, self.app, scope, settings, self._memory, plain)
+                await passing.run(Replay(messages, receive))
             else:
                 await self.app(scope, Replay(messages, receive), send)
             return

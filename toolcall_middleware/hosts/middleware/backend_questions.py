@@ -11,7 +11,7 @@ import contextlib
 import logging
 from weakref import WeakValueDictionary
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.passage import PASSAGE
 from ...settings import Settings
@@ -20,8 +20,9 @@ from ...upstream.tool_support import PendingProof, Told, ToolSupport
 from ...usage.pending_count import PendingCount, meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
+from ..http.answer import Answer, Collected, Reads
 from ..http.bodies import giving
-from ..http.headers import OF_ITS_BYTES, scope_for_body, without
+from ..http.headers import scope_for_body, without
 from ..http.offload import offloaded
 from ..http.paths import normal_path
 
@@ -59,7 +60,7 @@ async def wait_for(pending: PendingCount, app: ASGIApp, scope: Scope, paths: tup
 
 async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
     """(status, body) of the app's answer. No body where it is too long or has no end; status 0 if none came in time."""
-    answer = _Answer()
+    answer = Collected(_MAX_ANSWER)
     try:
         async with asyncio.timeout(seconds):
             await app(scope, giving(body, answer.gone), answer.send)
@@ -68,36 +69,7 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[
     except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer
         _log.debug("a question to the backend failed", exc_info=True)
         return 0, None
-    return answer.status, answer.body()
-
-
-class _Answer:
-    """What the app answers to a request that we make."""
-
-    def __init__(self) -> None:
-        self._over = asyncio.Event()
-        self.status = 0
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    async def gone(self) -> Message:
-        await self._over.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        elif message["type"] == "http.response.body" and not self._over.is_set():
-            part = message.get("body", b"")
-            self._size += len(part)
-            if self._size <= _MAX_ANSWER:
-                self._parts.append(part)
-            if not message.get("more_body", False):
-                self._over.set()
-
-    def body(self) -> bytes | None:
-        good = self._over.is_set() and self._size <= _MAX_ANSWER
-        return b"".join(self._parts) if good else None
+    return answer.status, answer.body
 
 
 def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
@@ -158,91 +130,49 @@ async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tupl
         return support
 
 
-class WholeUsage:
-    """Runs the app for a request without tools. A whole completion without usage gets it; anything else is untouched.
+class WholeUsage(Answer):
+    """The app's answer to a request without tools. A whole completion without usage gets it; others are untouched."""
 
-    The messages of such an answer are held until it is complete, and leave as they came where nothing is to be added.
-    """
-
-    def __init__(self, app: ASGIApp, settings: Settings, memory: BackendMemory, body: bytes) -> None:
+    def __init__(
+        self, send: Send, app: ASGIApp, scope: Scope, settings: Settings, memory: BackendMemory, body: bytes
+    ) -> None:
+        super().__init__(send, _MAX_WHOLE)
         self._app = app
+        self._scope = scope
         self._settings = settings
         self._memory = memory
         self._body = body
-        self._held: list[Message] | None = None
-        self._size = 0
 
-    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request and its answer."""
-        passing = False
-
-        async def look(message: Message) -> None:
-            nonlocal passing
-            if not passing:
-                if message["type"] == "http.response.start":
-                    message = {**message, "headers": list(message.get("headers", ()))}  # an iterator gives them once
-                if self._hold(message):
-                    if message["type"] == "http.response.body" and not message.get("more_body", False):
-                        passing = True
-                        await self._complete(scope, send)
-                    return
-                passing = True
-                await self._flush(send)
-            await send(message)
-
+    async def run(self, receive: Receive) -> None:
+        """Run the app. An answer that broke off goes as far as it came, as without us."""
         try:
-            await self._app(scope, receive, look)
+            await self._app(self._scope, receive, self.send)
         except Exception:
-            # An answer that broke off goes as far as it came, as without us.
-            await self._flush(send)
+            await self.flush()
             raise
-        await self._flush(send)
+        await self.flush()
 
-    def _hold(self, message: Message) -> bool:
-        """Whether this message is kept: of a successful JSON answer that is not too large."""
-        if message["type"] == "http.response.start":
-            headers = {name.lower(): value for name, value in message.get("headers", ())}
-            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if message["status"] != 200 or kind != b"application/json" or b"content-encoding" in headers:
-                return False
-            self._held = [message]
-            return True
-        if message["type"] != "http.response.body" or self._held is None:
-            return False
-        self._size += len(message.get("body", b""))
-        if self._size > _MAX_WHOLE:
-            return False
-        self._held.append(message)
-        return True
+    def begun(self) -> Reads:
+        """See Answer."""
+        whole = self.start["status"] == 200 and self.kind == b"application/json"
+        return Reads.WHOLE if whole and not self.header(b"content-encoding") else Reads.NOTHING
 
-    async def _flush(self, send: Send) -> None:
-        held, self._held = self._held, None
-        for message in held or ():
-            await send(message)
-
-    async def _complete(self, scope: Scope, send: Send) -> None:
-        """The answer is all here."""
-        held = self._held or []
-        data = held[1].get("body", b"") if len(held) == 2 else b"".join(each.get("body", b"") for each in held[1:])
+    async def whole(self, body: bytes) -> bytes | None:
+        """See Answer."""
         settings = self._settings
         replace = settings.usage == "count"
-        if not replace and not WholeTap.may_lack(data):
-            await self._flush(send)
-            return
+        if len(body) > _MAX_WHOLE or (not replace and not WholeTap.may_lack(body)):
+            return None
         model = model_of(self._body)
         meter = meter_for(settings, model, self._memory)
         await offloaded(len(self._body), meter.sent, self._body)
         tap = WholeTap(meter, replace=replace)
-        if not await offloaded(len(data), tap.lacks, data):
-            await self._flush(send)
-            return
+        if not await offloaded(len(body), tap.lacks, body):
+            return None
         if meter.is_due:
-            await wait_for(PendingCount(meter, model, self._memory), self._app, scope, settings.paths)
-        body = await offloaded(len(data), tap.add, data)
-        note = "mode=pass; usage=estimated" if meter.is_estimated else "mode=pass"
-        start = held[0]
-        headers = without(start["headers"], OF_ITS_BYTES)
-        headers += [(b"content-length", str(len(body)).encode()), (b"x-toolcall", note.encode())]
-        self._held = None
-        await send({**start, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+            await wait_for(PendingCount(meter, model, self._memory), self._app, self._scope, settings.paths)
+        out = await offloaded(len(body), tap.add, body)
+        note = b"mode=pass; usage=estimated" if meter.is_estimated else b"mode=pass"
+        self.replaced(length=len(out))
+        self.start["headers"].append((b"x-toolcall", note))
+        return out

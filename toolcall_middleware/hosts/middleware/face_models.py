@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from starlette.types import Message, Scope, Send
+from starlette.types import Scope, Send
 
 from ...apis.face import FaceReply
 from ...apis.messages.client.face import MessagesFace, model_reply, models_reply
 from ...errors import ToolCallError
 from ...wire import openai
+from ..http.answer import Answer
 from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, without
 from ..http.offload import offloaded
@@ -20,19 +21,15 @@ _NOT_ASKED = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-sinc
 _MOST_DIGITS = 9
 
 
-class ModelsAnswer:
-    """A `send` that takes OpenAI's list, or an entry of it, and sends what Anthropic's API has for it.
+class ModelsAnswer(Answer):
+    """Makes of OpenAI's list, or an entry of it, what Anthropic's API has for it. Errors get that API's form.
 
-    What is neither and no error passes as it is, as does what is larger than 16 MiB.
+    What is neither, or larger than 16 MiB, passes as it is.
     """
 
     def __init__(self, scope: Scope, send: Send) -> None:
+        super().__init__(send, _LIMIT)
         self._scope = scope
-        self._send = send
-        self._start: Message | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._passes = False
 
     @property
     def scope(self) -> Scope:
@@ -40,33 +37,15 @@ class ModelsAnswer:
         headers = [*without(self._scope.get("headers", ()), _NOT_ASKED), (b"accept-encoding", b"identity")]
         return {**self._scope, "headers": headers, "query_string": b"", "extensions": {}}
 
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
-        if self._passes:
-            await self._send(message)
-        elif message["type"] == "http.response.start":
-            self._start = message
-        elif message["type"] == "http.response.body" and self._start is not None:
-            self._parts.append(message.get("body", b""))
-            self._size += len(self._parts[-1])
-            more = message.get("more_body", False)
-            if not more:
-                await self._give(self._start, b"".join(self._parts))
-            elif self._size > _LIMIT:
-                self._passes = True
-                await self._send(self._start)
-                await self._send({**message, "body": b"".join(self._parts)})
-
-    async def _give(self, start: Message, data: bytes) -> None:
-        reply = await offloaded(len(data), self._reply, start["status"], data)
+    async def whole(self, body: bytes) -> bytes | None:
+        """See Answer."""
+        reply = await offloaded(len(body), self._reply, self.start["status"], body)
         if reply is None:
-            await self._send(start)
-            await self._send({"type": "http.response.body", "body": data, "more_body": False})
-            return
-        own = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
-        headers = [*without(start.get("headers", ()), ENTITY_HEADERS | {name for name, _ in own}), *own]
-        await self._send({**start, "status": reply.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": reply.body, "more_body": False})
+            return None
+        self.start["status"] = reply.status
+        self.start["headers"] = without(self.start["headers"], ENTITY_HEADERS)
+        self.replaced(*reply.headers, length=len(reply.body))
+        return reply.body
 
     def _reply(self, status: int, data: bytes) -> FaceReply | None:
         if status >= 400:

@@ -6,13 +6,12 @@ import asyncio
 import logging
 import re
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.completions.answer import CompletionAnswer
 from ...apis.completions.request import wanted_logprobs
 from ...upstream.completions.pending import PendingPrompt
-from ..http.bodies import Inflate
-from ..http.headers import ENTITY_HEADERS, without
+from ..http.answer import Answer, Reads
 from ..http.paths import normal_path
 
 _log = logging.getLogger("toolcall_middleware")
@@ -62,69 +61,47 @@ def _beside(scope: Scope) -> Scope:
     }
 
 
-class _Answer:
-    """What the app sends, on its way to the exchange."""
+class _Answer(Answer):
+    """A text completion on its way to the exchange, which gets a chat's."""
 
     def __init__(self, send: Send, answer: CompletionAnswer, limit: int | None) -> None:
-        self._send = send
+        super().__init__(send, limit)
         self._answer = answer
-        self._limit = limit
-        self._inflate: Inflate | None = None
-        self._reads = False  # the answer is a success
-        self._streams = False
-        self._ended = False
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._raw = False
 
-    async def send(self, message: Message) -> None:
-        """The app's side of ASGI's `send`."""
-        if message["type"] == "http.response.start":
-            await self._send(self._on_start(message))
-        elif message["type"] == "http.response.body" and self._reads:
-            await self._on_body(bytes(message.get("body", b"")), more=message.get("more_body", False))
-        else:
-            await self._send(message)
-
-    async def broken_off(self) -> None:
-        """The app has returned. What it left unfinished is for the exchange to judge."""
-        if self._reads and not self._ended:
-            rest = self._answer.finish() if self._streams else b"".join(self._parts)
-            if rest:
-                await self._send({"type": "http.response.body", "body": rest, "more_body": True})
-
-    def _on_start(self, message: Message) -> Message:
-        status, headers = message["status"], list(message.get("headers", ()))
+    def begun(self) -> Reads:
+        """See Answer."""
+        status = self.start["status"]
         if status in _NOT_THERE:
             _log.warning(
                 "send=completions: the backend answers %d, it may have no /completions at this address.", status
             )
         if not 200 <= status < 300:
-            return {**message, "headers": headers}
-        self._reads = True
-        told = {name.lower(): value.strip().lower() for name, value in headers}
-        self._streams = told.get(b"content-type", b"").startswith(b"text/event-stream")
-        coding = told.get(b"content-encoding", b"identity")
-        if coding not in {b"", b"identity"}:
-            self._inflate = Inflate(coding.decode("latin-1"), self._limit)
-        return {**message, "headers": without(headers, ENTITY_HEADERS)}
+            return Reads.NOTHING
+        streams = self.header(b"content-type").startswith(b"text/event-stream")
+        self.decode(self._limit)
+        return Reads.PIECES if streams else Reads.WHOLE
 
-    async def _on_body(self, data: bytes, *, more: bool) -> None:
-        if self._inflate is not None:
-            data = self._inflate.feed(data)
-        if self._streams:
-            out = self._answer.feed(data)
-            if not more:
-                out += self._answer.finish()
-        else:
-            self._parts.append(data)
-            self._size += len(data)
-            if more and (self._limit is None or self._size <= self._limit):
-                return
-            out, self._parts = b"".join(self._parts), []
-            if more:
-                self._reads = False  # too long to be kept: who reads it says so
-            else:
-                out = self._answer.whole(out)
-        self._ended = not more
-        if out or not more:
-            await self._send({"type": "http.response.body", "body": out, "more_body": more})
+    async def piece(self, data: bytes, *, last: bool) -> bytes:
+        """See Answer."""
+        if self._raw:
+            return data
+        out = self._answer.feed(data)
+        return out + self._answer.finish() if last else out
+
+    async def whole(self, body: bytes) -> bytes:
+        """See Answer."""
+        return self._answer.whole(body)
+
+    async def too_long(self) -> None:
+        """See Answer. The exchange refuses what is too long."""
+        await self.flush()
+        self._raw, self.reads = True, Reads.PIECES
+
+    async def broken_off(self) -> None:
+        """The app has returned. The exchange judges what it left unfinished."""
+        if self.ended:
+            return
+        if self.reads is Reads.PIECES and not self._raw and (rest := self._answer.finish()):
+            await self.give(rest, more=True)
+        await self.flush()

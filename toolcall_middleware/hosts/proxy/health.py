@@ -62,7 +62,7 @@ async def _answers(upstream: Upstream, scope: Scope) -> bool:
     record = Record(id="readyz", others=True)
     try:
         async with asyncio.timeout(_PATIENCE):
-            status, _ = await ask_for_models(upstream, scope, [(b"host", b"localhost")], record, limit=None)
+            answer = await ask_for_models(upstream, scope, [(b"host", b"localhost")], record)
     except (TimeoutError, ToolCallError):
         return False
-    return 0 < status < 500
+    return 0 < answer.status < 500

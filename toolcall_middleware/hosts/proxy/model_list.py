@@ -14,7 +14,7 @@ from ...errors import ToolCallError
 from ...wire.openai import read_value
 from ..http.headers import KEYS, without_keys
 from ..http.request_record import Record
-from .own_request import TooLongError, ask_for_models
+from .own_request import ask_for_models
 from .upstream.config import Rename
 from .upstream.upstream import Upstream
 
@@ -24,7 +24,6 @@ _FRESH = 15.0
 _FAILED = 5.0
 # Lists by what the upstream was told of the client.
 _MOST_KEPT = 64
-_MAX_BYTES = 8 << 20
 # Of the body and the connection, and what differs from request to request and says nothing of who asks.
 _NOT_ASKED = frozenset(
     b"content-length content-type content-encoding transfer-encoding connection keep-alive te upgrade expect range "
@@ -98,13 +97,10 @@ def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
 
 async def _ask(upstream: Upstream, scope: Scope, headers: Iterable[Pair]) -> list[dict[str, Any]]:
     """Raises UnlistedError."""
-    try:
-        status, body = await ask_for_models(upstream, scope, headers, Record(others=True), limit=_MAX_BYTES)
-    except TooLongError:
-        raise UnlistedError from None
-    value = read_value(body)
+    answer = await ask_for_models(upstream, scope, headers, Record(others=True))
+    value = read_value(answer.body or b"")
     listed = value.get("data") if isinstance(value, dict) else None
-    if status != 200 or not isinstance(listed, list):
+    if answer.status != 200 or not isinstance(listed, list):
         raise UnlistedError
     return [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 

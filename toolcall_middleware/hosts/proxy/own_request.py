@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from collections.abc import Iterable
 
-from starlette.types import Message, Scope
+from starlette.types import Scope
 
+from ..http.answer import Collected, TooLongError
 from ..http.bodies import giving
 from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
 from .loops import via
 from .upstream.upstream import Upstream
 
-
-class TooLongError(Exception):
-    """The answer has more bytes than were wanted."""
+_MAX_BYTES = 8 << 20
 
 
 async def ask_for_models(
-    upstream: Upstream, scope: Scope, headers: Iterable[tuple[bytes, bytes]], record: Record, *, limit: int | None
-) -> tuple[int, bytes]:
-    """(status, body) of the upstream's answer to `GET /v1/models`; status 0 when it gave none.
+    upstream: Upstream, scope: Scope, headers: Iterable[tuple[bytes, bytes]], record: Record
+) -> Collected:
+    """The upstream's answer to `GET /v1/models`; without a body where that has more than 8 MiB.
 
-    scope: of the client's request. headers: sent in place of its own, beside its `Via`. limit: the most bytes of a
-    body, more is a TooLongError; None: the body is not kept.
+    scope: of the client's request. headers: sent in place of its own, beside its `Via`.
     """
-    parts: list[bytes] = []
-    status = size = 0
-
-    async def stay() -> Message:
-        await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        nonlocal status, size
-        if message["type"] == "http.response.start":
-            status = message["status"]
-        elif message["type"] == "http.response.body" and limit is not None:
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > limit:
-                raise TooLongError
-
     own: Scope = {
         **scope,
         "method": "GET",
@@ -54,5 +35,7 @@ async def ask_for_models(
         RECORD: record,
         TENANT_KEY: None,
     }
-    await upstream(own, giving(b"", stay), send)
-    return status, b"".join(parts)
+    answer = Collected(_MAX_BYTES)
+    with contextlib.suppress(TooLongError):
+        await upstream(own, giving(b"", answer.gone), answer.send)
+    return answer

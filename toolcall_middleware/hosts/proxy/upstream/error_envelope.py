@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....errors import ToolCallError
 from ....wire.openai import read_error, read_value
-from ...http.bodies import Inflate
-from ...http.headers import ENTITY_HEADERS, OF_ITS_BYTES, without
+from ...http.answer import Answer, Reads
+from ...http.headers import without
 from ...http.messages import is_chat
-from ...http.offload import CODED, LARGE, offloaded
+from ...http.offload import offloaded
 from .masking import Mask, MaskedStream
 
 # A longer one is no error message; it passes.
@@ -36,110 +36,73 @@ class ErrorEnvelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send, self._mask, chat=is_chat(scope, self._paths))
+        answer = _Refusal(send, self._mask, chat=is_chat(scope, self._paths))
         await self._app(scope, receive, answer.send)
 
 
-class _Answer:
-    """One answer on its way to the client."""
+class _Refusal(Answer):
+    """An answer without secrets; where it is an error, in OpenAI's envelope for `chat`."""
 
     def __init__(self, send: Send, mask: Mask, *, chat: bool) -> None:
-        self._client = send
+        super().__init__(send, _LIMIT)
         self._mask = mask
         self._chat = chat
-        self._start: Message | None = None  # of an error that is held
-        self._parts: list[bytes] = []
-        self._size = 0
         self._stream: MaskedStream | None = None
-        self._inflate: Inflate | None = None
         self._unreadable = False
-        self._passes = False  # nothing is done to its body
 
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
-        if self._passes:
-            await self._client(message)
-        elif message["type"] == "http.response.start":
-            await self._begin(message)
-        elif message["type"] == "http.response.body":
-            await self._body(message)
-        else:
-            await self._client(message)
-
-    async def _begin(self, message: Message) -> None:
-        headers = list(message.get("headers", ()))
+    def begun(self) -> Reads:
+        """See Answer."""
+        start, is_error = self.start, self.start["status"] >= 400
         if self._mask:
-            headers = [(name, self._mask.whole(value)) for name, value in headers]
-        is_error = message["status"] >= 400
-        kind = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-        is_stream = kind.lower().startswith(b"text/event-stream")
-        coding = _coding(headers)
-        if coding and (is_error or (is_stream and self._mask)):
-            headers = without(headers, ENTITY_HEADERS)
-            coding, inflated = "", coding
+            start["headers"] = [(name, self._mask.whole(value)) for name, value in start["headers"]]
+        if self.coding and (is_error or (self._mask and self.header(b"content-type").startswith(b"text/event-stream"))):
             try:
-                self._inflate = Inflate(inflated, _MOST_INFLATED if is_error else None)
+                self.decode(_MOST_INFLATED if is_error else None)
             except ToolCallError:
                 self._unreadable = True
-        message = {**message, "headers": headers}
         if is_error:
-            self._start = message
-        else:
-            # What is coded is not read, unless it is decoded.
-            if self._mask and not coding:
-                self._stream = self._masked(headers)
-            self._passes = self._stream is None and self._inflate is None and not self._unreadable
-            await self._client(message)
+            return Reads.WHOLE
+        if not self._mask or self.coding:  # a body that is still coded is not read
+            return Reads.NOTHING
+        self._begin_stream()
+        return Reads.PIECES
 
-    def _masked(self, headers: list[tuple[bytes, bytes]]) -> MaskedStream:
-        return MaskedStream(self._mask, keeps_length=any(name.lower() == b"content-length" for name, _ in headers))
+    def _begin_stream(self) -> None:
+        self._stream = MaskedStream(self._mask, keeps_length=bool(self.header(b"content-length")))
 
-    async def _body(self, message: Message) -> None:
-        data, more = message.get("body", b""), message.get("more_body", False)
-        try:
-            if self._unreadable:
-                data = b""
-            elif self._inflate is not None:
-                data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
-        except ToolCallError:
-            data, self._unreadable = b"", True
-        start = self._start
-        if start is None:
-            out = data
-            if self._stream is not None:
-                out = await offloaded(len(data), partial(self._stream.feed, last=not more), data)
-            if out is data and data is message.get("body"):
-                await self._client(message)
-            elif out or not more:
-                await self._client({**message, "body": out})
-            return
-        self._parts.append(data)
-        self._size += len(data)
-        if not more:
-            await self._finish(start, b"".join(self._parts))
-        elif self._size > _LIMIT:
-            self._start = None
-            self._stream = self._masked(start["headers"])
-            await self._client(start)
-            await self._client({**message, "body": self._stream.feed(b"".join(self._parts), last=False)})
+    async def decoded(self, data: bytes) -> bytes:
+        """See Answer. What cannot be decoded leaves without its body."""
+        if not self._unreadable:
+            try:
+                return await super().decoded(data)
+            except ToolCallError:
+                self._unreadable = True
+        return b""
 
-    async def _finish(self, start: Message, body: bytes) -> None:
+    async def piece(self, data: bytes, *, last: bool) -> bytes:
+        """See Answer."""
+        assert self._stream is not None  # noqa: S101 - it is read in pieces
+        return await offloaded(len(data), partial(self._stream.feed, last=last), data)
+
+    async def whole(self, body: bytes) -> bytes | None:
+        """See Answer."""
         out = await offloaded(len(body), self._mask.whole, body)
-        headers = list(start["headers"])
         if self._chat and not await offloaded(len(out), _is_envelope, out):
-            out = await offloaded(len(out), _in_envelope, out, start["status"])
-            headers = without(headers, OF_ITS_BYTES | {b"content-type"})
-            headers.append((b"content-type", b"application/json"))
-        if out != body or self._inflate is not None or self._unreadable:
-            headers = without(headers, {b"content-length"})
-            headers.append((b"content-length", b"%d" % len(out)))
-        await self._client({**start, "headers": headers})
-        await self._client({"type": "http.response.body", "body": out, "more_body": False})
+            out = await offloaded(len(out), _in_envelope, out, self.start["status"])
+            self.replaced((b"content-type", b"application/json"), length=len(out))
+        elif out != body or self._decodes:
+            self.start["headers"] = without(self.start["headers"], {b"content-length"})
+            self.start["headers"].append((b"content-length", b"%d" % len(out)))
+        else:
+            return None
+        return out
 
-
-def _coding(headers: list[tuple[bytes, bytes]]) -> str:
-    codings = [value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"]
-    return b", ".join(coding for coding in codings if coding not in {b"", b"identity"}).decode("latin-1")
+    async def too_long(self) -> None:
+        """See Answer."""
+        self.reads = Reads.PIECES
+        self._begin_stream()
+        for message in self.taken():
+            await self.give(await self.piece(message["body"], last=False), more=True)
 
 
 def _in_envelope(body: bytes, status: int) -> bytes:

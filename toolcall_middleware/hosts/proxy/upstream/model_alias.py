@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from starlette.types import Message, Send
+from starlette.types import Send
 
 from ....wire import openai
 from ....wire.sse import EventReader, ServerEvent, TooLargeError
+from ...http.answer import Answer, Reads
 from ...http.headers import OF_ITS_BYTES, without
-from ...http.offload import LARGE, offloaded
+from ...http.offload import offloaded
 
 _HOLDERS = ("message", "response")
 """Where events of Messages (`message_start`) and of Responses (`response.created`) have what names the model."""
@@ -35,70 +36,53 @@ def with_model(body: bytes, model: str) -> bytes:
     return openai.with_fields(body, {"model": model})
 
 
-class AliasedAnswer:
-    """A `send` that puts `model` into the answer, whole or streamed, where it names a model.
+class AliasedAnswer(Answer):
+    """Puts `model` into an answer, whole or streamed, where it names a model.
 
     What is no JSON object and no event stream, is coded, or exceeds `limit` bytes passes as it is.
     """
 
     def __init__(self, send: Send, model: str, limit: int | None) -> None:
-        self._send = send
+        super().__init__(send, limit)
         self._model = msgspec.Raw(openai.encode(model))
-        self._limit = limit
-        self._start: Message | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._events: EventReader | None = None
-        self._passes = False
+        self._events = EventReader(limit)
+        self._gives_up = False
         self._seen = self._instead = b""
 
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
-        if self._passes:
-            await self._send(message)
-        elif message["type"] == "http.response.start":
-            await self._on_start(message)
-        elif message["type"] != "http.response.body":
-            await self._send(message)
-        elif self._events is not None:
-            await self._on_piece(message)
-        else:
-            await self._on_part(message)
+    def begun(self) -> Reads:
+        """See Answer."""
+        if self.coding or self.kind not in {b"text/event-stream", b"application/json"}:
+            return Reads.NOTHING
+        if self.kind == b"application/json":
+            return Reads.WHOLE
+        self.start["headers"] = without(self.start["headers"], OF_ITS_BYTES)
+        return Reads.PIECES
 
-    async def _on_start(self, message: Message) -> None:
-        names = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
-        kind = names.get(b"content-type", b"").partition(b";")[0].strip()
-        plain = names.get(b"content-encoding", b"identity") == b"identity"
-        if plain and kind == b"text/event-stream":
-            self._events = EventReader(self._limit)
-            await self._send({**message, "headers": without(message.get("headers", ()), OF_ITS_BYTES)})
-        elif plain and kind == b"application/json":
-            self._start = message
-        else:
-            self._passes = True
-            await self._send(message)
-
-    async def _on_piece(self, message: Message) -> None:
-        assert self._events is not None  # noqa: S101 - the answer is an event stream
-        data, more = message.get("body", b""), message.get("more_body", False)
+    async def piece(self, data: bytes, *, last: bool) -> bytes:
+        """See Answer."""
+        if self._gives_up:
+            return data
         size = len(data) + len(self._events.buffer)  # the end of a huge event may be small
-        if size <= LARGE:
-            out = self._read(self._events, data, not more)
-        else:
-            out = await offloaded(size, self._read, self._events, data, not more)
-        if out or not more:
-            await self._send({"type": "http.response.body", "body": out, "more_body": more})
+        return await offloaded(size, self._read, self._events, data, last)
+
+    async def whole(self, body: bytes) -> bytes | None:
+        """See Answer."""
+        out = await offloaded(len(body), self._in_object, body)
+        if out is body:
+            return None
+        self.replaced(length=len(out))
+        return out
 
     def _read(self, reader: EventReader, data: bytes, last: bool) -> bytes:  # noqa: FBT001 - for a thread
         try:
             events = reader.feed(data)
         except TooLargeError:
             events = []
-            self._passes = True
+            self._gives_up = True
         if last:
             events += reader.finish()
         out = b"".join([self._aliased(event) for event in events])
-        return out + reader.rest() if self._passes else out
+        return out + reader.rest() if self._gives_up else out
 
     def _aliased(self, event: ServerEvent) -> bytes:
         if self._seen and event.raw.startswith(self._seen):
@@ -140,23 +124,3 @@ class AliasedAnswer:
             if inner is not None and "model" in inner:
                 return openai.encode({**fields, name: {**inner, "model": self._model}})
         return data
-
-    async def _on_part(self, message: Message) -> None:
-        assert self._start is not None  # noqa: S101 - an app starts its answer first
-        data, more = message.get("body", b""), message.get("more_body", False)
-        self._parts.append(data)
-        self._size += len(data)
-        if more and (self._limit is None or self._size <= self._limit):
-            return
-        body = b"".join(self._parts)
-        start = self._start
-        if more:
-            self._passes = True
-        else:
-            out = await offloaded(len(body), self._in_object, body)
-            if out is not body:
-                body = out
-                headers = [*without(start.get("headers", ()), OF_ITS_BYTES), (b"content-length", b"%d" % len(body))]
-                start = {**start, "headers": headers}
-        await self._send(start)
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})

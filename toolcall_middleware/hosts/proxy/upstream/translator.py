@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....apis.passage import PASSAGE
 from ....apis.upstream import TranslatedRequest, Translation
 from ....errors import ToolCallError
 from ....wire.sse import DONE
-from ...http.bodies import Inflate, giving
+from ...http.answer import Answer, Reads
+from ...http.bodies import giving
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
-from ...http.offload import CODED, LARGE, Held, offloaded
+from ...http.offload import Held, offloaded
 from ...http.paths import normal_path_of
 from ...http.request_record import record_of
 from ...http.upload import cleared, collect
@@ -121,96 +122,58 @@ class Translator:
         )
 
 
-class _Answer:
+class _Answer(Answer):
     """What the provider sends, on its way to the client."""
 
+    lazy = True
+
     def __init__(self, translation: Translation, send: Send, limit: int | None) -> None:
+        super().__init__(send, limit)
         self._translation = translation
-        self._send = send
-        self._limit = limit
-        self._start: Message | None = None
-        self._streams = False
-        self._started = False
-        self._inflate: Inflate | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._held = Held()
-        self.ended = False
+        self._fed = Held()
 
-    async def send(self, message: Message) -> None:
-        """The provider's side of ASGI's `send`."""
-        if self.ended:
-            return
-        if message["type"] == "http.response.start":
-            self._on_start(message)
-        elif message["type"] == "http.response.body":
-            await self._on_body(message.get("body", b""), more=message.get("more_body", False))
+    def begun(self) -> Reads:
+        """See Answer."""
+        start = self.start
+        is_stream = self.header(b"content-type").startswith(b"text/event-stream")
+        self.decode(self._limit)
+        headers = without(start["headers"], _NOT_SENT_BACK)
+        if not any(name.lower() == b"x-request-id" for name, _ in headers):
+            # Where OpenAI's clients look for it.
+            headers += [(b"x-request-id", value) for name, value in headers if name.lower() == b"request-id"]
+        start["headers"] = headers
+        if not (self._translation.stream and is_stream and start["status"] < 300):
+            return Reads.WHOLE
+        headers.append((b"content-type", b"text/event-stream"))
+        return Reads.PIECES
 
-    def _on_start(self, message: Message) -> None:
-        self._start = message
-        names = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
-        coding = names.get(b"content-encoding", b"")
-        if coding and coding != b"identity":
-            self._inflate = Inflate(coding.decode("latin-1"), self._limit)
-        is_stream = names.get(b"content-type", b"").startswith(b"text/event-stream")
-        self._streams = self._translation.stream and is_stream and message["status"] < 300
+    async def piece(self, data: bytes, *, last: bool) -> bytes:
+        """See Answer."""
+        out = await self._fed.read(self._translation.feed, data)
+        return out + self._translation.finish(cut=False) if last else out
 
-    async def _on_body(self, data: bytes, *, more: bool) -> None:
-        if self._inflate is not None:
-            data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
-        if self._streams:
-            out = await self._held.read(self._translation.feed, data)
-            if not more:
-                out += self._translation.finish(cut=False)
-            if out or not more:
-                await self._stream(out, more=more)
-            return
-        self._size += len(data)
-        if self._limit is not None and self._size > self._limit:
-            raise ToolCallError("upstream_error", f"The upstream's answer exceeds max_response_bytes ({self._limit}).")
-        self._parts.append(data)
-        if not more:
-            await self._whole()
+    async def whole(self, body: bytes) -> bytes:
+        """See Answer."""
+        if self._limit is not None and len(body) > self._limit:
+            await self.too_long()
+        self.start["status"], out = await offloaded(len(body), self._translation.whole, self.start["status"], body)
+        self.replaced((b"content-type", b"application/json"), length=len(out))
+        return out
 
-    async def _whole(self) -> None:
-        assert self._start is not None  # noqa: S101 - a body follows its start
-        given = b"".join(self._parts)
-        status, body = await offloaded(len(given), self._translation.whole, self._start["status"], given)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        self.ended = True
-        await self._send(self._head(status, headers))
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
-
-    async def _stream(self, out: bytes, *, more: bool) -> None:
-        assert self._start is not None  # noqa: S101 - a body follows its start
-        if not self._started:
-            self._started = True
-            await self._send(self._head(self._start["status"], [(b"content-type", b"text/event-stream")]))
-        self.ended = not more
-        await self._send({"type": "http.response.body", "body": out, "more_body": more})
+    async def too_long(self) -> None:
+        """See Answer."""
+        raise ToolCallError("upstream_error", f"The upstream's answer exceeds max_response_bytes ({self._limit}).")
 
     async def fail(self, error: ToolCallError) -> None:
         """The answer cannot go on."""
-        if not self._streams:
-            self.ended = True
-            await send_error(self._send, error)
-            return
-        out = self._translation.finish(cut=True)
-        if not self._translation.done:
-            if not self._started and not out:
-                self.ended = True
-                await send_error(self._send, error)
+        if self.reads is Reads.PIECES:
+            out = self._translation.finish(cut=True)
+            if self._translation.done or out or self._opened:
+                ending = b"" if self._translation.done else error.sse() + DONE
+                await self.give(out + ending, more=False)
                 return
-            out += error.sse() + DONE
-        await self._stream(out, more=False)
-
-    def _head(self, status: int, headers: Headers) -> Message:
-        assert self._start is not None  # noqa: S101 - the provider has started its answer
-        kept = without(self._start.get("headers", ()), _NOT_SENT_BACK)
-        if not any(name.lower() == b"x-request-id" for name, _ in kept):
-            # Where OpenAI's clients look for it.
-            kept += [(b"x-request-id", value) for name, value in kept if name.lower() == b"request-id"]
-        return {"type": "http.response.start", "status": status, "headers": [*kept, *headers]}
+        self.ended = True
+        await send_error(self._client, error)
 
 
 def _scope_of(scope: Scope, request: TranslatedRequest, usual: Headers) -> Scope:

@@ -1,0 +1,208 @@
+"""An app's answer on its way to a client: the one wrapper of `send` that collects, passes or replaces it."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+
+from starlette.types import Message, Send
+
+from .bodies import Inflate
+from .headers import ENTITY_HEADERS, OF_ITS_BYTES, without
+from .offload import CODED, LARGE, offloaded
+
+
+class Reads(enum.Enum):
+    """How much of an answer is read at once."""
+
+    NOTHING = "it passes as it came"
+    PIECES = "each piece is read by `piece`"
+    WHOLE = "all of it is read by `whole`"
+
+
+class Answer:
+    """One answer. The app gets its `send`; subclasses decide in `begun`, `piece`, `whole` and `too_long`.
+
+    An answer of more than `limit` bytes that is to be read whole passes as it came. `lazy`: the head of an answer that
+    is read in pieces is sent with its first bytes, not before.
+    """
+
+    lazy = False
+
+    def __init__(self, send: Send, limit: int | None = None) -> None:
+        self._client = send
+        self._limit = limit
+        self._decodes = False
+        self._inflate: Inflate | None = None
+        self._held: list[Message] = []
+        self._size = 0
+        self._passes = False
+        self._opened = False
+        self.reads = Reads.NOTHING
+        self.start: Message = {"type": "http.response.start", "status": 502, "headers": []}
+        """The head that the client gets."""
+        self.ended = False
+        """The client has all of it."""
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if self._passes:
+            await self._client(message)
+        elif self.ended:
+            pass
+        elif message["type"] == "http.response.body":
+            data, more = bytes(message.get("body", b"")), message.get("more_body", False)
+            if self._decodes:
+                data = await self.decoded(data)
+            if self.reads is Reads.PIECES:
+                out = await self.piece(data, last=not more)
+                if out or not more:
+                    await self.give(out, more=more)
+            else:
+                await self._collect({**message, "body": data}, more=more)
+        elif message["type"] == "http.response.start":
+            self.start = {**message, "headers": list(message.get("headers", ()))}
+            self.reads = self.begun()
+            if self.reads is Reads.NOTHING:
+                self._passes = True
+                await self._open()
+            elif self.reads is Reads.PIECES and not self.lazy:
+                await self._open()
+        else:  # of an extension: the body is not in messages
+            await self.flush()
+            await self._client(message)
+
+    # -- what subclasses decide ------------------------------------------------------------------------------------
+
+    def begun(self) -> Reads:
+        """How the answer that begins with `self.start` is read. May change `self.start`."""
+        return Reads.WHOLE
+
+    async def piece(self, data: bytes, *, last: bool) -> bytes:  # noqa: ARG002 - for subclasses
+        """What the client gets for a piece."""
+        return data
+
+    async def whole(self, body: bytes) -> bytes | None:  # noqa: ARG002 - for subclasses
+        """What the client gets for the whole body; None where it gets that as it came."""
+        return None
+
+    async def decoded(self, data: bytes) -> bytes:
+        """A piece without its content coding. Raises ToolCallError."""
+        if self._inflate is None:
+            return data
+        return await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
+
+    async def too_long(self) -> None:
+        """More than `limit` bytes have come. They pass, and so does the rest."""
+        self._passes = True
+        await self.flush()
+
+    # -- what they do it with --------------------------------------------------------------------------------------
+
+    def header(self, name: bytes) -> bytes:
+        """A header of the answer in lower case, without blanks around it; empty where there is none."""
+        return next((value.strip().lower() for given, value in self.start["headers"] if given.lower() == name), b"")
+
+    @property
+    def kind(self) -> bytes:
+        """The content type without its parameters."""
+        return self.header(b"content-type").partition(b";")[0].strip()
+
+    @property
+    def coding(self) -> str:
+        """The content codings; empty for none."""
+        values = [value for name, value in self.start["headers"] if name.lower() == b"content-encoding"]
+        codings = [value.strip().lower() for value in values]
+        return b", ".join(coding for coding in codings if coding not in {b"", b"identity"}).decode("latin-1")
+
+    def decode(self, limit: int | None) -> None:
+        """Undo the content coding of an answer that is read. Raises ToolCallError for one that is not known."""
+        coding = self.coding
+        self._decodes = bool(coding)
+        self.start["headers"] = without(self.start["headers"], ENTITY_HEADERS)
+        self._inflate = Inflate(coding, limit) if coding else None
+
+    def replaced(self, *headers: tuple[bytes, bytes], length: int) -> None:
+        """The client gets another body, of `length` bytes. `headers` replace those of the same name."""
+        kept = without(self.start["headers"], OF_ITS_BYTES | {name for name, _ in headers})
+        self.start["headers"] = [*kept, *headers, (b"content-length", b"%d" % length)]
+
+    async def give(self, data: bytes, *, more: bool) -> None:
+        """Send bytes to the client, after the head where that was not sent yet."""
+        await self._open()
+        self.ended = not more
+        await self._client({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def flush(self) -> None:
+        """What was collected passes as it came."""
+        if self.reads is Reads.WHOLE:
+            await self._open()
+        for message in self.taken():
+            await self._client(message)
+
+    def taken(self) -> list[Message]:
+        """What was collected, which is not held any more."""
+        held, self._held = self._held, []
+        return held
+
+    async def _open(self) -> None:
+        if not self._opened:
+            self._opened = True
+            await self._client(self.start)
+
+    async def _collect(self, message: Message, *, more: bool) -> None:
+        self._held.append(message)
+        self._size += len(message["body"])
+        if more and self._limit is not None and self._size > self._limit:
+            await self.too_long()
+        elif not more:
+            out = await self.whole(b"".join([held["body"] for held in self._held]))
+            if out is None:
+                await self.flush()
+                self.ended = True
+            else:
+                self.taken()
+                await self.give(out, more=False)
+
+
+class TooLongError(Exception):
+    """The answer has more bytes than are kept."""
+
+
+class Collected(Answer):
+    """The answer to a request of our own: `status`, 0 where there is none, and `body`, None until it is complete.
+
+    Raises TooLongError to the app for more than `limit` bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(_no_client, limit)
+        self.status = 0
+        self.body: bytes | None = None
+        self._over = asyncio.Event()
+
+    async def gone(self) -> Message:
+        """ASGI's `receive` behind the request: a disconnect once the answer is complete, as from a server."""
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    def begun(self) -> Reads:
+        """See Answer."""
+        self.status = self.start["status"]
+        return Reads.WHOLE
+
+    async def whole(self, body: bytes) -> bytes:
+        """See Answer."""
+        if self._limit is not None and len(body) > self._limit:
+            raise TooLongError
+        self.body = body
+        self._over.set()
+        return body
+
+    async def too_long(self) -> None:
+        """See Answer."""
+        raise TooLongError
+
+
+async def _no_client(_message: Message) -> None:
+    """What would be sent to a client is dropped."""
