@@ -16,11 +16,10 @@ from starlette.types import Message
 from tests.helpers.asgi_client import no_leaked_tasks
 from tests.helpers.certificates import certificate_of, needs_openssl
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.asking import Question, Reply
-from toolcall_middleware.hosts.proxy.upstream.connection import Connection as Told
+from toolcall_middleware.hosts.proxy.upstream.asking import Progress, Question, Reply
 from toolcall_middleware.hosts.proxy.upstream.connection import tls_to
 from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling
-from toolcall_middleware.hosts.proxy.upstream.http1.client import AnswerBody, OriginClient
+from toolcall_middleware.hosts.proxy.upstream.http1.client import OriginClient
 from toolcall_middleware.hosts.proxy.upstream.http1.dial import dial
 from toolcall_middleware.hosts.proxy.upstream.request_stream import RequestBody
 
@@ -46,7 +45,7 @@ def request(
     *,
     parts: tuple[bytes, ...] | None = None,
     go_on: asyncio.Event | None = None,
-    told: Told | None = None,
+    told: Progress | None = None,
     headers: list[tuple[bytes, bytes]] | None = None,
     **times: float,
 ) -> Question:
@@ -64,13 +63,12 @@ def request(
     if parts is not None:
         lines.append((b"transfer-encoding", b"chunked"))
     seconds = {"connect": 1.0, "read": 1.0, "write": 1.0, "pool": 1.0, **times}
-    return Question(method, b"/", lines, body, seconds, told or Told())
+    return Question(method, b"/", lines, body, seconds, told or Progress())
 
 
 async def read(response: Reply) -> bytes:
-    assert isinstance(response.stream, AnswerBody)
-    body = b"".join([part async for part in response.stream])
-    response.stream.close()
+    body = b"".join([part async for part in response.pieces])
+    await response.close()
     return body
 
 
@@ -97,7 +95,7 @@ async def test_a_connection_serves_one_request_after_another_until_it_has_been_i
             assert await read(await client.ask(request())) == b"ok"
         assert opened == [3]
         await asyncio.sleep(0.5)
-        told = Told()
+        told = Progress()
         assert await read(await client.ask(request(told=told))) == b"ok"
     assert (opened, told.reused, told.sent) == ([3, 1], False, True)
 
@@ -139,10 +137,9 @@ async def test_an_answer_that_nobody_reads_to_its_end_closes_its_connection_and_
         for _ in range(2):
             gone.clear()
             response = await client.ask(request())
-            assert isinstance(response.stream, AnswerBody)
-            assert await anext(aiter(response.stream)) == b"x"
-            response.stream.close()
-            response.stream.close()  # twice is once
+            assert await anext(response.pieces) == b"x"
+            await response.close()
+            await response.close()  # twice is once
             await gone.wait()
 
 
@@ -163,11 +160,10 @@ async def test_an_upstream_waits_while_nobody_reads_what_it_sends() -> None:
         await asyncio.sleep(0.3)
         # The system's own buffers hold some millions.
         assert written < 20_000_000
-        assert isinstance(response.stream, AnswerBody)
         most, size = 0, 0
-        async for part in response.stream:
+        async for part in response.pieces:
             most, size = max(most, len(part)), size + len(part)
-        response.stream.close()
+        await response.close()
         assert (size, most <= 128 * 1024) == (50_000_000, True)
 
 
@@ -183,7 +179,7 @@ async def test_a_refusal_ends_an_upload_and_its_connection() -> None:
     never = asyncio.Event()
     async with raw_upstream(talk) as url, to(url) as client:
         for _ in range(2):
-            told = Told()
+            told = Progress()
             asked = request("POST", parts=(b"first",), go_on=never, told=told)
             response = await client.ask(asked)
             assert (response.status, await read(response), told.sent) == (413, b"no", False)
@@ -271,7 +267,7 @@ async def test_a_whole_answer_ends_an_upload_that_is_not_taken() -> None:
     done = asyncio.Event()
     async with raw_upstream(talk) as url, to(url, connections=1) as client:
         for parts in ((b"x" * 30_000_000,), (b"x" * 1_000_000,) * 30):
-            told = Told()
+            told = Progress()
             response = await client.ask(request("POST", parts=parts, told=told))
             assert (await read(response), told.sent) == (b"ok", False)
         done.set()
@@ -291,10 +287,9 @@ async def test_what_an_upstream_never_takes_keeps_no_connection_open() -> None:
         seen = []
         for size in range(1 << 20, 8 << 20, 1 << 19):  # some fit into the system's buffers, some nearly
             response = await client.ask(request("POST", parts=(b"x" * size,)))
-            assert isinstance(response.stream, AnswerBody)
-            seen.append(response.stream._connection)
+            seen.append(response._connection)
             # As where the system has taken all but little.
-            response.stream._connection._write_paused = False
+            response._connection._write_paused = False
             assert await read(response) == b"no"
         await asyncio.sleep(0.1)
         assert [connection.lost for connection in seen] == [True] * len(seen)
@@ -325,7 +320,7 @@ async def test_who_answers_before_the_request_has_left_is_not_asked_again_on_tha
 async def read_all(client: OriginClient, asked: Question) -> bytes:
     response = await client.ask(asked)
     try:
-        return b"".join([part async for part in response.stream])
+        return b"".join([part async for part in response.pieces])
     finally:
         await response.close()
 

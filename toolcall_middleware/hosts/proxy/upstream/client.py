@@ -8,6 +8,7 @@ import ssl
 from ...http.client_library import httpx
 from .asking import Client
 from .connection import proxy_of_environment
+from .httpx_client import HttpxClient
 
 # Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
 _KEEPALIVE = 3.0
@@ -18,9 +19,7 @@ HAS_PARSER = importlib.util.find_spec("httptools") is not None
 """Whether httptools is there: it is compiled, and not for every machine."""
 
 
-def client_to(
-    origin: httpx.URL, *, connections: int | None, tls: ssl.SSLContext | None
-) -> Client | httpx.AsyncBaseTransport:
+def client_to(origin: httpx.URL, *, connections: int | None, tls: ssl.SSLContext | None) -> Client:
     """What asks `origin`, over `connections` at a time at most. tls: what `tls_to` says of it.
 
     httpx asks by way of a proxy that the environment names, and everything where httptools is missing.
@@ -30,7 +29,5 @@ def client_to(
         from .http1.client import OriginClient
 
         return OriginClient(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE, tls=tls)
-    # A transport and not an AsyncClient: a client would add headers of its own, follow Location headers in its mind and
-    # keep a cookie jar that all users share.
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE)
-    return httpx.AsyncHTTPTransport(limits=limits, proxy=proxy, verify=tls or False)
+    return HttpxClient(origin, httpx.AsyncHTTPTransport(limits=limits, proxy=proxy, verify=tls or False))

@@ -1,9 +1,7 @@
-"""The way to an upstream: why a connection failed, which HTTP proxy stands before it, and how an answer is closed."""
+"""The way to an upstream: why a connection failed, which HTTP proxy is used, and which certificates are trusted."""
 
 from __future__ import annotations
 
-import abc
-import asyncio
 import contextlib
 import errno
 import importlib.util
@@ -14,9 +12,6 @@ import ssl
 import urllib.request
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-
-import anyio
 
 from ....errors import SettingsError
 from ....settings import read_variable
@@ -154,80 +149,3 @@ def asking_client(url: str, key: str | None, seconds: float) -> httpx.Client:
     # The client itself takes a `proxy` since httpx 0.26 only.
     transport = httpx.HTTPTransport(proxy=proxy_of_environment(parsed), verify=tls_to(parsed) or False)
     return httpx.Client(headers=headers, timeout=seconds, transport=transport, trust_env=False)
-
-
-class AtOnce(httpx.AsyncByteStream, abc.ABC):
-    """The body of an answer that waits for nothing when it is closed."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Give the connection back, or close it."""
-
-
-async def close(response: httpx.Response) -> None:
-    """Closes the connection, or gives it back, also where this task is cancelled meanwhile: half of it would leave the
-    pool a connection short. The shield is for anyio's scopes, the task of its own for `Task.cancel`.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        closing = asyncio.ensure_future(_close(response))
-        while not closing.done():
-            try:
-                await asyncio.shield(closing)
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        try:
-            raise cancelled
-        finally:
-            cancelled = None  # it knows this frame, and would keep request and answer until the collector comes
-    closing.result()
-
-
-async def _close(response: httpx.Response) -> None:
-    stream = response.extensions.get("network_stream")
-    if stream is not None and _has_more(response):
-        # The pool looks whether the socket has something to read; what has been read with this answer it would take
-        # for the answer to the next request, which is another client's.
-        await stream.aclose()
-    await response.aclose()
-
-
-def _has_more(response: httpx.Response) -> bool:
-    """Whether bytes came behind an answer. httpcore tells nobody, so this looks into it; False where it looks other."""
-    found: Any = response.stream
-    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
-        found = getattr(found, name, None)
-    return bool(getattr(found, "trailing_data", (b"",))[0])
-
-
-class Connection:
-    """What a request learns of its connection. `reused`: one was there, and was not opened for this request. `sent`:
-    the whole request has left.
-    """
-
-    def __init__(self) -> None:
-        self.reused = False
-        self.sent = False
-        self._opened = False
-
-    async def trace(self, event: str, _info: object) -> None:
-        """What httpcore says it does: its extension `trace`."""
-        if event.startswith("connection.connect"):
-            self._opened = True
-        elif ".send_request_headers" in event and not self._opened:
-            self.reused = True
-        elif event.endswith(".send_request_body.complete"):
-            self.sent = True
-
-
-class Target(httpx.URL):
-    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
-
-    def __init__(self, origin: httpx.URL, target: bytes) -> None:
-        super().__init__(origin)
-        self._target = target
-
-    @property
-    def raw_path(self) -> bytes:
-        return self._target

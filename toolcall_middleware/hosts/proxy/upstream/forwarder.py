@@ -27,9 +27,10 @@ from ...http.leaving import Leaving
 from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
-from .asking import Client, Question, Reply, ask
+from .asking import Client, Progress, Question, Reply
 from .client import client_to
-from .connection import Connection, reason, tls_to
+from .connection import reason, tls_to
+from .httpx_client import HttpxClient
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
@@ -111,7 +112,7 @@ class Forwarder:
             scheme = b"Bearer " if key_header == "authorization" else b""
             self._own.append((self._key_header, scheme + key.encode("ascii")))
         self._keep_key = forward_authorization and key is None and not url.userinfo
-        self._transport: Client | httpx.AsyncBaseTransport | None = transport
+        self._client: Client | None = None if transport is None else HttpxClient(self._origin, transport)
         self._tls = tls_to(self._origin)
 
     def __repr__(self) -> str:
@@ -132,19 +133,19 @@ class Forwarder:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                self._pool()
+                self._opened_client()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                if self._transport is not None:
-                    transport, self._transport = self._transport, None
-                    await transport.aclose()
+                if self._client is not None:
+                    client, self._client = self._client, None
+                    await client.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    def _pool(self) -> Client | httpx.AsyncBaseTransport:
-        if self._transport is None:
-            self._transport = client_to(self._origin, connections=self._connections, tls=self._tls)
-        return self._transport
+    def _opened_client(self) -> Client:
+        if self._client is None:
+            self._client = client_to(self._origin, connections=self._connections, tls=self._tls)
+        return self._client
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         upload = Upload(self._upload)
@@ -173,7 +174,7 @@ class Forwarder:
         total = self._total_timeout
         deadline = None if total is None else asyncio.get_running_loop().time() + total
         try:
-            reply = await self._in_time(deadline, self._answered(scope, body), record_of(scope))
+            reply, first = await self._in_time(deadline, self._answered(scope, body), record_of(scope))
         except ToolCallError as error:
             await send_error(send, error)
             return
@@ -190,7 +191,7 @@ class Forwarder:
             ending = b""
             fault: ToolCallError | None = None
             try:
-                await self._in_time(deadline, _pass(reply, events, send), record_of(scope))
+                await self._in_time(deadline, _pass(reply, first, events, send), record_of(scope))
             except ToolCallError as error:
                 fault = error
             except httpx.TransportError as error:
@@ -224,19 +225,19 @@ class Forwarder:
             _tell(late, record)
             raise late from None
 
-    async def _answered(self, scope: Scope, body: RequestBody) -> Reply:
-        """The upstream's answer, asked for as often as that is wise."""
+    async def _answered(self, scope: Scope, body: RequestBody) -> tuple[Reply, bytes]:
+        """(the upstream's answer, asked for as often as that is wise, what of its body was waited for)."""
         record = record_of(scope)
         left = 0 if record.others or body.length is None else self._retries
         attempts = 0
         stale = body.length is not None
         while True:
-            connection = Connection()
+            progress = Progress()
             try:
-                reply = await self._first(self._question(scope, body, connection), record)
+                reply, first = await self._first(self._question(scope, body, progress), record)
             except ToolCallError as error:
-                unread = not connection.sent or scope["method"] in _REPEATABLE
-                if stale and unread and connection.reused and isinstance(error.__cause__, _CLOSED):
+                unread = not progress.sent or scope["method"] in _REPEATABLE
+                if stale and unread and progress.reused and isinstance(error.__cause__, _CLOSED):
                     # The upstream has closed it while it was idle, and we learn of it only now. What it may have read
                     # is not sent again, unless that changes nothing.
                     stale = False
@@ -252,41 +253,44 @@ class Forwarder:
                 record.unreached = False
                 asked = retry_after(reply.headers) if left and reply.status in BUSY else None
                 if asked is None or asked > LONGEST_WAIT:
-                    return reply
+                    return reply, first
                 wait = asked
                 await reply.close()
             await asyncio.sleep(wait + pause(attempts, self._random))
             left -= 1
             attempts += 1
 
-    async def _first(self, question: Question, record: Record) -> Reply:
-        """The answer; with the beginning of its body where another upstream can be asked, which may be quicker: engines
-        send the head of a stream before they have anything to say.
+    async def _first(self, question: Question, record: Record) -> tuple[Reply, bytes]:
+        """(the answer, what of its body was waited for).
+
+        Where another upstream can be asked, the first piece is waited for: engines send the head of a stream before
+        they have anything to say, and the other one may be quicker.
         """
         if not record.others:
-            return await self._open(question)
+            return await self._open(question), b""
         limit = self._first_byte if record.streams else None
         waiting = asyncio.timeout(limit)
         try:
             async with waiting:
                 reply = await self._open(question)
-                question.connection.sent = True  # who answers has read it
-                return await self._begun(reply)
+                question.progress.sent = True  # who answers has read it
+                return reply, await self._begun(reply)
         except TimeoutError:
             if not waiting.expired():
                 raise
         raise self._fault(httpx.ReadTimeout("no first byte"), started=False, seconds=limit)
 
-    async def _begun(self, reply: Reply) -> Reply:
+    async def _begun(self, reply: Reply) -> bytes:
+        """The first piece of the body, empty where it has none."""
         try:
-            return await reply.begun()
+            return await anext(reply.pieces, b"")
         except BaseException as error:
             await reply.close()
             if isinstance(error, httpx.TransportError):
                 raise self._fault(error, started=True) from error
             raise
 
-    def _question(self, scope: Scope, body: RequestBody, connection: Connection) -> Question:
+    def _question(self, scope: Scope, body: RequestBody, progress: Progress) -> Question:
         method = scope["method"]
         if method != method.upper():
             # httpx would make them upper case: a `post` would be a POST that nobody has checked.
@@ -307,7 +311,7 @@ class Forwarder:
         except ValueError as error:
             raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
         body.declare(dict(headers).get(b"content-length"))
-        return Question(method, self._target(scope), headers, body, self._timeouts, connection)
+        return Question(method, self._target(scope), headers, body, self._timeouts, progress)
 
     def _target(self, scope: Scope) -> bytes:
         path = raw_path(scope)
@@ -322,7 +326,7 @@ class Forwarder:
 
     async def _open(self, question: Question) -> Reply:
         try:
-            return await ask(self._pool(), question, self._origin)
+            return await self._opened_client().ask(question)
         except httpx.LocalProtocolError as error:
             # h11's words would quote a bad header, and that may be our key.
             message = "The request cannot be sent on: its method, target, headers or length are not valid HTTP."
@@ -377,13 +381,13 @@ def _is_chunked(reply: Reply) -> bool:
     return any(name.lower() == b"transfer-encoding" for name, _ in reply.headers)
 
 
-async def _pass(reply: Reply, events: WholeEvents | None, send: Send) -> None:
-    """The body of an answer, to the client as it comes."""
-    if reply.first:
-        out = reply.first if events is None else events.feed(reply.first)
+async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, send: Send) -> None:
+    """The body of an answer, which begins with `first`, to the client as it comes."""
+    if first:
+        out = first if events is None else events.feed(first)
         if out:
             await send({"type": "http.response.body", "body": out, "more_body": True})
-    async for part in reply.rest or reply.stream:
+    async for part in reply.pieces:
         out = part if events is None else events.feed(part)
         if out:
             await send({"type": "http.response.body", "body": out, "more_body": True})

@@ -7,8 +7,7 @@ import ssl
 from collections import deque
 
 from ....http.client_library import httpx
-from ..asking import Question, Reply
-from ..connection import AtOnce
+from ..asking import Headers, Question
 from .answer import Answer
 from .connection import Connection
 from .dial import dial
@@ -51,10 +50,10 @@ class OriginClient:
         self._closed = False
         self._buffer = memoryview(bytearray(_READ_SIZE))
 
-    async def ask(self, question: Question) -> Reply:
-        """Send a request; its answer as soon as its head is there."""
+    async def ask(self, question: Question) -> OriginReply:
+        """See Client."""
         head = head_of(question.method, question.target, question.headers)
-        seconds, told = question.seconds, question.connection
+        seconds, told = question.seconds, question.progress
         await self._take_slot(seconds.get("pool"))
         connection: Connection | None = None
         try:
@@ -73,7 +72,7 @@ class OriginClient:
         except BaseException:
             self.give_back(connection)
             raise
-        return Reply(answer.status, answer.headers, AnswerBody(self, connection, seconds.get("read")))
+        return OriginReply(self, connection, answer, seconds.get("read"))
 
     async def aclose(self) -> None:
         """Close all connections, also those in use."""
@@ -159,15 +158,24 @@ async def _send(connection: Connection, head: bytes, question: Question) -> None
     await connection.send_parts(head, question.body, chunked=chunked, seconds=seconds)
 
 
-class AnswerBody(AtOnce):
-    """The body of an answer as it comes: what came together is one piece."""
+class OriginReply:
+    """See Reply. It is its own `pieces`: what came together is one piece."""
 
-    def __init__(self, client: OriginClient, connection: Connection, seconds: float | None) -> None:
+    __slots__ = ("_client", "_connection", "_seconds", "headers", "status")
+
+    def __init__(self, client: OriginClient, connection: Connection, answer: Answer, seconds: float | None) -> None:
         self._client: OriginClient | None = client
         self._connection = connection
         self._seconds = seconds
+        self.status: int = answer.status
+        self.headers: Headers = answer.headers
 
-    def __aiter__(self) -> AnswerBody:
+    @property
+    def pieces(self) -> OriginReply:
+        """The body."""
+        return self
+
+    def __aiter__(self) -> OriginReply:
         return self
 
     async def __anext__(self) -> bytes:
@@ -176,11 +184,8 @@ class AnswerBody(AtOnce):
             raise StopAsyncIteration
         return data
 
-    def close(self) -> None:
-        """Without waiting: the connection is given back, or closed where the answer has not ended."""
+    async def close(self) -> None:
+        """See Reply. Nothing is waited for."""
         client, self._client = self._client, None
         if client is not None:
             client.give_back(self._connection)
-
-    async def aclose(self) -> None:
-        self.close()
