@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...observe.observers import Observers
 from ...observe.report import Report
-from .passing_answer import PassingAnswer
+from .answer import PassingAnswer
 from .request_record import RECORD, Record, record_of
 
 _APIS = (

@@ -18,8 +18,8 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from ...wire.openai import FAILURES
+from ..http.answer import PassingAnswer
 from ..http.headers import raw_path
-from ..http.passing_answer import PassingAnswer
 from ..http.request_record import RECORD, Record
 
 logger = logging.getLogger("toolcall_middleware.access")

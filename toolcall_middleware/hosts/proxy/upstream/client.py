@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import ssl
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import anyio
 
 from ...http.client_library import httpx
-from .asking import Client
+from .asking import Client, Headers, Progress, Question
 from .connection import proxy_of_environment
-from .httpx_client import HttpxClient
 
 # Below the five seconds after which uvicorn and Node close an idle connection, so that none is used while it closes.
 _KEEPALIVE = 3.0
@@ -31,3 +35,100 @@ def client_to(origin: httpx.URL, *, connections: int | None, tls: ssl.SSLContext
         return OriginClient(origin, connections=connections, idle=_IDLE, keepalive=_KEEPALIVE, tls=tls)
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=_IDLE, keepalive_expiry=_KEEPALIVE)
     return HttpxClient(origin, httpx.AsyncHTTPTransport(limits=limits, proxy=proxy, verify=tls or False))
+
+
+class HttpxClient:
+    """Asks `origin`. It has a transport and not an httpx.AsyncClient, which would add headers of its own and keep a
+    cookie jar that all users share.
+    """
+
+    def __init__(self, origin: httpx.URL, transport: httpx.AsyncBaseTransport) -> None:
+        self._origin = origin
+        self._transport = transport
+
+    async def ask(self, question: Question) -> HttpxReply:
+        """See Client."""
+        trace = _Trace(question.progress)
+        extensions = {"timeout": dict(question.seconds), "trace": trace}
+        request = httpx.Request(
+            question.method, self._origin, headers=question.headers, stream=question.body, extensions=extensions
+        )
+        request.url = _Target(self._origin, question.target)
+        return HttpxReply(await self._transport.handle_async_request(request))
+
+    async def aclose(self) -> None:
+        """See Client."""
+        await self._transport.aclose()
+
+
+class HttpxReply:
+    """See Reply."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self.status = response.status_code
+        self.headers: Headers = response.headers.raw
+        self.pieces: AsyncIterator[bytes] = aiter(cast("httpx.AsyncByteStream", response.stream))
+
+    async def close(self) -> None:
+        """See Reply. Half of a close would leave the pool a connection short.
+
+        The shield is for anyio's scopes, the task of its own for `Task.cancel`.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        with anyio.CancelScope(shield=True):
+            closing = asyncio.ensure_future(self._close())
+            while not closing.done():
+                try:
+                    await asyncio.shield(closing)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+        if cancelled is not None:
+            try:
+                raise cancelled
+            finally:
+                cancelled = None  # it knows this frame, and would keep request and answer until the collector comes
+        closing.result()
+
+    async def _close(self) -> None:
+        stream = self._response.extensions.get("network_stream")
+        if stream is not None and self._has_more():
+            # The pool checks whether the socket has input. Bytes that were read with this answer it would take for the
+            # answer to the next request, which is another client's.
+            await stream.aclose()
+        await self._response.aclose()
+
+    def _has_more(self) -> bool:
+        """Whether bytes followed the answer. httpcore does not say, so this looks inside; False where that differs."""
+        found: Any = self._response.stream
+        for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
+            found = getattr(found, name, None)
+        return bool(getattr(found, "trailing_data", (b"",))[0])
+
+
+class _Trace:
+    """httpcore's extension `trace`, written to a request's progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._opened = False
+
+    async def __call__(self, event: str, _info: object) -> None:
+        if event.startswith("connection.connect"):
+            self._opened = True
+        elif ".send_request_headers" in event and not self._opened:
+            self._progress.reused = True
+        elif event.endswith(".send_request_body.complete"):
+            self._progress.sent = True
+
+
+class _Target(httpx.URL):
+    """An origin with the client's own bytes as target: httpx.URL alone would resolve dots and quote anew."""
+
+    def __init__(self, origin: httpx.URL, target: bytes) -> None:
+        super().__init__(origin)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target

@@ -28,9 +28,8 @@ from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .asking import Client, Progress, Question, Reply
-from .client import client_to
+from .client import HttpxClient, client_to
 from .connection import reason, tls_to
-from .httpx_client import HttpxClient
 from .limits import DEFAULT_LIMITS, Limits
 from .request_stream import ClientGoneError, RequestBody
 from .retries import BUSY, LONGEST_WAIT, pause, retry_after
