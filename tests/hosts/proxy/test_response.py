@@ -546,7 +546,12 @@ async def test_an_upgrade_is_answered_with_what_is_supported(kind: str) -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": kind, "method": "GET", "path": "/v1/responses", "headers": [(b"Upgrade", b"WebSocket")]}
+    scope: dict[str, Any] = {
+        "type": kind,
+        "method": "GET",
+        "path": "/v1/responses",
+        "headers": [(b"Upgrade", b"WebSocket")],
+    }
     scope["extensions"] = {"websocket.http.response": {}}
     await Forwarder("http://up.example", timeout=PATIENCE)(scope, receive, send)
     start = "http.response.start" if kind == "http" else "websocket.http.response.start"
