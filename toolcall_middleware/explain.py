@@ -6,6 +6,7 @@ text, piece by piece as the backend sent it, and only tells where in it what sta
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from .formats import registry
 from .formats.base import ParserOptions, ToolFormat
 from .model import Tool, ToolSet
 from .observe.recorder import Row
+from .parsing.text.opened import OpenedAnswer
+from .parsing.text.reasoning import OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .rerun import Rerun, known_format, rerun
 from .response.choice import CUT
@@ -153,11 +156,13 @@ class _Told:
     syntax: ToolFormat
     tools: ToolSet | None
     options: ParserOptions
+    opened: OpenedReasoning | None
 
 
 def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) -> _Told:
     answer, again = answer_of(rows), rerun(rows, summary, template)
     options = ParserOptions(keep_raw=True, unknown_tool="error", parse_reasoning=True)
+    opened = None if again is None else _opened(answer, again)
     if again is None:
         name = known_format(summary.get("format"), template)
         syntax = registry.of_template(name, template, str(summary.get("model") or ""))
@@ -170,9 +175,8 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
             unknown_tool="error" if unknown == "text" else unknown,
             tell_unknown=True,
             repair_names=again.settings.repair_names,
-            opened=None if answer.reasoning else again.opened,  # the engine has taken the thought out of the text
         )
-    spans = _laid_out(answer.pieces, syntax, tools, options, answer)
+    spans = _laid_out(answer.pieces, syntax, tools, options, answer, opened)
     if again is None:
         calls = [{"name": one.name, "id": one.id, "arguments": one.arguments, "row": one.row} for one in spans.written]
         became = spans.settle(calls, thoughts_last=False)
@@ -184,15 +188,29 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
             spans.tell_near_misses(tools, syntax, thoughts=again.settings.reasoning != "parse")
             spans.left(became, again.got.content)
             spans.tell_refused(became, _why_not(again))
-    return _Told(answer, spans, calls, became, again, name, syntax, tools, options)
+    return _Told(answer, spans, calls, became, again, name, syntax, tools, options, opened)
+
+
+def _opened(answer: Answer, again: Rerun) -> OpenedReasoning | None:
+    """The thought that the text begins in. None where the engine has taken it out, or a guess has proved wrong."""
+    opened = None if answer.reasoning else again.opened
+    if opened is None or again.settings.reasoning_start != "auto":
+        return opened
+    return opened if opened.close in answer.text else None
 
 
 def _laid_out(
-    pieces: Sequence[Piece], syntax: ToolFormat, tools: ToolSet | None, options: ParserOptions, answer: Answer
+    pieces: Sequence[Piece],
+    syntax: ToolFormat,
+    tools: ToolSet | None,
+    options: ParserOptions,
+    answer: Answer,
+    opened: OpenedReasoning | None = None,
 ) -> TextSpans:
     """What a parser with these options says of a text that ends as the answer does."""
     spans = TextSpans("".join(piece.text for piece in pieces), () if tools is None else list(tools.by_name))
-    parser = syntax.parser(tools, options)
+    make = functools.partial(syntax.parser, tools, options)
+    parser = make() if opened is None else OpenedAnswer(make, opened, sure=True, parsed=True)
     for piece in pieces:
         spans.take(parser.feed(piece.text), piece.row)
     last = pieces[-1].row if pieces else -1
@@ -319,7 +337,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         options["repair_names"] = again.settings.repair_names
         if again.settings.unknown_tool in {"drop", "forward"}:
             options["unknown_tool"] = again.settings.unknown_tool
-        opened = told.options.opened
+        opened = told.opened
         if opened is not None and not text.lstrip().startswith(opened.opening.strip()):
             text = opened.opening + text  # a case has no prompt that opens the thought
     read = _laid_out([Piece(0, text, 0)], told.syntax, told.tools, ParserOptions(keep_raw=True, **options), answer)

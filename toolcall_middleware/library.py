@@ -5,6 +5,7 @@ A thin face of what the middleware itself uses: the same readers, the same repai
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from .formats import models, registry
 from .formats.base import ParserOptions
 from .model import ToolCall, ToolResult, ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
+from .parsing.text.opened import OpenedAnswer
 from .parsing.values.coercion import Coercion, needs_coercion
 from .request.tool_choice import read_choice
 from .request.tools import ToolLimits, read_tools
@@ -93,9 +95,10 @@ class CallReader:
         options = ParserOptions(
             unknown_tool=unknown_tool,
             repair_names=True,
-            opened=models.thoughts_of(fmt, model).tags if in_reasoning else None,
         )
-        self._parser = fmt.parser(offered, options)
+        make = functools.partial(fmt.parser, offered, options)
+        tags = models.thoughts_of(fmt, model).tags
+        self._parser = OpenedAnswer(make, tags, sure=True) if in_reasoning else make()
         self._tools = offered if coerce else None
         self._coercion: Coercion | None = None
 

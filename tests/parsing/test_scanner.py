@@ -15,7 +15,6 @@ from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Eve
 from toolcall_middleware.parsing.text import markdown_code
 from toolcall_middleware.parsing.text import scanner as scanner_module
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, compile_grammar
-from toolcall_middleware.parsing.text.reasoning import OpenedReasoning
 from toolcall_middleware.parsing.text.scanner import Scanner
 
 from .meter import PARSING, CountedPattern, Meter
@@ -62,7 +61,6 @@ def fresh(
     parse_reasoning: bool = False,
     keep_raw: bool = False,
     grammar: Grammar = GRAMMAR,
-    opened: OpenedReasoning | None = None,
 ) -> Scanner:
     return Scanner(
         grammar,
@@ -70,7 +68,6 @@ def fresh(
         unknown_tool=unknown_tool,
         parse_reasoning=parse_reasoning,
         keep_raw=keep_raw,
-        opened=opened,
     )
 
 

@@ -13,6 +13,8 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Reasoning
+from toolcall_middleware.parsing.text import opened as opened_module
+from toolcall_middleware.parsing.text.opened import OpenedAnswer
 from toolcall_middleware.parsing.text.reasoning import OpenedReasoning
 from toolcall_middleware.response import reasoning
 from toolcall_middleware.response.reasoning import OpenThought
@@ -252,6 +254,10 @@ def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatc
     assert thought.finish(cut=False) == []
 
 
+def opened(*, sure: bool, **more: Any) -> OpenedAnswer:
+    return OpenedAnswer(fresh, OpenedReasoning(), sure=sure, **more)
+
+
 # -- thoughts that the prompt opened ----------------------------------------------------------------------------------
 
 
@@ -271,15 +277,75 @@ def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_an_answer_that_begins_in_a_thought(text: str, thought: str, shown: str, calls: int) -> None:
-    events = read(fresh(opened=OpenedReasoning()), [text])
+    events = read(opened(sure=True), [text])
     for cut in [*one_cut(text), list(text)]:
-        assert read(fresh(opened=OpenedReasoning()), cut) == events
+        assert read(opened(sure=True), cut) == events
     assert (thought_in(events), text_in(events), len(calls_in(events))) == (thought, shown, calls)
+
+
+QUOTING = '<tool_call>{"name": "f", "arguments": {"x": "a</think>b"}}</tool_call>'
+"""A call with the closing tag in a value."""
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "shown", "calls", "is_opened"),
+    [
+        ("a b</think>c", "a b", "c", 0, True),
+        ("a\n```\nb</think>c", "a\n```\nb", "c", 0, True),  # code in a thought need not be closed
+        (f"a {CALL} b</think>c", f"a {CALL} b", "c", 0, True),
+        (f"a {CALL}</think>{CALL}", f"a {CALL}", "", 1, True),
+        (f"a {CALL[:-25]}</think>c", f"a {CALL[:-25]}", "c", 0, True),  # in half a call
+        ("a", "", "a", 0, False),
+        ("", "", "", 0, False),
+        ("<thin", "", "<thin", 0, False),
+        (CALL, "", "", 1, False),
+        (f"a\n{CALL}", "", "a\n", 1, False),
+        (f"a {QUOTING}", "", "a ", 1, False),
+        (f"a {QUOTING} b</think>c", "", "a  b</think>c", 1, False),
+        ("<think>a</think>c", "a", "c", 0, False),
+        (f"\n<think>a {CALL}", f"a {CALL}", "", 0, False),
+    ],
+)
+def test_a_guess_is_revised_by_what_is_seen(text: str, thought: str, shown: str, calls: int, is_opened: bool) -> None:
+    whole = opened(sure=False)
+    whole.is_whole = True
+    events = read(whole, [text])
+    assert (thought_in(events), text_in(events), len(calls_in(events))) == (thought, shown, calls)
+    for cut in [*one_cut(text), [text], list(text)]:
+        # What was emitted as reasoning is text where there was no thought: once, or again if reasoning has a field.
+        once, again = (opened(sure=False, repeats=repeats) for repeats in (False, True))
+        events = read(once, cut)
+        assert thought_in(events) + text_in(events) == thought + shown
+        assert (len(calls_in(events)), once.opened) == (calls, is_opened)
+        events = read(again, cut)
+        assert text_in(events) == shown
+        assert thought_in(events) == thought or (not is_opened and shown.startswith(thought_in(events)))
+        assert (len(calls_in(events)), again.opened) == (calls, is_opened)
+
+
+def test_a_thought_that_the_limit_cut_stays_one() -> None:
+    for text in ("I look", f"I look {CALL[:-25]}", "I look </thi"):
+        for cut in (list(text), [text]):
+            parser = opened(sure=False, repeats=True)
+            events = [event for piece in cut for event in parser.feed(piece)] + parser.finish(cut=True)
+            assert (thought_in(events), text_in(events), len(calls_in(events))) == (text, "", 0)
+            assert parser.opened is None
+
+
+def test_what_is_kept_of_a_guessed_thought_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened_module, "MAX_KEPT", 2000)
+    parser = opened(sure=False, repeats=True)
+    events = [event for _ in range(300) for event in parser.feed("So be it. ")]
+    assert text_in(events)[:2000] == ("So be it. " * 200)
+    parser = opened(sure=False)  # where nothing is emitted twice, nothing is kept
+    assert not text_in([event for _ in range(300) for event in parser.feed("So be it. ")])
+    assert not parser._said
+    assert len("".join(parser._ahead)) < 20
 
 
 def test_a_thought_in_a_channel_that_the_prompt_opened() -> None:
     tags = OpenedReasoning("<|open|>think<|sep|>", "<|close|>think<|sep|>", channel=True)
-    events = read(fresh(opened=tags), ["a<|close|>think<|sep|>c"])
+    events = read(OpenedAnswer(fresh, tags, sure=True), ["a<|close|>think<|sep|>c"])
     assert [event for event in events if isinstance(event, Reasoning)] == [
         Reasoning("a", channel=True),
         Reasoning("", markup=True, channel=True),

@@ -11,6 +11,7 @@ from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import check_stream, check_whole, same_answer
 from toolcall_middleware.formats import markup, models
 from toolcall_middleware.formats.prompt.thoughts import Returned
+from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
 
@@ -55,6 +56,12 @@ class Talk:
         reply = made.whole(json.dumps({**head, "choices": [choice]}).encode())
         assert reply is not None
         expected = check_whole(reply.body)
+        shown = streamed.only
+        if shown.reasoning != expected.only.reasoning:
+            # What was emitted as reasoning is emitted as text too.
+            assert not expected.only.reasoning
+            assert (shown.content or "").startswith(shown.reasoning)
+            shown.reasoning = ""
         same_answer(streamed, expected)
         return expected.only
 
@@ -102,7 +109,44 @@ def test_a_request_may_say_so_itself() -> None:
 def test_a_call_in_a_thought_that_the_prompt_opened_and_nothing_closes_is_one() -> None:
     answer = Talk(reasoning_start="open").ask(f"I look.\n{tag()}")
     assert answer.named_calls == [("weather", CITY)]
-    assert answer.reasoning == f"I look.\n{tag()}"
+    assert answer.reasoning == "I look.\n"
+
+
+@pytest.mark.parametrize("family", [one for one in markup.families() if one.markup.reasoning], ids=lambda one: one.name)
+def test_open_reads_the_tags_of_the_family(family: Any) -> None:
+    tags = models.thoughts_of_format(family).tags
+    assert tags.close in {"</think>", *(close for _, close in family.markup.reasoning)}
+    call = family.render_calls([ToolCall("weather", CITY, "call_1")])
+    answer = Talk(reasoning_start="open", format=family.name).ask(f"let me think{tags.close}{call}")
+    assert (answer.reasoning, answer.content) == ("let me think", None)
+    assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == [("weather", json.loads(CITY))]
+
+
+def test_open_reads_mistrals_closing_tag() -> None:
+    answer = Talk(reasoning_start="open", format="mistral_v11").ask(
+        'let me think[/THINK][TOOL_CALLS]weather[ARGS]{"city": "Rome"}'
+    )
+    assert (answer.reasoning, answer.content) == ("let me think", None)
+    assert answer.named_calls == [("weather", '{"city": "Rome"}')]
+
+
+@pytest.mark.parametrize("model", [THINKS, "m"])
+@pytest.mark.parametrize("parsed", ["ignore", "parse"])
+@pytest.mark.parametrize("field", ["reasoning", None])
+def test_a_guess_is_revised_whatever_becomes_of_thoughts(model: str, parsed: str, field: str | None) -> None:
+    for text, said in (("Done.", "Done."), (tag(), ""), (f"So: {tag()}", "So: ")):
+        answer = Talk(model, reasoning=parsed, reasoning_field=field).ask(text)
+        assert (answer.content or "", answer.reasoning, len(answer.calls)) == (said, "", text.count("<tool_call>"))
+    talk = Talk(THINKS, reasoning=parsed, reasoning_field=field)
+    answer = talk.ask(f"Hm {tag('clock')} so</think>Done.")
+    shown = "" if parsed == "parse" else tag("clock")
+    thought = ("", f"Hm {shown} so</think>") if field is None else (f"Hm {shown} so", "")
+    assert (answer.reasoning, answer.content) == (thought[0], f"{thought[1]}Done.")
+    assert [call.name for call in answer.calls] == ["clock"] * (parsed == "parse")
+
+
+def test_a_guess_is_revised_where_no_tool_may_be_called() -> None:
+    assert Talk(THINKS).ask("Done.", tool_choice="none").content == "Done."
 
 
 # -- by the model's name ----------------------------------------------------------------------------------------------
@@ -213,7 +257,6 @@ def test_what_was_learned_fades() -> None:
 
 def test_an_answer_in_which_no_thought_ends_teaches_the_contrary() -> None:
     talk = Talk(THINKS)
-    assert talk.ask("Done.").reasoning == "Done."
     for _ in range(3):
         talk.now += REMEMBERED_SECONDS - 1
         assert talk.ask("Done.").content == "Done."
@@ -230,10 +273,9 @@ def test_an_answer_that_was_cut_off_teaches_nothing() -> None:
 def test_a_call_in_a_thought_that_nothing_ends_teaches_the_contrary() -> None:
     """Where thinking is off on the server, an agent's turns are calls: each would leave with its markup."""
     talk = Talk(THINKS)
-    assert talk.ask(f"I look.\n{tag()}").reasoning.startswith("I look.")
-    for _ in range(3):
+    for _ in range(4):
         answer = talk.ask(f"I look.\n{tag()}")
-        assert (answer.reasoning, (answer.content or "").strip(), len(answer.calls)) == ("", "I look.", 1)
+        assert (answer.reasoning, answer.content, answer.named_calls) == ("", "I look.\n", [("weather", CITY)])
     assert talk.ask(f"I look.</think>{tag()}").content == "I look.</think>"
     assert talk.ask(f"I look.</think>{tag()}").reasoning == "I look."
 

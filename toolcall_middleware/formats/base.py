@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.events import Event
-from ..parsing.text.reasoning import OpenedReasoning
 
 
 class StreamParser(Protocol):
@@ -47,8 +46,6 @@ class ParserOptions:
     """Whether `CallEnd.written` is filled."""
     tell_unknown: bool = False
     """Whether the parser reports calls of tools not offered (`UnknownCall`): these leave as text, or not at all."""
-    opened: OpenedReasoning | None = None
-    """The reasoning that the prompt has opened, in which the answer begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,6 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         tell_unknown=options.tell_unknown,
         meant=meant,
         names=() if tools is None else tools.by_name,
-        opened=options.opened,
     )
 
 

@@ -6,12 +6,12 @@ and which finish_reason is true. What the events come to is message.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from ..parsing.text.opened import OpenedAnswer
 from ..wire import openai
 from ..wire.openai import Fields
 from .message import Message, Source
@@ -45,9 +45,8 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
-        "_alone", "_assumed", "_channel", "_ended", "_parser", "_policy", "_reasoning", "_straight", "_tagged",
-        "_unopened", "_waiting", "cut", "has_spoken", "lost", "message", "native", "opened", "reads_reasoning",
-        "thought", "thought_bytes",
+        "_alone", "_channel", "_ended", "_opened", "_parser", "_policy", "_reasoning", "_start", "_straight", "_tagged",
+        "_waiting", "cut", "has_spoken", "lost", "message", "native", "reads_reasoning", "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -57,19 +56,17 @@ class ChoiceAnswer:
         native: NativeCalls | None = None,
         reasoning: ReasoningReader | None = None,
         thought: OpenThought | None = None,
-        unopened: Callable[[], StreamParser] | None = None,
+        start: OpenedAnswer | None = None,
     ) -> None:
-        """unopened: where `parser` begins in a thought, makes the one to use if that came in the reasoning field."""
+        """start: `parser`, where it begins in a thought."""
         self.message = Message(policy, reasoning)
         """What has come of the events so far."""
         self._parser = parser
         self.thought = thought
         """Finds the calls in a thought that is never closed; `watch` tells it of the reasoning field."""
-        self._unopened = unopened
-        self._assumed = None if unopened is None else policy.opened  # the thought that `parser` begins in
+        self._start = start
         self._tagged = False  # a tag of reasoning was read
-        self.opened: bool | None = None
-        """Whether this answer shows that its prompt opens the thought; None where it shows nothing."""
+        self._opened: bool | None = None
         self._policy = policy
         self.native = native
         """The backend's own calls; some backends make calls though they were given no tools."""
@@ -106,6 +103,11 @@ class ChoiceAnswer:
     def calls_in_reasoning(self) -> int:
         """Those that were read in the backend's reasoning field."""
         return self.message.calls_in_reasoning
+
+    @property
+    def opened(self) -> bool | None:
+        """Whether this answer shows that its prompt opens the thought; None where it shows nothing."""
+        return self._opened if self._start is None else self._start.opened
 
     @property
     def stopped(self) -> bool:
@@ -152,7 +154,6 @@ class ChoiceAnswer:
         message = self.message
         if message.stopped or self._ended:
             return []
-        self._unopened = None
         events = self._parser.feed(text)
         if not events:
             return []
@@ -182,8 +183,6 @@ class ChoiceAnswer:
         if message.stopped or self._ended or native is None:
             return []
         self._alone = False
-        if text:
-            self._unopened = None
         events = self._parser.feed(text)
         self._follow(events)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
@@ -212,6 +211,11 @@ class ChoiceAnswer:
             ops += self._take(reader.finish(), Source.REASONING)
         return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
 
+    def take_whole(self) -> None:
+        """All of the answer comes at once, before any of it is emitted."""
+        if self._start is not None:
+            self._start.is_whole = True
+
     # -- thoughts ------------------------------------------------------------------------------------------------
 
     def watch(self, said: Fields, text: str) -> bool:
@@ -221,7 +225,7 @@ class ChoiceAnswer:
         piece of text: once there was some, more of it says nothing new.
         """
         self.has_spoken = self.has_spoken or bool(text)
-        reads = self.thought is not None or self._unopened is not None
+        reads = self.thought is not None or self._start is not None
         if self.has_spoken and not reads:
             return False
         reasoning, _, _ = split_reasoning(said)
@@ -230,8 +234,8 @@ class ChoiceAnswer:
         if not reads:
             return False
         if reasoning:
-            if self._unopened is not None:  # the engine's parser has taken the thought out of the text
-                self._parser, self._unopened, self._assumed = self._unopened(), None, None
+            if self._start is not None:
+                self._start.skip()
             self._tagged = True
             if self.thought is not None:
                 self.thought.feed(reasoning)
@@ -251,12 +255,8 @@ class ChoiceAnswer:
     def _note_tag(self, tag: Reasoning) -> None:
         """A thought begins or ends: the first one shows whether the prompt has opened it."""
         first, self._tagged = not self._tagged, True
-        if not first:
-            return
-        if self._assumed is not None:
-            self.opened = tag.text.strip() != self._assumed.opening  # else the model has opened it itself
-        elif not (tag.text or tag.channel or self.message.calls):
-            self.opened = True
+        if first and not (tag.text or tag.channel or self.message.calls):
+            self._opened = True
 
     def _ignore(self, names: list[str]) -> None:
         """Calls of these names stand in a thought that was closed."""
@@ -266,8 +266,6 @@ class ChoiceAnswer:
     def _end_in_thought(self, *, cut: bool) -> list[Op]:
         """The answer ends. Where it does so in a thought, the complete calls in that are its calls."""
         message = self.message
-        if self._assumed is not None and self._unopened is None and not (self._tagged or cut):
-            self.opened = False  # nothing has ended it
         if self.thought is None or message.stopped or not (events := self.thought.finish(cut=cut)):
             return []
         message.source = Source.ENDED_IN
@@ -286,7 +284,10 @@ class ChoiceAnswer:
             events = self._parser.finish(cut=cut)
             if message.calls and not message.refused and events and _is_blank(events[-1]):
                 events.pop()  # white space behind a call is none of the answer's text
-            self._follow(events)
+            if self._start is None or not self._start.unclosed:
+                self._follow(events)
+            elif self.thought is not None and any(type(event) is CallStart for event in events):
+                self.thought.close()  # they are all calls of the answer
             # What the limit cut is the last call, not one behind which the model began another.
             begun = max((at for at, event in enumerate(events) if type(event) is CallStart), default=0)
             earlier, events = events[:begun], events[begun:]

@@ -12,6 +12,7 @@ from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..json_schema.validate_arguments import checker_for
 from ..model import Tool, ToolSet
+from ..parsing.text.opened import OpenedAnswer
 from ..parsing.text.reasoning import OpenedReasoning
 from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest
@@ -60,7 +61,9 @@ class AnswerContext:
     retried: bool
     """The model was asked again."""
     opened: OpenedReasoning | None
-    """The thought that the prompt has opened, where it is known to."""
+    """The thought that the prompt has opened, where it is known or assumed to."""
+    sure: bool = True
+    """It is known to."""
 
 
 def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, context: AnswerContext) -> ChoiceAnswer:
@@ -85,11 +88,13 @@ def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, conte
     policy = _policy(chat, settings, context, find)
     if not chat.offers_tools and settings.reasoning_field is None:
         return ChoiceAnswer(Verbatim(), policy, own, thoughts)
-    unopened = None
-    if context.opened is not None:
-        unopened = functools.partial(syntax.parser, offered, options)
-        options = replace(options, opened=context.opened)
-    return ChoiceAnswer(syntax.parser(offered, options), policy, own, thoughts, thought, unopened)
+    parser = functools.partial(syntax.parser, offered, options)
+    tags = context.opened
+    if tags is None:
+        return ChoiceAnswer(parser(), policy, own, thoughts, thought)
+    repeats = tags.channel or settings.reasoning_field is not None
+    start = OpenedAnswer(parser, tags, sure=context.sure, parsed=options.parse_reasoning, repeats=repeats)
+    return ChoiceAnswer(start, policy, own, thoughts, thought, start)
 
 
 def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
@@ -209,5 +214,4 @@ def _policy(chat: ChatRequest, settings: Settings, context: AnswerContext, find:
         report=context.report,
         near_misses=find,
         retried=context.retried,
-        opened=context.opened,
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from ..parsing.text.reasoning import OpenedReasoning
 from ..parsing.values.coercion import Coercion
 from .outcome import CallReport, FindNearMisses, FinishedCall, counted
 
@@ -87,8 +86,6 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model has written about as many tokens as the request allows."""
     coerce: Callable[[str], Coercion | None] | None = None
     """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
-    opened: OpenedReasoning | None = None
-    """The thought that the prompt has opened, as far as is known."""
     report: CallReport | None = None
     """Who is told of finished calls."""
     offered: Collection[str] | None = None

@@ -90,6 +90,7 @@ def rewrite_whole(
         if openai.read_text(choice.get("finish_reason")) in ENDED:
             usage.ended()
         answer = make_choice()
+        answer.take_whole()
         answers.append(answer)
         ops, message = _ops_of(answer, message, text)
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)

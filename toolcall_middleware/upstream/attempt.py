@@ -183,9 +183,15 @@ class ToolRequest:
             report=self.report,
             retried=self._retried,
             opened=self._opened(),
+            sure=not self._guesses,
         )
         make = functools.partial(make_choice, self.chat, self.settings, self.syntax, context)
         return no_more_than_asked(make, self.chat.n)
+
+    @property
+    def _guesses(self) -> bool:
+        """Whether a thought that the answer begins in is a guess: neither a setting nor the prompt itself says so."""
+        return self.prompt is None and self.settings.reasoning_start == "auto"
 
     def _opened(self) -> OpenedReasoning | None:
         """The thought that the answer begins in."""

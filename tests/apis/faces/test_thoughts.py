@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.helpers.fakes import TextBackend, write_calls
+from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.cli.faces.answers import read_answer
+from toolcall_middleware.formats import models, registry
+from toolcall_middleware.model import ToolCall
 
 CALL = write_calls("hermes", ("lookup_code", {"city": "Paris"}))
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -68,3 +73,69 @@ async def test_a_call_in_a_thought_that_never_ends_is_one_on_each_face() -> None
     assert (first["stop_reason"], first["content"][1]["input"]) == ("tool_use", {"city": "Paris"})
     second = await post(app, "/v1/responses", responses(input=hi))
     assert [item["type"] for item in second["output"]] == ["reasoning", "function_call"]
+
+
+# -- a thought that a model's name promises ---------------------------------------------------------------------------
+
+OFF = ["Qwen/Qwen3.5-35B-A3B", "zai-org/GLM-4.7", "MiniMaxAI/MiniMax-M2.1", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B",
+       "stepfun-ai/Step-3.5-Flash", "moonshotai/Kimi-K2.5"]  # fmt: skip
+"""Models whose templates open a thought, served with thinking switched off."""
+
+
+async def asked(face: str, text: str, model: str, *, stream: bool, size: int = 3, **settings: Any) -> dict[str, Any]:
+    """The text, thoughts and calls of an answer, whatever the face."""
+    app = ToolCallMiddleware(
+        TextBackend([text], strict=True, chunk_size=size), faces="chat,messages,responses", **settings
+    )
+    hi = [{"role": "user", "content": "The code?"}]
+    function = {"name": "lookup_code", "parameters": SCHEMA}
+    path, body = {
+        "chat": ("/v1/chat/completions", {"messages": hi, "tools": [{"type": "function", "function": function}]}),
+        "messages": ("/v1/messages", messages(messages=hi)),
+        "responses": ("/v1/responses", responses(input=hi)),
+    }[face]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answer = await client.post(path, json={**body, "model": model, "stream": stream})
+    assert answer.status_code == 200, answer.text
+    if face == "chat":
+        said = (check_stream if stream else check_whole)(answer.content).only
+        calls = [(call.name, call.parsed) for call in said.calls]
+        return {"text": said.content or "", "thought": said.reasoning, "calls": calls, "end": said.finish_reason}
+    got = read_answer(face, answer.content)
+    calls = [(call.name, json.loads(call.arguments)) for call in got.calls]
+    return {"text": got.text, "thought": got.reasoning, "calls": calls, "end": got.finish_reason}
+
+
+WAYS = [("chat", {}), ("chat", {"reasoning_field": "reasoning_content"}), ("messages", {}), ("responses", {})]
+
+
+@pytest.mark.parametrize("model", OFF)
+@pytest.mark.parametrize(("face", "settings"), WAYS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_that_is_switched_off_on_the_server_empties_no_answer(
+    face: str, settings: dict[str, Any], model: str, *, stream: bool
+) -> None:
+    written = registry.get(models.family(model) or "")
+    call = written.render_calls([ToolCall("lookup_code", '{"city": "Paris"}', "call_1")])
+    for text, calls in (("Hello, how are you?", 0), (call, 1), (f"I will look.\n{call}", 1)):
+        said = text.removesuffix(call).strip()
+        for size in (1, 3, 40) if stream else (40,):
+            got = await asked(face, text, model, stream=stream, size=size, **settings)
+            assert got["text"].strip() == said
+            assert got["calls"] == [("lookup_code", {"city": "Paris"})] * calls
+            # A stream's reasoning has left before its end shows that it was none.
+            assert got["thought"].strip() in ({"", said} if stream else {""})
+
+
+@pytest.mark.parametrize(("face", "settings"), WAYS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_thought_that_is_closed_is_one(face: str, settings: dict[str, Any], *, stream: bool) -> None:
+    text = f"Should I <b>?\n{CALL} no.</think>Done.{CALL}"
+    for size in (1, 3, 40):
+        got = await asked(face, text, "Qwen/Qwen3-30B-A3B-Thinking-2507", stream=stream, size=size, **settings)
+        thought, _, _ = text.partition("</think>")
+        if face == "chat" and not settings:
+            assert (got["thought"], got["text"]) == ("", f"{thought}</think>Done.")
+        else:
+            assert (got["thought"], got["text"]) == (thought, "Done.")
+        assert got["calls"] == [("lookup_code", {"city": "Paris"})]

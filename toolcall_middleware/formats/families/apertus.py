@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import reading
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
 from ..syntax.json import keyed, listed
@@ -12,6 +13,7 @@ from ..syntax.openers import json_calls, opener
 
 # https://huggingface.co/swiss-ai/Apertus-8B-Instruct-2509 (vLLM: examples/tool_chat_template_apertus.jinja), which does
 # not say how to call.
+_THINK = ("<|inner_prefix|>", "<|inner_suffix|>")
 APERTUS = Family(
     name="apertus",
     about="a JSON list between `<|tools_prefix|>` and `<|tools_suffix|>`, names as keys: Apertus",
@@ -19,10 +21,11 @@ APERTUS = Family(
     auto_openers=(opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),),
     fallback=reading.BARE_JSON,
     markup=Markup(
-        reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
+        reasoning=(_THINK,),
         ends=("<|assistant_end|>",),
         closers=("<|tools_suffix|>",),
     ),
+    thoughts=between(_THINK),
     prompt="""\
 Tool Capabilities:
 {tools}

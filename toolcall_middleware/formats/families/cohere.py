@@ -16,12 +16,14 @@ from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
+from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW, said
 from ..syntax.json import listed, named_tool, numbered
 from ..syntax.openers import json_calls, opener
 
+_THINK = ("<|START_THINKING|>", "<|END_THINKING|>")
 _MARKUP = Markup(
-    reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+    reasoning=(_THINK,),
     stops=("<|START_TOOL_RESULT|>",),
     ends=("<|END_OF_TURN_TOKEN|>",),
     closers=("<|END_ACTION|>",),
@@ -59,6 +61,7 @@ COHERE_COMMAND3 = Family(
     auto_openers=(opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
+    thoughts=between(_THINK),
     prompt="""\
 ## Tool Use
 1. Action: write <|START_ACTION|> followed by a list of JSON-formatted tool calls, with each one containing \
@@ -122,6 +125,7 @@ COMMAND_R = Family(
     auto_openers=_ACTIONS,
     own_openers=_UNFENCED_ACTIONS,
     markup=_MARKUP,
+    thoughts=between(_THINK),
     prompt="""\
 ## Available Tools
 Here is a list of tools that you have available to you, each as one line of JSON:

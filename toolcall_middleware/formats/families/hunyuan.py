@@ -17,6 +17,7 @@ from ...parsing.text.grammar import Context, Opener, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import between
 from ..prompt.tool_results import Write, between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
@@ -115,6 +116,7 @@ HY_V3 = Family(
     models={"hy3": "[vllm] hy_v3"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    thoughts=between((f"<think{_HY3}>", f"</think{_HY3}>")),
     prompt=_PROMPT % {"suffix": _HY3, "separator": f"<tool_sep{_HY3}>"},
     tool=function,
     write=_slots(_HY3).writer(*_OPENERS),
@@ -131,6 +133,7 @@ HY_V4 = Family(
     models={"hy4": "[vllm] hy_v4"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    thoughts=between((f"<think{_HY4}>", f"</think{_HY4}>")),
     prompt=_PROMPT % {"suffix": _HY4, "separator": ""},
     tool=function,
     write=_slots(_HY4, "").writer(*_OPENERS),

@@ -7,6 +7,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt import escaping
+from ..prompt.thoughts import between
 from ..syntax.json import each
 from ..syntax.openers import fork, json_calls, opener
 from ..syntax.slots import Slots
@@ -27,6 +28,9 @@ _OPENER = opener(
 )
 
 
+_THINK = ("<longcat_think>", "</longcat_think>")
+
+
 def _longcat_tool(tool: Tool) -> str:
     described = escaping.describe(tool)
     schema = escaping.as_data(escaping.dump_indented(described["parameters"], indent=2))
@@ -42,11 +46,12 @@ LONGCAT = Family(
     auto_openers=(_OPENER,),
     fallback=reading.BARE_JSON,
     markup=Markup(
-        reasoning=(("<longcat_think>", "</longcat_think>"),),
+        reasoning=(_THINK,),
         ends=("</longcat_s>",),
         closers=("</longcat_tool_call>",),
         tags=("longcat_",),
     ),
+    thoughts=between(_THINK),
     prompt="""\
 ## Tools
 You have access to the following tools:\x20

@@ -15,14 +15,16 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import between
 from ..prompt.tool_results import as_json, said
 from ..prompt.tools_json import function
 from ..syntax.json import listed, short_id, with_id
 from ..syntax.named import write_each
 from ..syntax.openers import fork, json_calls, named_calls
 
+_THINK = ("[THINK]", "[/THINK]")
 _MARKUP = Markup(
-    reasoning=(("[THINK]", "[/THINK]"),),
+    reasoning=(_THINK,),
     stops=("[TOOL_RESULTS]", "[INST]"),
     escapes=(
         Escape(
@@ -77,6 +79,7 @@ MISTRAL_OLD = Family(
     auto_openers=OPENERS,
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
+    thoughts=between(_THINK),
     prompt="""\
 [AVAILABLE_TOOLS] [{tools}][/AVAILABLE_TOOLS]
 
@@ -121,6 +124,7 @@ MISTRAL_V11 = Family(
     },
     auto_openers=OPENERS,
     markup=_MARKUP,
+    thoughts=between(_THINK),
     prompt="""\
 [AVAILABLE_TOOLS][{tools}][/AVAILABLE_TOOLS]
 

@@ -11,6 +11,7 @@ from ...model import ToolCall
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.named import write_each
 from ..syntax.openers import named_calls, opener
@@ -20,6 +21,7 @@ def _tag(name: str) -> str:
     return f"<|plamo:{name}:plamo|>"
 
 
+_THINK = (_tag("begin_think"), _tag("end_think"))
 _CALLS, _CALL = _tag("begin_tool_requests"), _tag("begin_tool_request")
 _NAME, _NAME_END = _tag("begin_tool_name"), _tag("end_tool_name")
 _ARGUMENTS, _ARGUMENTS_END = _tag("begin_tool_arguments"), _tag("end_tool_arguments")
@@ -52,10 +54,11 @@ PLAMO3 = Family(
     models={"plamo3": "[vllm] plamo3"},
     auto_openers=_OPENERS,
     markup=Markup(
-        reasoning=((_tag("begin_think"), _tag("end_think")),),
+        reasoning=(_THINK,),
         ends=("<|plamo:tag|>",),
         closers=(_tag("end_tool_requests"),),
     ),
+    thoughts=between(_THINK),
     prompt="""\
 # Tools
 

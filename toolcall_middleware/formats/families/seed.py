@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
+from ..prompt.thoughts import between
 from ..prompt.tools_json import function
 from ..syntax.openers import opener
 from ..syntax.slots import Slots
@@ -15,6 +16,7 @@ _FUNCTIONS = Slots(
     noise=("</function_invocation>",),
 )
 _OPENERS = (opener("<seed:tool_call>", _FUNCTIONS),)
+_SEED_THINK = ("<seed:think>", "</seed:think>")
 _THINK = "think_never_used_51bce0c785ca2f68081bfa7d91973934"  # Seed 1.6 and later
 
 # https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
@@ -24,11 +26,12 @@ SEED_OSS = Family(
     models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
     auto_openers=_OPENERS,
     markup=Markup(
-        reasoning=(("<seed:think>", "</seed:think>"), (f"<{_THINK}>", f"</{_THINK}>")),
+        reasoning=(_SEED_THINK, (f"<{_THINK}>", f"</{_THINK}>")),
         ends=("<seed:eos>",),
         closers=("</seed:tool_call>",),
         tags=("seed:", "think_never_used_"),
     ),
+    thoughts=between(_SEED_THINK),
     prompt="""\
 Tool List:
 You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \

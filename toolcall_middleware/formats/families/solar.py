@@ -10,6 +10,7 @@ from ...parsing.calls.reasoning_block import ReasoningBlock
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
+from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import definition
 from ..syntax.json import short_id
@@ -17,7 +18,8 @@ from ..syntax.named import write_each
 from ..syntax.openers import ignored, named_calls, opener
 from ..syntax.slots import Slots
 
-_MARKUP = Markup(reasoning=(("<|think:start|>", "<|think:end|>"),), closers=("<|tool_call:end|>",))
+_THINK = ("<|think:start|>", "<|think:end|>")
+_MARKUP = Markup(reasoning=(_THINK,), closers=("<|tool_call:end|>",))
 
 _CALL = opener(
     "<|tool_call:begin|>",
@@ -50,6 +52,7 @@ SOLAR_OPEN = Family(
     auto_openers=(_CALL,),
     own_openers=_ALONE,
     markup=_MARKUP,
+    thoughts=between(_THINK),
     prompt="""\
 ## Tools
 
@@ -89,6 +92,7 @@ SOLAR_OPEN2 = Family(
     models={"solar-open2": "[vllm] solar_open2"},
     auto_openers=_OPENERS,
     markup=_MARKUP,
+    thoughts=between(_THINK),
     prompt="""\
 ## Tools
 

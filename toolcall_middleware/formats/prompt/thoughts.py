@@ -59,4 +59,9 @@ class Thoughts:
         return f"{turn}{rest}" if rest.startswith("<") else f"{turn}{self.text}{rest}"
 
 
+def between(tags: tuple[str, str]) -> Thoughts:
+    """The reasoning of a family that has these tags around it, and reads none of it again."""
+    return Thoughts(tags=OpenedReasoning(*tags))
+
+
 NO_THOUGHTS = Thoughts()

@@ -16,7 +16,7 @@ _MAX_GAP = 1 << 14
 class Output:
     """Turns text into events, in order. It knows whether the text is reasoning, and what was written before it."""
 
-    __slots__ = ("_gap_size", "at_start", "carry", "channel", "events", "gap", "in_gap", "reasoning", "recent")
+    __slots__ = ("_gap_size", "at_start", "carry", "events", "gap", "in_gap", "reasoning", "recent")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -25,8 +25,6 @@ class Output:
         """Text that cannot be told yet: it is read again with the next piece behind it."""
         self.reasoning: str | None = None
         """The tag that ends the reasoning at hand."""
-        self.channel = False
-        """Whether its tags are a channel's, and no text."""
         self.at_start = True
         """Whether nothing of the answer has left: then a call may begin without a marker."""
         self.in_gap = True
@@ -42,7 +40,7 @@ class Output:
         if self.reasoning is not None:
             if self.gap:  # white space behind a call in a fence
                 text = self.take_gap() + text
-            self.events.append(Reasoning(text, channel=self.channel))
+            self.events.append(Reasoning(text))
             return
         self.recent.append(text[-TAIL:])
         if self.in_gap:
@@ -59,7 +57,7 @@ class Output:
     def emit_reasoning(self, text: str) -> None:
         """Reasoning leaves, whatever waits."""
         if text:
-            self.events.append(Reasoning(text, channel=self.channel))
+            self.events.append(Reasoning(text))
 
     def hold_gap(self, text: str) -> None:
         """White space beside calls waits, unless it is more than anybody puts there."""
@@ -88,11 +86,6 @@ class Output:
         self.in_gap = True
         self.at_start = False
 
-    def begin_in_reasoning(self, close: str, *, channel: bool) -> None:
-        """The answer begins in reasoning, whose tag stands in the prompt."""
-        self.reasoning, self.channel = close, channel
-        self.at_start = False
-
     def open_reasoning(self, opening: str, close: str) -> None:
         """The tag `opening` leaves. What follows is reasoning, up to `close`."""
         self.reasoning = close
@@ -105,8 +98,7 @@ class Output:
         """The tag `close` leaves. Behind it the answer begins anew."""
         self.reasoning = None
         self.gap = []  # white space behind a call in the reasoning
-        self.events.append(Reasoning("" if self.channel else close, markup=True, channel=self.channel))
-        self.channel = False
+        self.events.append(Reasoning(close, markup=True))
         self.restart()
 
     def restart(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..events import Reasoning
 from .grammar import Compiled
 from .output import Output
 
@@ -22,44 +21,31 @@ class OpenedReasoning:
     """Reasoning that the prompt has opened: the answer begins in it."""
 
     opening: str = "<think>"
-    """The tag that stands in the prompt."""
+    """The tag at the end of the prompt."""
     close: str = "</think>"
     channel: bool = False
     """Whether the tags are a channel's, which is never content."""
 
 
+def half_at_end(s: str, tag: str, begin: int = 0) -> int:
+    """The length of the longest prefix of `tag` that `s[begin:]` ends with; 0 where there is none."""
+    for size in range(min(len(tag) - 1, len(s) - begin), 0, -1):
+        if s.endswith(tag[:size]):
+            return size
+    return 0
+
+
 class ReasoningSpan:
     """Reads reasoning."""
 
-    __slots__ = ("_late_size", "_out", "_special", "late", "opening")
+    __slots__ = ("_late_size", "_out", "_special", "late")
 
-    def __init__(self, compiled: Compiled, out: Output, opened: OpenedReasoning | None = None) -> None:
+    def __init__(self, compiled: Compiled, out: Output) -> None:
         self._special = compiled.special
         self._out = out
-        self.opening = ""
-        """The tag that the prompt holds, and that a model or an engine may repeat, until the thought begins."""
-        if opened is not None:
-            out.begin_in_reasoning(opened.close, channel=opened.channel)
-            self.opening = opened.opening
         self.late: list[str] | None = None
         """What may be calls, behind a thought that was not ended."""
         self._late_size = 0
-
-    def skip_opening(self, s: str, *, last: bool) -> int:
-        """Where reasoning that the prompt has opened begins: the index behind a repetition of its tag."""
-        opening, self.opening = self.opening, ""
-        if not opening:
-            return 0
-        out = self._out
-        begin = len(s) - len(s.lstrip())
-        if s.startswith(opening, begin):
-            end = begin + len(opening)
-            out.events.append(Reasoning(s[:end], markup=True, channel=out.channel))
-            return end
-        if begin <= _LOOK and not last and opening.startswith(s[begin : begin + len(opening)]):
-            out.carry = s
-            self.opening = opening
-        return 0
 
     def read(self, s: str, i: int, *, last: bool) -> int:
         """Reasoning from `s[i]`, up to its end or what may be; the index behind it."""
@@ -83,10 +69,7 @@ class ReasoningSpan:
         n = len(s)
         keep = n
         if not last:
-            for size in range(min(len(close) - 1, n - i), 0, -1):
-                if s.endswith(close[:size]):
-                    keep = n - size
-                    break
+            keep = n - half_at_end(s, close, i)
             k = s.rfind("<", max(i, n - _LOOK))
             if k >= 0 and any(marker.startswith(s[k:]) for marker in special):
                 keep = min(keep, k)

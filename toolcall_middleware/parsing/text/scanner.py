@@ -24,7 +24,7 @@ from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
 from .prose import Prose
-from .reasoning import OpenedReasoning, ReasoningSpan
+from .reasoning import ReasoningSpan
 
 _MAX_ENDS = 512  # characters: where more stand behind a token that ends a turn, it is text
 _PIECE = 16 * 1024
@@ -61,7 +61,6 @@ class Scanner:
         keep_arguments: bool = False,
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
-        opened: OpenedReasoning | None = None,
         names: Collection[str] = (),
     ) -> None:
         """names: those that are offered, for openers that hold one; others are asked of `offered`. in_thought: all of
@@ -76,7 +75,7 @@ class Scanner:
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
         self._code = Code(compiled, self._prose, self._markup, sink, names)
-        self._thought = ReasoningSpan(compiled, out, opened)
+        self._thought = ReasoningSpan(compiled, out)
         self._parse_reasoning = parse_reasoning
         self._in_thought = in_thought
         self._names = names
@@ -92,7 +91,7 @@ class Scanner:
             return _in_pieces(self.feed, text)
         if special is not None and size <= _SHORT and special(text) is None:
             if self._out.reasoning is not None:
-                return [Reasoning(text, channel=self._out.channel)]
+                return [Reasoning(text)]
             passed = self._passed
             passed.append(text)
             if len(passed) == _MANY:
@@ -160,9 +159,7 @@ class Scanner:
     def _scan(self, s: str, *, last: bool) -> None:
         self._code.begin()
         sink, markup, out = self._sink, self._markup, self._out
-        i = self._thought.skip_opening(s, last=last)
-        if out.carry:
-            return
+        i = 0
         while True:
             if markup.body is not None:
                 i = markup.read(s, i, last=last)
@@ -222,7 +219,7 @@ class Scanner:
     def _clear(self) -> Callable[[str], object] | None:
         """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
         out, prose = self._out, self._prose
-        if self._markup.body is not None or out.carry or self.stopped or self._thought.opening:
+        if self._markup.body is not None or out.carry or self.stopped:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
