@@ -7,11 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import toolcall_middleware
 from toolcall_middleware.cli import dispatch as cli
+from toolcall_middleware.installed import install_command
 
 PATIENCE = 20.0
 UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1")
@@ -78,7 +80,20 @@ def test_completion_without_its_package_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert cli.main(["completion", "bash"]) == 2
-    assert "shtab: pip install 'toolcall-middleware[completion]'" in capsys.readouterr().err
+    assert f"shtab: {install_command('completion')}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["template", "."], ["--version"], ["config", "--json"]])
+def test_the_folder_that_it_runs_in_is_no_place_for_programs(arguments: list[str], tmp_path: Path) -> None:
+    """`python -m` puts the working directory first on the path: a checkpoint's own `jinja2.py` would run."""
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    for name in ("jinja2", "markupsafe", "regex", "httpx", "uvicorn"):
+        (tmp_path / f"{name}.py").write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    environment = {**os.environ, "PYTHONPATH": str(Path(toolcall_middleware.__file__).parents[1])}
+    command = [sys.executable, "-m", "toolcall_middleware", *arguments]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False)
+    assert b"Traceback" not in ended.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

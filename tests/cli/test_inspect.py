@@ -101,6 +101,14 @@ def test_the_address_is_another_one_each_time() -> None:
     assert first.rpartition("/inspect/")[2] != second.rpartition("/inspect/")[2]
 
 
+def test_the_address_is_the_operators_where_a_variable_gives_its_token() -> None:
+    token = "chosen-by-the-operator"
+    given = {"TOOLCALL_INSPECTOR": token}
+    with serve(TextBackend([CALL])) as url, started(*proxied(url, "--inspect"), environment=given) as (_, address):
+        assert address.endswith(f"/inspect/{token}/")
+        assert get(address).status_code == 200
+
+
 def test_several_workers_have_no_page_together() -> None:
     command = [sys.executable, "-m", "toolcall_middleware", "serve", "--inspect", "--workers", "2", "--upstream", "http://127.0.0.1:9/v1"]  # fmt: skip # noqa: E501
     ended = subprocess.run(command, capture_output=True, timeout=60, check=False, text=True)

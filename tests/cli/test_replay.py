@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcall_middleware.cli import main
+from toolcall_middleware.cli.command import MAX_FILE
 
 TEXT = (
     'Let me see. <tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>\n'
@@ -199,3 +202,40 @@ def test_a_call_in_a_thought_is_one_where_the_answer_ends_in_it(
     assert [(one["name"], one["begin"]) for one in choice["tool_calls"]] == [("look", 11)] * called
     body = json.dumps({"choices": [{"message": {"reasoning": f"Hm. {call}", "content": end}}]})
     assert len(replay(tmp_path, capsys, body, "--format", "hermes")[1][0]["tool_calls"]) == called
+
+
+def test_what_is_no_file_is_neither_waited_for_nor_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    large = tmp_path / "large.jsonl"
+    with large.open("wb") as file:
+        file.truncate(MAX_FILE + 1)
+    odd = [
+        (str(tmp_path / "pipe"), "no regular file"),
+        ("/dev/zero", "no regular file"),
+        (str(tmp_path), "a folder"),
+        (str(large), "more than 256 MiB"),
+        ("a\0b", "null"),
+    ]
+    for command in (["replay"], ["prompt"], ["replay", str(large), "--tools"], ["inspect"]):
+        for name, why in odd:
+            if command == ["inspect"] and name == str(tmp_path):
+                continue
+            assert main([*command, name]) == 2
+            written = capsys.readouterr().err
+            assert why in written or str(large) in command
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(2000))))
+    monkeypatch.setattr("toolcall_middleware.cli.command.MAX_FILE", 1000)
+    assert main(["replay", "-"]) == 2
+    assert "-: it has more than" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="no /dev/fd")
+def test_a_pipe_that_a_shell_has_opened_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, GOOD.encode())
+    os.close(theirs)
+    assert main(["replay", f"/dev/fd/{ours}", "--json"]) == 0
+    os.close(ours)
+    assert json.loads(capsys.readouterr().out)[0]["tool_calls"][0]["name"] == "f"

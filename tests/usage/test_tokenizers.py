@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import SettingsError
+from toolcall_middleware.installed import install_command
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, estimate
 from toolcall_middleware.usage.tokenizers.blocks import BLOCK, CountCache, blocks, last_seam
 from toolcall_middleware.usage.tokenizers.chat_template import ChatTemplate, TemplateError, read_template
@@ -160,9 +162,7 @@ def test_a_missing_library_names_the_extra(
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(
-        SettingsError, match=rf"{library} is not installed; pip install 'toolcall-middleware\[{extra}\]'"
-    ):
+    with pytest.raises(SettingsError, match=re.escape(f"{library} is not installed: {install_command(extra)}")):
         load(setting)
 
 
@@ -294,7 +294,7 @@ def test_a_template_lies_in_one_of_three_files(tmp_path: Path) -> None:
 
 def test_a_template_without_jinja_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(SettingsError, match=r"needs jinja2; pip install 'toolcall-middleware\[hf\]'"):
+    with pytest.raises(SettingsError, match=re.escape(f"needs jinja2: {install_command('hf')}")):
         ChatTemplate("x", {})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import os
+import stat
 import sys
 import tempfile
 import textwrap
@@ -23,6 +24,12 @@ PROG = "toolcall-middleware"
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 WIDTH = 100
 """Columns of the help where it is not measured: examples are not wrapped."""
+
+
+MAX_FILE = 256 << 20
+"""Bytes of a file or of standard input that a command reads."""
+_TOO_LARGE = f"it has more than {MAX_FILE >> 20} MiB."
+_OPEN_ALREADY = ("/dev/fd/", "/proc/self/fd/")  # how shells name `<(command)`
 
 
 class UsageError(Exception):
@@ -154,12 +161,26 @@ def refuse_whole_path(url: str | None, source: str) -> None:
 def read_file(name: str) -> bytes:
     """What the file `name` holds, `-` being stdin, without the mark that some editors begin UTF-8 with.
 
-    Raises UsageError for a file that cannot be read.
+    Raises UsageError for a file that cannot be read, that is no regular file or a shell's `<(command)`, or that has
+    more than 256 MiB.
     """
     try:
-        read = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from None
+        if name == "-":
+            read = sys.stdin.buffer.read(MAX_FILE + 1)
+        else:
+            path = Path(name)
+            found = path.stat()  # before it is opened: a pipe that nothing writes to would block
+            kind = found.st_mode
+            if not (stat.S_ISREG(kind) or (stat.S_ISFIFO(kind) and name.startswith(_OPEN_ALREADY))):
+                raise UsageError(f"{name}: it is {'a folder' if stat.S_ISDIR(kind) else 'no regular file'}.")
+            if found.st_size > MAX_FILE:
+                raise UsageError(f"{name}: {_TOO_LARGE}")
+            with path.open("rb") as file:
+                read = file.read(MAX_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise UsageError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if len(read) > MAX_FILE:
+        raise UsageError(f"{name}: {_TOO_LARGE}")
     return read.removeprefix(codecs.BOM_UTF8)
 
 

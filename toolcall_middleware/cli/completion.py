@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..installed import install_command
 from .command import Command, UsageError
 
 _SHELLS = ("bash", "zsh")
@@ -17,7 +18,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        raise UsageError("completion needs the package shtab: pip install 'toolcall-middleware[completion]'") from None
+        raise UsageError(f"completion needs the package shtab: {install_command('completion')}") from None
     from .dispatch import build_parser
 
     print(shtab.complete(build_parser(), shell=args.shell))

@@ -11,7 +11,7 @@ import webbrowser
 from pathlib import Path
 
 from ..observe.traces import TraceError, read_trace
-from .command import PROG, SERVED, Command, UsageError, add_template, number, template_of
+from .command import PROG, SERVED, Command, UsageError, add_template, number, read_file, template_of
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +39,9 @@ def _run(args: argparse.Namespace) -> int:
     store = Store()
     for path in _files(args.files)[-MAX_EXCHANGES:]:
         try:
-            store.add(read_trace(path.read_bytes()))
+            store.add(read_trace(read_file(str(path))))
         except TraceError as error:
             raise UsageError(f"{path}: {error}") from None
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from None
     token = secrets.token_urlsafe(24)
     config = uvicorn.Config(
         Inspector(PlainTextResponse("Not found.", 404), store, token, template_of=lambda _upstream: template),

@@ -119,7 +119,8 @@ def _values(args: argparse.Namespace) -> dict[str, Any]:
     if args.inspect:
         if args.workers > 1:
             raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
-        values.setdefault("inspector", secrets.token_urlsafe(24))
+        if not Settings.from_env(**values).by_hand("inspector"):
+            values["inspector"] = secrets.token_urlsafe(24)
     return values
 
 

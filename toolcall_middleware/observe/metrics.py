@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import SettingsError
+from ..installed import install_command
 from .report import Report
 
 if TYPE_CHECKING:
@@ -32,9 +33,8 @@ class Metrics:
         try:
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
         except ImportError:
-            raise SettingsError(
-                'metrics: prometheus-client is not installed: pip install "toolcall-middleware[metrics]".'
-            ) from None
+            message = f"metrics: prometheus-client is not installed: {install_command('metrics')}."
+            raise SettingsError(message) from None
         own = self.registry = CollectorRegistry()
         self._requests = Counter(
             "toolcall_requests", "Requests that have ended.", ["api", "model", "mode", "format", "status"], registry=own

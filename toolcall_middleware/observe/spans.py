@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingsError
+from ..installed import install_command
 from ..settings.settings import read_variable
 from .content import content_of
 from .recorder import Room
@@ -39,9 +40,8 @@ class Spans:
         try:
             from opentelemetry import propagate, trace
         except ImportError:
-            raise SettingsError(
-                'otel: opentelemetry-api is not installed: pip install "toolcall-middleware[otel]".'
-            ) from None
+            message = f"otel: opentelemetry-api is not installed: {install_command('otel')}."
+            raise SettingsError(message) from None
         captured = (read_variable(CAPTURE) or "").strip().lower()
         self._on_spans, self._on_events = captured in _ON_SPANS, captured in _ON_EVENTS
         self.wants_content = self._on_spans or self._on_events

@@ -1,13 +1,30 @@
-"""Reads TOML that an operator wrote."""
+"""Reads TOML files that an operator wrote."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+MAX_BYTES = 16 << 20
 _BOUND = 1 << 63
 _DEPTH = 16
+
+
+def read_file(path: str) -> str:
+    """The text of a file. Raises ValueError for what is no regular file, is no UTF-8 or has more than 16 MiB."""
+    file = Path(path)
+    try:
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise ValueError("it is no file")
+        if file.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
 
 
 def read_toml(text: str) -> dict[str, Any]:

@@ -72,7 +72,8 @@ WHERE = {
         file = pathlib.Path(os.environ["CLINE_DATA_DIR"], "settings", "providers.json")
         config = json.loads(file.read_text())
         settings = config["providers"][sys.argv[sys.argv.index("-P") + 1]]["settings"]
-        return settings["baseUrl"], settings["apiKey"], sys.argv[sys.argv.index("-m") + 1]
+        (model,) = (word[8:] for word in sys.argv if word.startswith("--model="))
+        return settings["baseUrl"], settings["apiKey"], model
     """,
     "env": """
         return os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], os.environ["OPENAI_MODEL"]
@@ -170,6 +171,35 @@ def test_a_program_that_is_not_there_is_127(capsys: pytest.CaptureFixture[str]) 
     with serve(backend()) as url:
         assert main(["launch", "env", "--upstream", f"{url}/v1", "--", "no-such-program-at-all"]) == 127
     assert "no-such-program-at-all: there is no such program" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="scripts on PATH")
+@pytest.mark.parametrize("name", CHAT)
+@pytest.mark.parametrize("wanted", [["--model=--yolo"], []])
+def test_a_model_is_never_an_option_of_the_agent(
+    name: str, wanted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = install(name, tmp_path, monkeypatch)
+    with serve(backend(("--yolo", "-y", MODEL))) as url:
+        assert main(["launch", name, "--upstream", f"{url}/v1", *wanted]) == 7
+    told = json.loads(said.read_text())
+    assert told["model"] == ("--yolo" if wanted else MODEL)
+    assert not {"--yolo", "-y"} & set(told["arguments"])
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_no_argument_of_an_agent_is_a_models_name_alone(name: str, tmp_path: Path) -> None:
+    for model in ("--yolo", "-y"):
+        folder = tmp_path / model
+        folder.mkdir()
+        setup = AGENTS[name].setup(Place("http://127.0.0.1:1234", "k", model, None, folder))
+        assert model not in setup.arguments
+
+
+def test_a_backend_with_no_other_names_needs_one_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(backend(("--yolo",))) as url:
+        assert main(["launch", "env", "--upstream", f"{url}/v1", "--", "true"]) == 2
+    assert "give --model NAME" in capsys.readouterr().err
 
 
 def test_only_the_agent_may_use_the_proxy() -> None:
@@ -306,6 +336,10 @@ def test_codex_gets_a_home_of_its_own(tmp_path: Path) -> None:
     provider = config["model_providers"][config["model_provider"]]
     assert (provider["base_url"], provider["wire_api"]) == ("http://127.0.0.1:1234/v1", "responses")
     assert setup.environment[provider["env_key"]] == "k"
+    (tmp_path / "odd").mkdir()
+    odd = Place("http://127.0.0.1:1234", "k", "m\U0001f600\x7f", None, tmp_path / "odd")
+    written = Path(AGENTS["codex"].setup(odd).environment["CODEX_HOME"], "config.toml").read_text("utf-8")
+    assert tomllib.loads(written)["model"] == "m\U0001f600\x7f"
 
 
 def test_cline_is_not_to_leave_a_daemon_behind(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import tracemalloc
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -15,6 +17,7 @@ from tests.formats.template import templates
 from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.observers import Observers
@@ -33,7 +36,7 @@ def inspector(store: Store | None = None, **options: Any) -> Inspector:
 
 
 async def get(app: Any, path: str, **scope: Any) -> Client:
-    return await Client(path=path, method="GET", headers=scope.pop("headers", HOST), **scope).run_with_others(app)
+    return await Client(path=path, method="GET", **{"headers": HOST, **scope}).run_with_others(app)
 
 
 def trace(size: int = 10, **summary: Any) -> Trace:
@@ -65,6 +68,19 @@ async def test_without_the_token_there_is_nothing(path: str) -> None:
 async def test_only_this_machine_gets_in() -> None:
     assert (await get(inspector(), PAGE, client=("192.0.2.1", 5))).body == b"the proxy"
     assert (await get(inspector(local_only=False), PAGE, client=("192.0.2.1", 5))).status == 200
+
+
+@pytest.mark.parametrize("path", [PAGE, f"/{PAGE}api/exchanges", f"/v1{PAGE}", f"/%69nspect/{TOKEN}/"])
+async def test_its_token_is_in_no_log(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a request by another machine, by another name, or on another path, which goes on to the proxy."""
+    proxy = AccessLog(PlainTextResponse("the proxy", 404), style="text")
+    app = Inspector(proxy, Store(), TOKEN)
+    with caplog.at_level(logging.DEBUG):
+        await get(app, unquote(path), raw_path=path.encode(), client=("192.0.2.1", 5))
+        await get(app, unquote(path), raw_path=path.encode(), headers=[(b"host", b"evil.example")])
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert all("inspect/TOKEN/" in line for line in lines)
 
 
 @pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8080", b"127.0.0.1.evil.example", b""])

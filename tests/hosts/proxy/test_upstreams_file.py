@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from toolcall_middleware import Settings, SettingsError
 from toolcall_middleware.hosts.proxy.upstream.config import Rename, UpstreamConfig
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
+from toolcall_middleware.settings.toml_text import MAX_BYTES
 
 WHOLE = """
 [[upstream]]
@@ -111,13 +113,13 @@ def test_a_key_for_one_upstream_is_not_given_to_those_of_the_file(tmp_path: Path
         ("", "there is no upstream"),
         ("upstream = 3", "there is no upstream"),
         ("[[upstreams]]\nurl='http://a'", "upstreams is not a key here; did you mean upstream"),
-        ("[[upstream]", "it is not TOML: "),
-        ("a = " + "[" * 5000, "it is not TOML: "),
+        ("[[upstream]", "line 1"),
+        ("a = " + "[" * 5000, "nested"),
         # Python's int() raises ValueError from 4,301 digits on, and so does repr() of what hex digits spell.
-        ("[[upstream]]\nurl='http://a'\nweight=" + "9" * 5000, "it is not TOML: .*64 bits"),
-        ("[[upstream]]\nurl='http://a'\nweight=0x" + "f" * 5000, "it is not TOML: .*64 bits"),
-        ("[[upstream]]\nname" + ".a" * 5000 + " = 1", "it is not TOML: .*nested"),
-        ("[[upstream]]\nurl='http://a'\nrename={a=[-9223372036854775809]}", "it is not TOML: .*64 bits"),
+        ("[[upstream]]\nurl='http://a'\nweight=" + "9" * 5000, "64 bits"),
+        ("[[upstream]]\nurl='http://a'\nweight=0x" + "f" * 5000, "64 bits"),
+        ("[[upstream]]\nname" + ".a" * 5000 + " = 1", "nested"),
+        ("[[upstream]]\nurl='http://a'\nrename={a=[-9223372036854775809]}", "64 bits"),
         ("[[upstream]]\nname='a'", r"\[\[upstream\]\] 1 \('a'\): url: it is missing"),
         (
             "[[upstream]]\nurl='ftp://a'",
@@ -164,6 +166,15 @@ def test_a_mistake_names_file_table_and_key(text: str, words: str, tmp_path: Pat
 def test_the_mark_that_some_editors_write_is_no_part_of_the_file(tmp_path: Path) -> None:
     (upstream,) = read(tmp_path, "\ufeff[[upstream]]\nurl='http://a'")
     assert upstream.name == "a"
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"#" * (MAX_BYTES + 1))
+    (tmp_path / "latin").write_bytes(b"# \xe9")
+    for name, why in (("pipe", "no file"), ("", "no file"), ("large", "larger than"), ("latin", "not UTF-8")):
+        with pytest.raises(SettingsError, match=why):
+            read_upstreams(str(tmp_path / name), Settings())
 
 
 def test_a_file_that_is_not_there_and_two_ways_at_once_are_told(tmp_path: Path) -> None:

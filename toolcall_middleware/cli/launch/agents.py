@@ -128,7 +128,7 @@ def _opencode(place: Place) -> Setup:
 def _qwen(place: Place) -> Setup:
     """Qwen Code 0.15: variables; the way to log in is an argument, over the one in its settings."""
     environment = {"OPENAI_API_KEY": place.key, "OPENAI_BASE_URL": place.base, "OPENAI_MODEL": place.model}
-    return Setup(environment, ("--auth-type", "openai", "--model", place.model))
+    return Setup(environment, ("--auth-type", "openai", f"--model={place.model}"))
 
 
 def _continue(place: Place) -> Setup:
@@ -172,7 +172,7 @@ def _cline(place: Place) -> Setup:
         # Else it starts a daemon that outlives it, and the temporary folder.
         "CLINE_SESSION_BACKEND_MODE": "local",
     }
-    return Setup(environment, ("-P", "openai-compatible", "-m", place.model))
+    return Setup(environment, ("-P", "openai-compatible", f"--model={place.model}"))
 
 
 def variables(place: Place) -> dict[str, str]:
@@ -188,8 +188,8 @@ def variables(place: Place) -> dict[str, str]:
 
 
 def _toml(text: str) -> str:
-    """A TOML basic string: JSON's escapes are a part of TOML's."""
-    return json.dumps(text)
+    """A TOML basic string. JSON's escapes are a part of TOML's, except for halves of a surrogate pair."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 AGENTS: Mapping[str, Agent] = {

@@ -81,8 +81,10 @@ def _ask(settings: Settings) -> Backend:
 def _model(wanted: str | None, settings: Settings, backend: Backend) -> str:
     if wanted is not None:
         return wanted
-    if backend.models:
-        return backend.models[0]
+    # An agent may take a name that begins with a dash for an option of its own.
+    named = next((name for name in backend.models if not name.startswith("-")), None)
+    if named is not None:
+        return named
     why = f" ({backend.fault})" if backend.fault else ""
     raise UsageError(f"{upstream_of(settings) or settings.upstream_api} does not say which models it has{why}; "
                      "give --model NAME.")  # fmt: skip

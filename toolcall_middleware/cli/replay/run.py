@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from ...errors import ToolCallError
@@ -26,7 +24,7 @@ from ...settings import Settings
 from ...text_spans import TextSpans
 from ...wire import openai
 from ...wire.sse import EventReader
-from ..command import UsageError, template_of
+from ..command import UsageError, read_file, template_of
 from ..faces.answers import FaceAnswer, api_of, read_answer
 from ..faces.bodies import face_of
 from .trace import safe, show_trace
@@ -69,7 +67,7 @@ class Read:
 
 def run(args: argparse.Namespace) -> int:
     """The command. 0 when all was read, 1 when something in it is malformed."""
-    data = sys.stdin.buffer.read() if args.file == "-" else _bytes_of(args.file)
+    data = read_file(args.file)
     template = template_of(args.template)
     if is_trace(data):
         return show_trace(data, as_json=args.json, case=args.save_case, template=template)
@@ -244,16 +242,9 @@ def _apply(read: Read, events: list[Event], text: str, at: int, position: int) -
     return at
 
 
-def _bytes_of(name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise ReplayError(f"{name}: {error.strerror}") from None
-
-
 def _tools(name: str) -> ToolSet:
     """A JSON list of tools, or a request body (of any API that clients speak here) that holds one."""
-    data = _bytes_of(name)
+    data = read_file(name)
     value = openai.read_value(data)
     if isinstance(value, dict) and (face := face_of(value)) is not None:
         try:

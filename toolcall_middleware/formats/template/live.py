@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError
+from ...installed import install_command
 from .render import MAX_SOURCE, MEMORY, NO_JINJA, SECONDS, ChatTemplate
 
 MAX_PROMPT = 1 << 25
@@ -111,7 +112,7 @@ def _ended(worker: subprocess.Popen[bytes]) -> FormatError:
     code = worker.wait()
     _close(worker)
     if code == NO_JINJA:
-        return FormatError("a chat template needs jinja2: pip install 'toolcall-middleware[hf]'")
+        return FormatError(f"a chat template needs jinja2: {install_command('hf')}")
     return FormatError("the chat template takes more time or memory than it may, or cannot be rendered at all")
 
 

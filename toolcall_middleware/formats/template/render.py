@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError
+from ...installed import install_command
 
 MAX_SOURCE = 1 << 20
 """Characters of a template's text: the longest that is known has 20,000."""
@@ -59,7 +60,7 @@ class ChatTemplate:
         except subprocess.TimeoutExpired:
             raise FormatError(f"the chat template takes longer than {2 * SECONDS} seconds") from None
         if done.returncode == NO_JINJA:
-            raise FormatError("a chat template needs jinja2: pip install 'toolcall-middleware[hf]'")
+            raise FormatError(f"a chat template needs jinja2: {install_command('hf')}")
         if done.returncode:
             raise FormatError("the chat template takes more time or memory than it may, or cannot be rendered at all")
         outcomes: list[dict[str, str]] = json.loads(done.stdout)

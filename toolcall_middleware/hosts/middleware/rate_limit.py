@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.types import Message, Send
 
 from ...errors import SettingsError, ToolCallError
+from ...installed import install_command
 from ...settings import OPTIONS, Settings, hide_login
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
         from limits.errors import ConfigurationError
         from limits.storage import storage_from_string
     except ImportError:
-        message = "rate_limit needs the library limits: pip install 'toolcall-middleware[limits]'"
+        message = f"rate_limit needs the library limits: {install_command('limits')}"
         raise SettingsError(f"{message} (with [redis] instead where several workers share a Redis).") from None
     uri = storage.removeprefix("async+")
     if uri.startswith("workers://"):
@@ -96,7 +97,7 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
             from redis.backoff import NoBackoff
             from redis.exceptions import ConnectionError as BrokenConnectionError
         except ImportError:
-            message = "a Redis needs its client library: pip install 'toolcall-middleware[redis]'"
+            message = f"a Redis needs its client library: {install_command('redis')}"
             raise SettingsError(f"rate_limit_storage: {message}.") from None
         # Once more where a connection is found to be closed, as all are after a Redis has been started anew. Not after
         # a timeout: what has been counted by then would be counted twice.

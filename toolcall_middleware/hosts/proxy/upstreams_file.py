@@ -12,14 +12,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable, whole_path
-from ...settings.toml_text import read_toml
+from ...settings.toml_text import read_file, read_toml
 from .props import with_template
 from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.providers import PROVIDERS
@@ -50,13 +49,9 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     if base.upstream_url is not None:
         raise SettingsError("Both upstream_url and upstreams_file are set: give one of them.")
     try:
-        tables = read_toml(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"upstreams_file {path}: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"upstreams_file {path}: it is not UTF-8.") from error
+        tables = read_toml(read_file(path))
     except ValueError as error:
-        raise SettingsError(f"upstreams_file {path}: it is not TOML: {error}.") from error
+        raise SettingsError(f"upstreams_file {path}: {error}.") from None
     _known(path, tables, ("upstream", _ALIASES))
     given = tables.get("upstream")
     if not isinstance(given, list) or not given or not all(isinstance(table, dict) for table in given):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ...errors import SettingsError
+from ...installed import install_command
 from .prompt_parts import Prompt
 
 # A tag of transformers' own, around what the assistant says; it renders to nothing.
@@ -29,7 +30,7 @@ class ChatTemplate:
             import jinja2
             import jinja2.sandbox
         except ImportError:
-            message = "tokenizer: the chat template needs jinja2; pip install 'toolcall-middleware[hf]'."
+            message = f"tokenizer: the chat template needs jinja2: {install_command('hf')}."
             raise SettingsError(message) from None
         environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
             trim_blocks=True,
@@ -108,6 +109,8 @@ def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 def read_text(file: Path, setting: str) -> str:
     """A file of a checkpoint. Raises SettingsError."""
     try:
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise SettingsError(f"{setting}: {file} is no file.")
         if file.stat().st_size > _MAX_BYTES:
             raise SettingsError(f"{setting}: {file} is too large for a chat template.")
         return file.read_text("utf-8")

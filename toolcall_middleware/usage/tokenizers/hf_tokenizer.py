@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import SettingsError
+from ...installed import install_command
 from ...settings import library_folder
 from .blocks import CountCache, blocks
 from .chat_template import ChatTemplate, TemplateError, read_template
@@ -83,7 +84,7 @@ def load_hf(name: str) -> HfTokenizer:
     try:
         import tokenizers
     except ImportError:
-        message = "tokenizer: tokenizers is not installed; pip install 'toolcall-middleware[hf]'."
+        message = f"tokenizer: tokenizers is not installed: {install_command('hf')}."
         raise SettingsError(message) from None
     file = _file(name)
     try:

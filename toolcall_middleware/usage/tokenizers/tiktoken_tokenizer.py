@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import SettingsError
+from ...installed import install_command
 from .blocks import CountCache, blocks
 from .prompt_parts import Count, Prompt, count_messages
 
@@ -55,7 +56,7 @@ def load_tiktoken(name: str) -> TiktokenTokenizer:
         import tiktoken
         import tiktoken.load
     except ImportError:
-        message = "tokenizer: tiktoken is not installed; pip install 'toolcall-middleware[tiktoken]'."
+        message = f"tokenizer: tiktoken is not installed: {install_command('tiktoken')}."
         raise SettingsError(message) from None
     known = tiktoken.list_encoding_names()
     if name not in known:

@@ -11,6 +11,7 @@ import hmac
 from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.applications import Starlette
@@ -70,7 +71,7 @@ class Inspector:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._is_mine(scope):
-            await self._app(scope, receive, send)
+            await self._app(self._without_token(scope), receive, send)
             return
         path = raw_path(scope).decode("latin-1")
         inner = path[len(PREFIX) + len(self._token) :]
@@ -78,6 +79,13 @@ class Inspector:
             await RedirectResponse(f"{path}/", headers=_HEADERS)(scope, receive, send)
             return
         await self._pages({**scope, "path": inner, "raw_path": inner.encode(), "root_path": ""}, receive, send)
+
+    def _without_token(self, scope: Scope) -> Scope:
+        """`scope` without the token in its path, which `app` writes into its log."""
+        if scope["type"] == "lifespan" or self._token.decode() not in scope["path"]:
+            return scope
+        hidden = scope["path"].replace(self._token.decode(), "TOKEN")
+        return {**scope, "path": hidden, "raw_path": quote(hidden).encode(), "query_string": b""}
 
     def _is_mine(self, scope: Scope) -> bool:
         path = raw_path(scope)
