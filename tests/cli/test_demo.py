@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib.util
 import io
 import json
@@ -309,8 +310,8 @@ def test_an_app_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) 
         asyncio.run(scripted.ask(silent, {"messages": []}))
 
 
-def test_the_scripted_demo_prints_every_case_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert play.run(only="scripted") == 0
+def test_verify_prints_every_case_and_its_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert play.run(only="scripted", verify=True) == 0
     out = capsys.readouterr().out
     assert all(case.title in out for case in cases.CASES)
     assert "✗" not in out
@@ -437,7 +438,7 @@ def printed(width: int, monkeypatch: pytest.MonkeyPatch, *, encoding: str = "utf
     raw = io.BytesIO()
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
-    shown = show.screen(plain=True)
+    shown = show.Screen(plain=True)
     shown.heading("A heading", "A note of some length, so that it has to be wrapped where the screen is narrow.")
     shown.exchange("A case", wrote, read_stream(good_stream()))
     shown.verdict([(True, "good " * 30), (False, "bad")])
@@ -468,9 +469,7 @@ def test_a_model_cannot_steer_the_terminal_or_forge_a_verdict(monkeypatch: pytes
     assert not any(line.lstrip().startswith("✓ forged") and "│" not in line for line in text.splitlines())
 
 
-def test_rich_is_used_in_a_terminal_and_prints_no_markup_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("rich")
-
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -479,14 +478,52 @@ def test_rich_is_used_in_a_terminal_and_prints_no_markup_of_the_model(monkeypatc
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm-256color")
-    shown = show.screen(plain=False)
-    shown.exchange("A [bold]case[/bold]", "[red]not red[/red] \x1b[2J", read_stream(good_stream()))
-    shown.verdict([(True, "good"), (False, "bad [/]")])
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return out
+
+
+def test_a_terminal_gets_colours_and_no_codes_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = terminal(monkeypatch)
+    shown = show.Screen(plain=False)
+    shown.exchange("A case", "\x1b[2J", read_stream(good_stream()))
+    shown.page([("the model wrote", "\x1b[2J")])
+    shown.verdict([(True, "good"), (False, "bad")])
     text = out.getvalue()
-    assert "[red]not red[/red] \\x1b[2J" in text
-    assert "A [bold]case[/bold]" in text
-    assert "bad [/]" in text
+    assert "\x1b[32m  ok \x1b[0mgood" in text
+    assert "\x1b[1;31m  FAIL \x1b[0mbad" in text
     assert "\x1b[2J" not in text
+
+
+@pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_switched_off(variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out = terminal(monkeypatch)
+    monkeypatch.setenv(*variable)
+    show.Screen(plain=False).end("all", ok=True)
+    assert "\x1b" not in out.getvalue()
+
+
+def test_the_page_says_what_happened_in_about_25_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert play.run(only="scripted") == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) <= 25
+    for label in ("the user asks", "the tools", "the backend alone", "the model wrote", "the client gets"):
+        assert f"\n{label} " in out
+    assert "status 400: this server knows no tools" in out
+    assert 'get_weather({"city": "Paris"})' in out
+
+
+def test_the_page_of_the_real_part_has_the_answer_of_the_backend_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = conversation(PARIS, PARIS, TOKYO, "It rains.", "It rains.")
+    turns[0] = dataclasses.replace(turns[0], alone="I cannot call tools.")
+    monkeypatch.setattr(local, "missing", lambda: None)
+    monkeypatch.setattr(local, "converse", lambda: iter(turns))
+    assert play.run(only="local") == 0
+    out = capsys.readouterr().out
+    assert "the backend alone   I cannot call tools." in out
+    assert "the final answer    It rains." in out
+    assert '"temperature": "18 degrees"' in out
 
 
 def test_lines_that_came_out_right_in_both_modes_are_merged() -> None:
@@ -505,6 +542,6 @@ def test_the_order_is_real_first_then_scripted(
     monkeypatch.setattr(local, "missing", lambda: None)
     monkeypatch.setattr(local, "converse", lambda: iter([turn]))
     monkeypatch.setattr(cases, "CASES", cases.CASES[:1])
-    assert play.run() == 0
+    assert play.run(verify=True) == 0
     out = capsys.readouterr().out
     assert out.index("a real turn") < out.index(cases.CASES[0].title)

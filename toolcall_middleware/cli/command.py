@@ -158,6 +158,11 @@ def refuse_whole_path(url: str | None, source: str) -> None:
         raise UsageError(f"{source}: {fault}")
 
 
+def has_colours() -> bool:
+    """Whether standard output is a terminal that shows colours, and `NO_COLOR` (no-color.org) is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def read_file(name: str) -> bytes:
     """What the file `name` holds, `-` being stdin, without the mark that some editors begin UTF-8 with.
 

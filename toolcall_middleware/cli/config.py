@@ -27,14 +27,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", metavar="NAME", help="as they are for a tenant of the tenants_file")
     parser.add_argument("--request", metavar="FILE", help="as they are for this request, a JSON body; - is stdin")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument(
-        "--schema", choices=("tenants", "upstreams"), help="only print the JSON Schema of that file, for an editor"
-    )
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.schema is not None:
-        return _print_schema(args.schema)
     from ..formats import registry
 
     names = _known(args.names)
@@ -54,15 +49,6 @@ def _run(args: argparse.Namespace) -> int:
         _print_some(settings, names)
     else:
         _print_rows(_rows(settings, names))
-    return 0
-
-
-def _print_schema(file: str) -> int:
-    from ..hosts.proxy.upstreams_schema import of_upstreams_file
-    from ..settings.json_schema import of_tenants_file
-
-    schema = of_tenants_file() if file == "tenants" else of_upstreams_file()
-    print(json.dumps(schema, indent=2, ensure_ascii=False))
     return 0
 
 
@@ -170,7 +156,6 @@ COMMAND = Command(
         "toolcall-middleware config --set profile=strict",
         "toolcall-middleware config --upstreams upstreams.toml",
         "toolcall-middleware config --tenant research --request body.json",
-        "toolcall-middleware config --schema tenants > tenants.schema.json",
     ),
     order=50,
 )

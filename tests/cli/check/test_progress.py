@@ -1,4 +1,4 @@
-"""How far a check is, on stderr: a bar in a terminal, lines elsewhere."""
+"""How far a check is, on stderr: one line in a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,24 +15,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_one_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
     with progress(2) as step:
-        step("first [bold]question")
+        step("first [bold]question of a name that is long")
         step("second")
-    assert "2/2" in terminal.getvalue() or "1/2" in terminal.getvalue()
-    assert "\x1b[" in terminal.getvalue()
-
-
-def test_a_terminal_without_rich_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setitem(sys.modules, "rich.progress", None)
-    with progress(2) as step:
-        step("first")
-    assert terminal.getvalue() == "check: 1/2 first\n"
+    written = terminal.getvalue()
+    assert "\n" not in written
+    lines = written.split("\r")
+    assert lines[1].startswith("check: 1/2 first [bold]question")
+    assert lines[2].startswith("check: 2/2 second")
+    assert [lines[-2].strip(), lines[-1]] == ["", ""]
+    assert max(map(len, lines)) < 40
 
 
 def test_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,3 +36,14 @@ def test_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
         for name in ("a", "b", "c"):
             step(name)
     assert capsys.readouterr().err == "check: 1/3 a\ncheck: 3/3 c\n"
+
+
+def test_an_estimate_comes_once_there_is_something_to_go_by(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(103, clock=iter([0.0, 0.0, 2.0, 4.0, 6.0, 206.0]).__next__) as step:
+        for name in ("a", "b", "c", "d", "e"):
+            step(name)
+    assert capsys.readouterr().err.splitlines() == [
+        "check: 1/103 a",
+        "check: 4/103 d, at most 3 min left",
+        "check: 5/103 e, at most 85 min left",
+    ]

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from tests.formats.template import templates
 from tests.helpers.asgi_client import Client, ask
@@ -73,7 +74,12 @@ async def test_only_this_machine_gets_in() -> None:
 @pytest.mark.parametrize("path", [PAGE, f"/{PAGE}api/exchanges", f"/v1{PAGE}", f"/%69nspect/{TOKEN}/"])
 async def test_its_token_is_in_no_log(path: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of a request by another machine, by another name, or on another path, which goes on to the proxy."""
-    proxy = AccessLog(PlainTextResponse("the proxy", 404), style="text")
+    log = AccessLog(style="text")
+
+    async def proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        with log.line(scope, receive, send) as given:
+            await PlainTextResponse("the proxy", 404)(*given)
+
     app = Inspector(proxy, Store(), TOKEN)
     with caplog.at_level(logging.DEBUG):
         await get(app, unquote(path), raw_path=path.encode(), client=("192.0.2.1", 5))

@@ -2,8 +2,7 @@
 
 What it finds out: native tools, each kind of constraint and whether it really constrains, usage, stop strings, what
 history may hold, and how many calls come out right by which mode and format. It ends with the settings to use.
-`run.examine(app, …)` does the asking, on any ASGI app; report/ publishes and compares, bfcl/ reads the leaderboard's
-questions.
+`run.examine(app, …)` does the asking, on any ASGI app; report/ publishes, bfcl/ reads the leaderboard's questions.
 """
 
 from __future__ import annotations
@@ -62,13 +61,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--backend", metavar="NAME", help="what the report calls the backend (default: what it says that it is)"
     )
     parser.add_argument(
-        "--compare",
-        metavar=("A", "B"),
-        nargs=2,
-        type=Path,
-        help="ask nothing: say what is better or worse in report B than in A, each a JSON file or a DIR of --report",
-    )
-    parser.add_argument(
         "--bfcl", metavar="FILE", type=Path, help="ask for calls with the questions of this file of BFCL's"
     )
     parser.add_argument(
@@ -89,10 +81,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.compare is not None:
-        from .report import compare
-
-        return compare.run(*args.compare, as_json=args.json)
     settings = Settings.from_env(**given_settings(args))
     refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
 
@@ -126,12 +114,11 @@ COMMAND = Command(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --format template --template /models/acme-9b",
         "toolcall-middleware check --upstream https://host/v1 --key-env MY_KEY --model NAME --tokens 5000",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --report reports   # and reports/index.html",
-        "toolcall-middleware check --compare reports-of-may reports",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --bfcl BFCL_v4_parallel.json --bfcl-limit 50",
     ),
     exit_codes={
-        0: "calls come out right in some way, or nothing got worse (--compare)",
-        1: "in none, or something got worse",
+        0: "calls come out right in some way",
+        1: "in none",
         2: "none was tried, or a mistake",
     },
     order=40,

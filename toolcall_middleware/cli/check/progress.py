@@ -1,13 +1,15 @@
-"""How far a check is: a bar by rich where it is installed and stderr is a terminal, else a plain line now and then."""
+"""How far a check is: one line that is written over in a terminal, else a plain line now and then."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 
 _EVERY = 5.0  # seconds between plain lines
+_SURE = 3  # steps before an estimate
 
 Step = Callable[[str], None]
 """Called before each step with its name."""
@@ -15,44 +17,42 @@ Step = Callable[[str], None]
 
 @contextlib.contextmanager
 def progress(total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Step]:
-    """Shows `total` steps on stderr; stdout is the result's alone."""
-    if sys.stderr.isatty():
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        except ImportError:
-            pass
-        else:
-            columns = (
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("{task.description}", markup=False),
-            )
-            with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-                task = bar.add_task("", total=total)
-                begun = False
-
-                def advance(name: str) -> None:
-                    nonlocal begun
-                    bar.update(task, description=name, advance=1 if begun else 0)
-                    begun = True
-
-                yield advance
-            return
-    yield _Lines(total, clock)
+    """Shows `total` steps on stderr, with an estimate of the seconds left; stdout is the result's alone."""
+    shown = _Progress(total, clock)
+    try:
+        yield shown
+    finally:
+        shown.end()
 
 
-class _Lines:
+class _Progress:
     def __init__(self, total: int, clock: Callable[[], float]) -> None:
         self._total = total
         self._clock = clock
-        self._done = 0
-        self._told = clock()
+        self._begun = self._told = clock()
+        self._step = 0
+        self._terminal = sys.stderr.isatty()
 
     def __call__(self, name: str) -> None:
-        self._done += 1
+        self._step += 1
         now = self._clock()
-        if self._done == 1 or now - self._told >= _EVERY:
+        line = f"check: {self._step}/{self._total} {name}{self._left(now)}"
+        if self._terminal:
+            columns = shutil.get_terminal_size().columns - 1
+            print(f"\r{line[:columns]:<{columns}}", end="", file=sys.stderr, flush=True)
+        elif self._step == 1 or now - self._told >= _EVERY:
             self._told = now
-            print(f"check: {self._done}/{self._total} {name}", file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
+
+    def _left(self, now: float) -> str:
+        """The time that is left, if the steps to come take as long as those before; at most all of them are asked."""
+        done = self._step - 1
+        if done < _SURE:
+            return ""
+        seconds = (now - self._begun) / done * (self._total - done)
+        return f", at most {seconds:.0f} s left" if seconds < 90 else f", at most {seconds / 60:.0f} min left"
+
+    def end(self) -> None:
+        """Leave an empty line for the result."""
+        if self._terminal:
+            print(f"\r{'':<{shutil.get_terminal_size().columns - 1}}\r", end="", file=sys.stderr, flush=True)

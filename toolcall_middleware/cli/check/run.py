@@ -22,7 +22,7 @@ from ...hosts.proxy.upstream.providers import upstream_app
 from ...settings import Settings, hide_login
 from ...wire import openai
 from .._probe import server_of
-from ..command import UsageError
+from ..command import UsageError, has_colours
 from . import advice, basics, constraints, native, table, trials
 from .asking import Asker, BudgetSpentError, Meter, TooLargeError
 from .findings import Finding, Report, Verdict
@@ -75,10 +75,11 @@ def run(options: Options, settings: Settings, *, as_json: bool, folder: Path | N
     report = asyncio.run(
         _with_lifespan(app, partial(examine, app, hide_login(url), options, settings, _secrets(settings)))
     )
-    print(
-        json.dumps(report.as_json(), indent=2, ensure_ascii=False) if as_json else table.text(report),
-        end="\n" * as_json,
-    )
+    if as_json:
+        print(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+    else:
+        text = table.text(report)
+        print(table.coloured(text) if has_colours() else text, end="")
     if folder is not None:
         print(f"check: the report is {publish(report, folder)}", file=sys.stderr)
     if report.calls_come_right:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -25,15 +26,35 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
 
 
+_COLOURS = {"yes": "32", "partly": "33", "no": "31"}
+_VERDICT = re.compile(r"^  (\S+)(?= )")
+
+
+def coloured(text: str) -> str:
+    """The report for a terminal: titles bold, verdicts in colours."""
+    lines = []
+    for number, line in enumerate(text.splitlines()):
+        if number == 0 or (line and not line.startswith(" ")):
+            lines.append(f"\033[1m{line}\033[0m")
+        else:
+            lines.append(_VERDICT.sub(_in_colour, line))
+    return "\n".join(lines) + "\n"
+
+
+def _in_colour(found: re.Match[str]) -> str:
+    colour = _COLOURS.get(found[1])
+    return found[0] if colour is None else f"  \033[{colour}m{found[1]}\033[0m"
+
+
 def text(report: Report) -> str:
-    """The whole report, ending in a line end."""
+    """The whole report, ending in a line end: the settings to use, what they rest on, then each finding."""
     lines = [f"{report.upstream}, model {shown(report.model)}"]
     if len(report.models) > 1:
         lines.append(f"The backend lists {len(report.models)} models; --model checks another.")
-    lines += _findings(report)
+    lines += ["", "Settings", *_settings(report)]
     if report.scores:
         lines += ["", _heading(report), *_calls(report)]
-    lines += ["", "Settings", *_settings(report), ""]
+    lines += [*_findings(report), ""]
     lines.append(
         f"{report.requests} requests, {report.tokens} tokens written, {report.seconds:.0f} s"
         + ("" if report.complete else "; not everything was asked, for lack of time or tokens (--seconds, --tokens)")

@@ -9,13 +9,14 @@ from ..command import Command
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", choices=("scripted", "local"), help="one part: the scripted model or the real one")
-    parser.add_argument("--plain", action="store_true", help="no colours and no tables, also in a terminal")
+    parser.add_argument("--verify", action="store_true", help="print every exchange, and every check of it")
+    parser.add_argument("--plain", action="store_true", help="no colours, also in a terminal")
 
 
 def _run(args: argparse.Namespace) -> int:
     from .play import run
 
-    return run(only=args.only, plain=args.plain)
+    return run(only=args.only, verify=args.verify, plain=args.plain)
 
 
 COMMAND = Command(
@@ -24,9 +25,10 @@ COMMAND = Command(
     configure=_configure,
     run=_run,
     description="Plays tool calls on a real small model (where it is installed) and on a scripted one, and checks"
-    " them.",
+    " them: what the user asked, what the backend alone does, what the model wrote, what the client got.",
     examples=(
         "toolcall-middleware demo",
+        "toolcall-middleware demo --verify             # all that is played, and what is checked of it",
         "toolcall-middleware demo --only scripted      # needs no model and takes two seconds",
     ),
     exit_codes={0: "all checks came out right", 1: "one did not", 2: "the model that was asked for is not installed"},

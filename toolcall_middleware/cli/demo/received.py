@@ -87,6 +87,16 @@ def read_face(api: str, status: int, raw: bytes, *, streamed: bool) -> Received:
     )  # fmt: skip
 
 
+def told(status: int, raw: bytes) -> str:
+    """What a backend itself says in a whole answer: its text, its calls or its error."""
+    answer = read(status, "application/json", raw, streamed=False)
+    if answer.calls:
+        return "calls: " + ", ".join(f"{call.name} {call.arguments}" for call in answer.calls)
+    error = (answer.error or {}).get("message") or (_object(raw) or {}).get("error")
+    text = error.get("message") if isinstance(error, dict) else error
+    return f"status {status}: {text}" if status != 200 else answer.content or "an empty answer"
+
+
 def _read_error(status: int, raw: bytes, *, streamed: bool) -> Received:
     body = _object(raw)
     error = body.get("error") if body is not None else None

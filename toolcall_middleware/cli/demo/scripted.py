@@ -18,7 +18,7 @@ from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
 from ..faces.questions import HEADERS, PATHS, request_body
 from .checks import Check, agreement_check, calls_check, content_check, finish_check, form_checks
-from .received import Received, read, read_face
+from .received import Received, read, read_face, told
 
 _SECONDS = 10
 """An exchange with a model that waits for nothing takes milliseconds; a longer one hangs."""
@@ -240,6 +240,13 @@ async def play(case: Case) -> Outcome:
     streamed, wrote, checks = await _play_once(case, streamed=True)
     whole, _, more = await _play_once(case, streamed=False)
     return Outcome(case.title, wrote, streamed, whole, (*checks, *more, agreement_check(streamed, whole)))
+
+
+async def alone(case: Case) -> str:
+    """What the backend makes of the same request without the middleware: its words, or its error."""
+    body = {"model": "scripted", "messages": list(case.messages), "tools": list(case.tools), **case.options}
+    reply = await ask(ScriptedModel(case.texts), body)
+    return told(reply.status, b"".join(reply.parts))
 
 
 async def _play_once(case: Case, *, streamed: bool) -> tuple[Received, tuple[str, ...], list[Check]]:

@@ -1,4 +1,4 @@
-"""The demo's face: rich in a terminal where it is installed, plain text everywhere else.
+"""The demo's face: plain text, with a few colours in a terminal.
 
 What a model wrote is shown with control characters made visible: it cannot move the cursor or forge a verdict.
 """
@@ -9,33 +9,16 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
+from ..command import has_colours
 from .checks import Check, quote, usage_of
 from .received import Received
 
 _MOST_LINES = 22
+_MOST_ROWS = 4  # of one thing on the page
+_LABEL = 20
 _LEFT, _RIGHT = "the model wrote", "the client received"
-
-
-class Screen(Protocol):
-    """Where the demo writes."""
-
-    def heading(self, text: str, note: str = "") -> None: ...
-    def line(self, text: str) -> None: ...
-    def exchange(self, title: str, wrote: str, received: Received) -> None: ...
-    def verdict(self, lines: Iterable[tuple[bool, str]]) -> None: ...
-    def end(self, text: str, *, ok: bool) -> None: ...
-
-
-def screen(*, plain: bool) -> Screen:
-    """The screen for this standard output."""
-    if not plain and sys.stdout.isatty():
-        try:
-            return _RichScreen()
-        except ImportError:
-            pass
-    return _PlainScreen()
+_BOLD, _GREEN, _RED = "1", "32", "1;31"
 
 
 def merged(checks: Sequence[Check]) -> list[tuple[bool, str]]:
@@ -86,8 +69,11 @@ def received_lines(answer: Received) -> list[str]:
     return [*lines, f"usage    {usage_of(answer) or 'none'}"]
 
 
-class _PlainScreen:
-    def __init__(self) -> None:
+class Screen:
+    """Where the demo writes."""
+
+    def __init__(self, *, plain: bool) -> None:
+        self._coloured = not plain and has_colours()
         # Without a terminal there is no width: 100 reads well in a log, and COLUMNS overrules it.
         self._width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
         encoding = sys.stdout.encoding or "ascii"
@@ -98,7 +84,7 @@ class _PlainScreen:
             self._good, self._bad, self._rule, self._bar = "ok", "FAIL", "-", "|"
 
     def heading(self, text: str, note: str = "") -> None:
-        self._print("", text, self._rule * min(self._width, len(text)))
+        self._print("", self._in(_BOLD, text), *([] if self._coloured else [self._rule * min(self._width, len(text))]))
         if note:
             self._print(textwrap.fill(note, self._width))
 
@@ -124,10 +110,26 @@ class _PlainScreen:
     def verdict(self, lines: Iterable[tuple[bool, str]]) -> None:
         for ok, text in lines:
             mark = f"  {self._good if ok else self._bad} "
-            self._print(textwrap.fill(text, self._width, initial_indent=mark, subsequent_indent=" " * len(mark)))
+            filled = textwrap.fill(text, self._width, initial_indent=mark, subsequent_indent=" " * len(mark))
+            self._print(self._in(_GREEN if ok else _RED, mark) + filled[len(mark) :])
 
     def end(self, text: str, *, ok: bool) -> None:
-        self._print("", f"{self._good if ok else self._bad} {text}")
+        self._print("", self._in(_GREEN if ok else _RED, f"{self._good if ok else self._bad} {text}"))
+
+    def page(self, rows: Iterable[tuple[str, str]]) -> None:
+        """What happened, a label and some lines each."""
+        self._print("")
+        for label, text in rows:
+            wide = self._width - _LABEL
+            whole = visible(text).strip("\n").split("\n")
+            lines = [part for line in whole for part in textwrap.wrap(line, wide) or [""]]
+            if len(lines) > _MOST_ROWS:
+                lines = [*lines[: _MOST_ROWS - 1], f"… {len(lines) - _MOST_ROWS + 1} more lines"]
+            first = self._in(_BOLD, f"{label:<{_LABEL}}")
+            self._print(*(f"{' ' * _LABEL if number else first}{line}" for number, line in enumerate(lines)))
+
+    def _in(self, colour: str, text: str) -> str:
+        return f"\033[{colour}m{text}\033[0m" if self._coloured else text
 
     def _print(self, *lines: str) -> None:
         encoding = sys.stdout.encoding or "ascii"
@@ -139,52 +141,3 @@ class _PlainScreen:
 
 def _wrapped(lines: Sequence[str], width: int) -> list[str]:
     return [part for line in lines for part in ([line[at : at + width] for at in range(0, len(line), width)] or [""])]
-
-
-class _RichScreen:
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(highlight=False)
-
-    def heading(self, text: str, note: str = "") -> None:
-        from rich.text import Text
-
-        self._console.print()
-        self._console.rule(Text(text, style="bold"), align="left")
-        if note:
-            self._console.print(Text(note, style="dim"))
-
-    def line(self, text: str) -> None:
-        from rich.text import Text
-
-        self._console.print(Text(text), soft_wrap=True)
-
-    def exchange(self, title: str, wrote: str, received: Received) -> None:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(
-            title=Text(title, style="bold cyan"), title_justify="left", box=box.ROUNDED, expand=True, border_style="dim"
-        )
-        table.add_column(_LEFT, ratio=1, overflow="fold")
-        table.add_column(_RIGHT, ratio=1, overflow="fold")
-        # Text objects, never markup: square brackets in a model's words mean nothing.
-        table.add_row(Text("\n".join(wrote_lines(wrote))), Text("\n".join(received_lines(received))))
-        self._console.print()
-        self._console.print(table)
-
-    def verdict(self, lines: Iterable[tuple[bool, str]]) -> None:
-        from rich.padding import Padding
-        from rich.text import Text
-
-        for ok, text in lines:
-            line = Text.assemble(("✓ ", "green") if ok else ("✗ ", "bold red"), Text(text, style="" if ok else "red"))
-            self._console.print(Padding(line, (0, 0, 0, 2)))
-
-    def end(self, text: str, *, ok: bool) -> None:
-        from rich.text import Text
-
-        self._console.print()
-        self._console.print(Text(("✓ " if ok else "✗ ") + text, style="bold green" if ok else "bold red"))

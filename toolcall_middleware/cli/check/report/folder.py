@@ -55,21 +55,6 @@ def publish(report: Report, folder: Path) -> Path:
     return index
 
 
-def read(path: Path) -> list[Document]:
-    """The reports of a file, or of all files of a folder. Raises UsageError where there is none."""
-    if path.is_dir():
-        found = read_folder(path)
-        if not found:
-            raise UsageError(f"{path}: it holds no report; `check --report DIR` makes one.")
-        return found
-    try:
-        return [_read(path)]
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path}: it is no report of `check --report`: {error}") from None
-
-
 def read_folder(folder: Path) -> list[Document]:
     """The reports in a folder, by backend and model. Files that are none are passed over."""
     found = []
