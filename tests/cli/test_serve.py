@@ -158,6 +158,14 @@ def test_a_port_that_is_taken_is_one_line_before_any_greeting(
     assert started["port"] == port
 
 
+def test_workers_that_would_count_rates_alone_are_refused(
+    started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", *UPSTREAM, "--workers", "2", "--set", "rate_limit=5/minute"]) == 2
+    assert "redis://HOST:PORT" in capsys.readouterr().err
+    assert started == {}
+
+
 ITSELF = [
     ("http://127.0.0.1:8080/v1", "127.0.0.1"), ("http://localhost:8080/v1", "127.0.0.1"),
     ("http://LOCALHOST.:8080", "::1"), ("http://me:pw@localhost:8080/v1", "localhost"),

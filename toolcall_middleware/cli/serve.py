@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
     import uvicorn
 
     from ..formats import registry
-    from ..hosts.middleware.rate_limit import shared_storage
+    from ..hosts.middleware.rate_limit import refuse_workers_that_count_alone
     from ..hosts.proxy.app import proxy_of
     from ..hosts.proxy.connections import BoundedProtocol
     from ..hosts.proxy.lifetime import supervise
@@ -78,6 +78,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..hosts.proxy.upstream.connection import free_port
     from ..hosts.proxy.upstream.providers import with_mode
 
+    refuse_workers_that_count_alone(settings, args.workers)
     registry.of_settings(settings)  # here, where it is still known who set it
     to_environment(values)  # because worker processes build the app anew
     # Once here, so that a mistake is one line and not a traceback of every worker.
@@ -87,9 +88,6 @@ def _run(args: argparse.Namespace) -> int:
     settings = with_mode(settings)
     port = free_port(args.host, args.port)
     _announce(settings, args.host, port)
-    storage = shared_storage(settings, args.workers)
-    if storage is not None:
-        to_environment({"rate_limit_storage": storage})
     if args.workers > 1:
         _say(_not_shared(settings, args.workers))
     uvicorn.run(

@@ -19,6 +19,7 @@ from tests.helpers.asgi_client import Client, Headers
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import rate_limit
+from toolcall_middleware.hosts.middleware.rate_limit import refuse_workers_that_count_alone
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY
 from toolcall_middleware.settings import OPTIONS
 
@@ -369,3 +370,25 @@ def test_the_address_that_is_advised_can_be_used() -> None:
     advised = re.search(r"redis://\S+", OPTIONS["rate_limit_storage"].allowed)
     assert advised is not None
     limited(rate_limit_storage=advised[0].replace("HOST", "cache").replace("PORT", "6379"))
+
+
+# -- several workers
+
+
+@pytest.mark.parametrize("of_a_tenant", [True, False])
+@pytest.mark.parametrize("storage", ["memory://", "async+memory://"])
+def test_workers_that_would_count_alone_are_refused(of_a_tenant: bool, storage: str, tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text('[tenants.a]\nrate_limit = "1/day"\n')
+    rate = {"tenants_file": str(path)} if of_a_tenant else {"rate_limit": "5/minute"}
+    with pytest.raises(SettingsError, match="redis://"):
+        refuse_workers_that_count_alone(Settings(rate_limit_storage=storage, **rate), 2)
+    refuse_workers_that_count_alone(Settings(rate_limit_storage=storage, **rate), 1)
+    refuse_workers_that_count_alone(Settings(rate_limit_storage="redis://cache:6379", **rate), 2)
+
+
+def test_workers_without_a_rate_need_no_redis(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text("[tenants.a]\nmax_tools = 2\n")
+    refuse_workers_that_count_alone(Settings(), 2)
+    refuse_workers_that_count_alone(Settings(tenants_file=str(path)), 2)

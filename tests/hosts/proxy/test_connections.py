@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from toolcall_middleware.hosts.middleware.rate_limit import shared_storage
 from toolcall_middleware.hosts.proxy.connections import (
     Bounded,
     BoundedProtocol,
@@ -22,7 +20,6 @@ from toolcall_middleware.hosts.proxy.connections import (
     OnceASecond,
     most_connections,
 )
-from toolcall_middleware.settings import Settings
 
 from .proxy_servers import PATIENCE, Uvicorn, proxy_around
 from .routing import http
@@ -188,16 +185,3 @@ def test_words_about_a_full_table_of_files_come_once_a_second() -> None:
     other = logging.LogRecord("asyncio", logging.ERROR, "", 0, "something else", None, None)
     assert [bool(bound.filter(record)) for _ in range(3)] == [True, False, False]
     assert all(bound.filter(other) for _ in range(3))
-
-
-def test_workers_that_count_by_themselves_are_told_of(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with caplog.at_level(logging.WARNING, "toolcall_middleware"):
-        assert shared_storage(Settings(rate_limit="5/minute"), 1) is None
-        assert shared_storage(Settings(), 2) is None
-        assert shared_storage(Settings(rate_limit="5/minute", rate_limit_storage="redis://x"), 2) is None
-        assert not caplog.records
-        monkeypatch.setattr(tempfile, "tempdir", tempfile.mkdtemp(prefix="x" * 100))  # too long for a socket's name
-        assert shared_storage(Settings(rate_limit="5/minute"), 2) is None
-    assert "2 times the rate" in caplog.text

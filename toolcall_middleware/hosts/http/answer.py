@@ -69,7 +69,9 @@ class Answer:
                 data = await self.decoded(data)
             if self.reads is Reads.PIECES:
                 out = await self.piece(data, last=not more)
-                if out or not more:
+                if out and more and self._opened:  # nearly always, so with few calls
+                    await self._client({"type": "http.response.body", "body": out, "more_body": True})
+                elif out or not more:
                     await self.give(out, more=more)
             else:
                 await self._collect({**message, "body": data}, more=more)

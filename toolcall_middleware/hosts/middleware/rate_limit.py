@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
 import time
 import weakref
 from collections.abc import Awaitable, Callable
@@ -40,31 +39,17 @@ def require_limits(storage: str) -> None:
     _limiter(storage)
 
 
-def shared_storage(settings: Settings, workers: int) -> str | None:
-    """The `rate_limit_storage` that several `workers` of this process are to have; None where it stays as it is.
+def refuse_workers_that_count_alone(settings: Settings, workers: int) -> None:
+    """Raises SettingsError where each of several `workers` would count rates by itself."""
+    from .tenants import Tenancy
 
-    `memory://` is each process's own: this process counts for all of its workers then. Where it cannot, that is said,
-    because the rate is that many times as high.
-    """
-    limits = settings.rate_limit is not None or settings.tenants_file is not None
-    if workers <= 1 or not limits or not _is_memory(settings.rate_limit_storage):
-        return None
-    reason = "there are no Unix sockets"
-    if hasattr(socket, "AF_UNIX"):
-        from .shared_rates import count_here
-
-        try:
-            return count_here()
-        except OSError as error:
-            reason = error.strerror or str(error)
-    _log.warning(
-        "rate_limit_storage is memory://, and each of the %d workers counts by itself (%s): up to %d times the rate "
-        "passes. Give them a common one, redis://HOST:PORT.",
-        workers,
-        reason,
-        workers,
-    )
-    return None
+    if workers <= 1 or not _is_memory(settings.rate_limit_storage):
+        return
+    if settings.rate_limit is not None or (settings.tenants_file is not None and Tenancy(settings).limits_rates):
+        raise SettingsError(
+            f"rate_limit_storage: with memory:// each of the {workers} workers would count rates by itself; "
+            "use redis://HOST:PORT, or one worker."
+        )
 
 
 _memory: list[FixedWindowRateLimiter] = []
@@ -86,10 +71,6 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
         message = f"rate_limit needs the library limits: {install_command('limits')}"
         raise SettingsError(f"{message} (with [redis] instead where several workers share a Redis).") from None
     uri = storage.removeprefix("async+")
-    if uri.startswith("workers://"):
-        from .shared_rates import WorkersStorage
-
-        return FixedWindowRateLimiter(WorkersStorage(uri, wrap_exceptions=True))
     options: dict[str, Any] = {"wrap_exceptions": True}
     if uri.startswith("redis"):
         try:

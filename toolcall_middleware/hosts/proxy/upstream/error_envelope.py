@@ -11,7 +11,7 @@ from ....wire.openai import read_error, read_value
 from ...http.answer import Answer, Reads
 from ...http.headers import without
 from ...http.messages import is_chat
-from ...http.offload import offloaded
+from ...http.offload import LARGE, offloaded
 from .masking import Mask, MaskedStream
 
 # A longer one is no error message; it passes.
@@ -82,6 +82,8 @@ class _Refusal(Answer):
     async def piece(self, data: bytes, *, last: bool) -> bytes:
         """See Answer."""
         assert self._stream is not None  # noqa: S101 - it is read in pieces
+        if len(data) <= LARGE:
+            return self._stream.feed(data, last=last)
         return await offloaded(len(data), partial(self._stream.feed, last=last), data)
 
     async def whole(self, body: bytes) -> bytes | None:
