@@ -128,11 +128,11 @@ ALLOWED = {
 
 @every_format
 @pytest.mark.parametrize("choice", ["required", NAMED, ALLOWED], ids=["required", "named", "allowed"])
-def test_what_depends_on_the_choice_stands_at_the_very_end(fmt: Any, choice: Any) -> None:
+def test_what_depends_on_the_choice_is_in_the_last_message_before_its_text(fmt: Any, choice: Any) -> None:
     free = contents(SYSTEM, HELLO, fmt=fmt)
     bound = contents(SYSTEM, HELLO, fmt=fmt, tool_choice=choice)
     assert bound[:-1] == free[:-1]
-    assert bound[-1].startswith("hello\n\n")
+    assert bound[-1].endswith("\n\nhello")
     if choice != "required":
         assert '"clock"' in bound[-1]
         assert "weather" not in bound[-1]
@@ -140,16 +140,16 @@ def test_what_depends_on_the_choice_stands_at_the_very_end(fmt: Any, choice: Any
 
 @every_format
 @pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
-def test_the_choice_follows_results_and_parts_and_never_an_assistant(fmt: Any, choice: Any) -> None:
+def test_the_choice_precedes_results_and_parts_and_follows_an_assistant(fmt: Any, choice: Any) -> None:
     said = fmt.render_choice(request(HELLO).tools.tools, request(HELLO, tool_choice=choice).choice)
     after_result = contents(HELLO, calling(("a", "weather", "{}")), result("a", "1"), fmt=fmt, tool_choice=choice)
-    assert after_result[-1].endswith(f">\n\n{said}")
+    assert after_result[-1].startswith(f"{said}\n\n<")
     after_parts = contents({"role": "user", "content": [IMAGE]}, fmt=fmt, tool_choice=choice)
-    assert after_parts[-1] == [IMAGE, {"type": "text", "text": said}]
+    assert after_parts[-1] == [{"type": "text", "text": said}, IMAGE]
     after_answer = contents(HELLO, {"role": "assistant", "content": "hi"}, fmt=fmt, tool_choice=choice)
     assert after_answer[1:] == ["hello", "hi", said]
     keep = Settings(messages="keep")
-    assert contents(HELLO, HELLO, fmt=fmt, settings=keep, tool_choice=choice)[1:] == ["hello", f"hello\n\n{said}"]
+    assert contents(HELLO, HELLO, fmt=fmt, settings=keep, tool_choice=choice)[1:] == ["hello", f"{said}\n\nhello"]
 
 
 def test_one_call_only_is_said_in_the_block_whatever_the_choice() -> None:

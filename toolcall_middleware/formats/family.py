@@ -61,7 +61,7 @@ class Family:
     thoughts: Thoughts = NO_THOUGHTS
     """What becomes of their reasoning in later turns, and whether their template opens it."""
     prompt: str
-    """The tool block. `{tools}` stands for the tools, `{example}` for a call of the first one."""
+    """The tool block. `{tools}` stands for the tools, `{example}` for the form of a call."""
     tool: Callable[[Tool], str] = definition
     """Writes one tool of the block."""
     between: str = "\n"
@@ -112,14 +112,11 @@ class Family:
         if closing is not None:
             # In JSON, too, `<\/functions>` means `</functions>`.
             told = guarded(told, closing[1])
-        block = escaping.fill(self.prompt, {"tools": told, "example": self._example(tools[0])})
+        block = escaping.fill(self.prompt, {"tools": told, "example": self._example()})
         return block if parallel else block + self.one
 
-    def _example(self, tool: Tool) -> str:
-        if "{example}" not in self.prompt:
-            return ""
-        call = escaping.example(tool)
-        return self.write([call]) or self.write([ToolCall(tool.name, "{}")]) or ""
+    def _example(self) -> str:
+        return (self.write([escaping.EXAMPLE]) or "") if "{example}" in self.prompt else ""
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""

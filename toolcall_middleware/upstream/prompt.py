@@ -1,7 +1,8 @@
 """The prompt: what the backend is sent instead of tools, calls and results.
 
-What stays the same from turn to turn stands first and depends on the tools alone, so that a backend's prefix cache
-keeps working; what `tool_choice` asks for stands at the very end.
+The tool block comes first and depends on the tools alone, so that a backend's prefix cache keeps working. What
+`tool_choice` asks for comes last, before the text of the last user message: behind it, small models take it for the
+question (tests/bench/wording).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def injected(
 
 
 def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added: Injected) -> list[dict[str, Any]]:
-    """The conversation for a text backend, with the tool block in front and the choice at the end.
+    """The conversation for a text backend: the tool block precedes it, and the choice precedes the last user text.
 
     `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
     `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
@@ -80,7 +81,7 @@ def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added
     if front:
         _put_in_front(messages, front, settings.system_role)
     if added.last:
-        put_last(messages, added.last)
+        put_before_last(messages, added.last)
     return messages
 
 
@@ -191,11 +192,14 @@ def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None
     messages.insert(0, {"role": role, "content": front})
 
 
-def put_last(messages: list[dict[str, Any]], text: str) -> None:
-    """Says it at the end: in the user's message there, or in one of its own."""
+def put_before_last(messages: list[dict[str, Any]], text: str) -> None:
+    """Put `text` before the content of the last message where that is the user's, else into a user message of its own.
+
+    All messages before it keep their bytes.
+    """
     if messages and messages[-1].get("role") == "user":
         last = messages[-1]
-        messages[-1] = {**last, "content": history.appended(last.get("content") or "", text)}
+        messages[-1] = {**last, "content": history.appended(text, last.get("content") or "")}
     else:
         messages.append({"role": "user", "content": text})
 

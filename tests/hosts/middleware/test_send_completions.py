@@ -229,7 +229,7 @@ async def test_a_required_call_is_asked_for_in_words_and_by_a_constraint(templat
     value = (await ask(backend, template, asked(tool_choice="required"))).json()
     assert value["choices"][0]["message"]["tool_calls"]
     assert backend.prompt.rstrip().endswith("<|im_start|>assistant")
-    assert "Paris?\n\nNow call at least one tool" in backend.prompt
+    assert "<|im_start|>user\n(Call the one tool that fits, with " in backend.prompt
     assert "response_format" in backend.asked[0]
 
 
@@ -239,7 +239,7 @@ async def test_the_tools_stay_in_front_whatever_tool_choice_says(template: str) 
     named = {"type": "function", "function": {"name": "look_up"}}
     for choice in ("auto", named, "none"):
         await ask(backend, template, asked(tools=[TOOL, other], tool_choice=choice), constrain="off")
-    auto, of_name, none = (each["prompt"].partition("Paris?")[0] for each in backend.asked)
+    auto, of_name, none = (each["prompt"].rpartition("<|im_start|>user")[0] for each in backend.asked)
     assert auto == of_name
     assert '"name": "other"' in of_name
     assert "look_up" not in none

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...json_schema.compact import calls_schema
-from ...json_schema.examples import sample_arguments
 from ...model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ...parsing.text.grammar import Where
 from .. import reading
@@ -81,20 +80,18 @@ class FencedJson:
     alike: Mapping[str, str] = {}
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
-        """A tool a line, an example call of the first one, and the rules."""
+        """A tool a line, the form of a call, and the rules."""
         if not tools:
             return ""
-        first = tools[0]
-        example = ToolCall(first.name, escaping.dump_spaced(sample_arguments(first.parameters)))
         return _TOOLS.format(
             tools="\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools),
-            example=escaping.as_data(self.render_calls([example])),
+            example=self.render_calls([escaping.EXAMPLE]),
             several=_SEVERAL if parallel else _ONE,
         )
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
-        answer = 'the JSON code block that holds "tool_calls"'
+        answer = 'a "tool_calls" block'
         return choice_text(tools, choice, noun="tool", answer=answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:

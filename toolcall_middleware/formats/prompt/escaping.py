@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...json_schema.compact import compact_schema
-from ...json_schema.examples import sample_arguments
 from ...model import Tool, ToolCall, ToolResult
 from ...parsing.calls.harmony_words import called
 from ...tool_names import meant_by
@@ -327,11 +326,8 @@ def fenced_calls(calls: Sequence[ToolCall]) -> str:
     return f'```json\n{{"tool_calls": [{entries}]}}\n```'
 
 
-def example(tool: Tool) -> ToolCall:
-    """A call of `tool` with plausible arguments; those that read as markup are left out."""
-    arguments = sample_arguments(tool.parameters)
-    kept = {key: value for key, value in arguments.items() if not has_markup(key) and not has_markup(value)}
-    return ToolCall(tool.name, dump_spaced(kept))
+EXAMPLE = ToolCall("TOOL_NAME", '{"ARGUMENT": "VALUE"}')
+"""What a prompt shows as the form of a call. Small models give a call of a tool that is there back as their answer."""
 
 
 def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:

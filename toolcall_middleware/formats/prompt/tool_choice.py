@@ -15,11 +15,10 @@ def choice_text(tools: Sequence[Tool], choice: ToolChoice, *, noun: str, answer:
     if choice.mode in {ChoiceMode.AUTO, ChoiceMode.REQUIRED} and len(callable_now) < len(tools):
         lines.append(f"Only these {noun}s may be called now: {quoted_names(callable_now)}.")
     if choice.mode is ChoiceMode.REQUIRED:
-        count = f"at least one {noun}" if choice.parallel else f"exactly one {noun}"
-        lines.append(f"Now call {count}: answer with only {answer}.")
+        lines.append(f"Call the one {noun} that fits, with {answer}.")
     elif choice.mode is ChoiceMode.NAMED:
-        lines.append(f"Now call the {noun} {quoted_names(callable_now)}, once: answer with only {answer}.")
-    return "\n".join(lines)
+        lines.append(f"Call the {noun} {quoted_names(callable_now)}, with {answer}.")
+    return f"({' '.join(lines)})" if lines else ""
 
 
 def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...errors import on_one_line
 from .. import markup
+from ..prompt import escaping
 from ..prompt.tool_results import guarded
 from . import probes, turns
 from .compare import common_start
@@ -232,7 +233,7 @@ def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
 
 def _in_dialect(message: Message, manner: Manner) -> Message:
     dialect, calls = manner.dialect, message.get("tool_calls")
-    if message["role"] == "tool" and manner.result_end:
+    if message["role"] == "tool" and manner.result_end and not escaping.has_markup(manner.result_end):
         return {**message, "content": guarded(message["content"], manner.result_end)}
     if not calls or dialect is None:
         return message

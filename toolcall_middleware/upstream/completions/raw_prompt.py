@@ -62,7 +62,7 @@ class RawPrompt:
         """The first messages of an attempt. words: what is said last."""
         self.messages = list(self._begin)
         if words:
-            prompt.put_last(self.messages, words)
+            prompt.put_before_last(self.messages, words)
 
     def again(self, messages: list[Message]) -> None:
         """More messages, for another attempt."""
