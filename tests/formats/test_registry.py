@@ -15,8 +15,8 @@ from toolcall_middleware.cli.demo.scripted import ScriptedModel
 from toolcall_middleware.formats import auto, markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.families import qwen
 from toolcall_middleware.formats.prompt import escaping
+from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
 from toolcall_middleware.formats.syntax.openers import json_calls, opener, shared
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Stop
@@ -226,7 +226,7 @@ def test_every_reader_learns_the_markup_of_a_format_of_the_operators() -> None:
     assert (stops(), escaping.neutralise("<acme>")) == ([], "<acme>")
     registry.get("acme_formats:ACME")
     assert (stops(), escaping.neutralise("<acme>")) == (["<acme:user>"], "<\\acme>")
-    assert "<acme:user>" in qwen.FUNCTIONS.layout(markup.turn_markers()).tails
+    assert "<acme:user>" in FUNCTIONS.layout(markup.turn_markers()).tails
 
 
 @pytest.mark.usefixtures("private")
@@ -263,7 +263,7 @@ def test_auto_is_one_object_for_all_models_of_a_family() -> None:
 
 @pytest.mark.parametrize("follow", ["", "<"])
 def test_families_with_one_marker_are_told_apart_by_what_follows(follow: str) -> None:
-    one, other = shared("<x>", json_calls(close=("</x>",)), follow), shared("<x>", qwen.FUNCTIONS, "f")
+    one, other = shared("<x>", json_calls(close=("</x>",)), follow), shared("<x>", FUNCTIONS, "f")
     for both in ((one, other), (other, one)):
         merged = auto.one_of(both)
         assert (merged.marker, merged.where, merged.consume) == ("<x>", one.where, True)

@@ -124,3 +124,109 @@ def test_a_call_that_ends_in_the_first_slots_tag_is_cut(family: str) -> None:
     text = opening + head.format("bash") + begun
     (found,) = calls_in(read(registry.get(family).parser(TOOLS, ParserOptions()), [text]))
     assert not found.complete
+
+
+QWEN = "<tool_call>\n<function=bash>\n<parameter=command>\nls\n{}\n</tool_call>"
+DSML = '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="bash">\n<｜DSML｜parameter name="command" string="true">ls{}'
+BASH = [("bash", {"command": "ls"})]
+DAMAGED = [
+    ("qwen3_coder", QWEN.format(closers))
+    for closers in (
+        "</parameter/>\n</function>", "</parameter1>\n</function>", "</parameter\n</function>", "</parameter_function>",
+        "</command>\n</function>", "</parameters>\n</function>", "</parameter >\n</function>",
+    )
+] + [
+    ("qwen3_coder", "<tool_call>\n<function=bash>\n<parameter=command\nls\n</parameter>\n</function>\n</tool_call>"),
+] + [
+    ("deepseek_v4", DSML.format(closers))
+    for closers in (
+        "</｜｜DSML｜｜parameter>\n</｜｜DSML｜｜invoke>\n</｜｜DSML｜｜tool_calls>", "</parameter>\n</invoke>\n</tool_calls>",
+        "</|DSML|parameter>\n</|DSML|invoke>\n</|DSML|tool_calls>", "</DSML｜parameter>\n</DSML｜invoke>\n</DSML｜tool_calls>",
+        "</｜DSML｜parameter\n</｜DSML｜invoke\n</｜DSML｜tool_calls>", "</｜DSML｜parameter>\n</｜DSML｜invoke\n</｜DSML｜tool_calls",
+        "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ tool_calls>",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "text"), DAMAGED)
+def test_a_damaged_tag_is_no_part_of_a_value(family: str, text: str) -> None:
+    assert reads(family, text) == (BASH, "")
+
+
+@pytest.mark.parametrize("close", ["</parameter>\n</function>", "</function>"])
+def test_a_value_in_the_tag_of_its_own_key_stays(close: str) -> None:
+    text = f"<tool_call>\n<function=bash>\n<parameter=command>\n<command>ls</command>\n{close}\n</tool_call>"
+    assert reads("qwen3_coder", text) == ([("bash", {"command": "<command>ls</command>"})], "")
+
+
+JSON = '{"command": "ls"}'
+OPENINGS = [
+    ("qwen3_coder", "<bash>\n<parameter=command>\nls\n</parameter>\n</bash>"),
+    ("qwen3_coder", "<bash>\n<parameter=command>\nls\n</parameter>\n</function>"),
+    ("qwen3_coder", "<tool_call>\n<bash>\n<parameter=command>\nls\n</parameter>\n</bash>\n</tool_call>"),
+    ("qwen3_coder", f"<bash>{JSON}</bash>"),
+    ("glm47", f"<bash>\n{JSON}\n</bash>"),
+    ("minimax_m2", f"<bash>{JSON}</bash>"),
+    ("qwen3_coder", f'<tool_call>\n{{"name": "bash", "arguments": {JSON}}}\n</tool_call>'),
+    ("glm47", f'<tool_call>{{"name": "bash", "arguments": {JSON}}}</tool_call>'),
+    ("glm47", "bash<arg_key>command</arg_key><arg_value>ls</arg_value></tool_call>"),
+    ("glm45", "bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>"),
+    ("glm45", "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call></role>"),
+    (
+        "deepseek_v32",
+        '<|DSML|function_calls>\n<|DSML|invoke name="bash">\n<|DSML|parameter name="command">ls</|DSML|parameter>\n</|DSML|invoke>\n</|DSML|function_calls>',
+    ),
+    (
+        "minimax_m2",
+        '<function_calls></function_calls>\n<minimax:tool_call><invoke name="bash"><parameter name="command">ls</parameter></invoke></minimax:tool_call>',
+    ),
+    (
+        "minimax_m3",
+        '<minimax:tool_call>\n]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="bash">]<]minimax[>[<command>ls]<]minimax[>[</command>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>\n</minimax:tool_call>',
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "text"), OPENINGS)
+def test_other_openings_are_read(family: str, text: str) -> None:
+    calls, content = reads(family, text)
+    assert (calls, content.strip()) == (BASH, "")
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("olmo3", "Hello.\n<function_calls></function_calls>"),
+        ("deepseek_v32", "Hello.\n<｜DSML｜function_calls>\n</｜DSML｜function_calls>"),
+    ],
+)
+def test_empty_markup_is_no_text(family: str, text: str) -> None:
+    calls, content = reads(family, text)
+    assert (calls, content.strip()) == ([], "Hello.")
+
+
+def test_a_word_of_prose_is_held_only_where_it_may_be_a_tool() -> None:
+    scanner = registry.get("auto").parser(TOOLS, ParserOptions())
+    assert text_in(scanner.feed("The")) == "The"
+    scanner = registry.get("auto").parser(TOOLS, ParserOptions())
+    assert text_in(scanner.feed("bash")) == ""
+    assert text_in(scanner.feed(" is")) == "bash is"
+
+
+@pytest.mark.parametrize(
+    "text", ["foo<arg_key>a</arg_key>", "Use bash<arg_key>command</arg_key>", "<bash> is a shell", "<bash></bash>"]
+)
+def test_what_opens_no_call_is_text(text: str) -> None:
+    assert reads("glm47", text) == ([], text)
+
+
+def test_a_key_may_hold_an_angle_bracket() -> None:
+    reader = registry.get("glm45").parser(ToolSet.of([Tool("f", "", {})]), ParserOptions())
+    (found,) = calls_in(read(reader, ["<tool_call>f\n<arg_key>a<b</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"]))
+    assert json.loads(found.arguments) == {"a<b": 1}
+
+
+def test_a_tag_may_be_a_name_that_begins_with_a_digit() -> None:
+    reader = registry.get("tool_tags").parser(ToolSet.of([Tool("2fa", "", {})]), ParserOptions())
+    (found,) = calls_in(read(reader, ["<2fa>\n<code>1</code>\n</2fa>"]))
+    assert (found.name, json.loads(found.arguments)) == ("2fa", {"code": 1})

@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.families import deepseek, glm, minicpm, minimax, qwen, step
+from toolcall_middleware.formats.families import deepseek, glm, minicpm, minimax, step
+from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
 from toolcall_middleware.formats.syntax.openers import Make
 from toolcall_middleware.formats.syntax.slots import slot_calls
 
@@ -35,7 +36,7 @@ def reader(marker: str, make: Make, *, consume: bool = True) -> Reader:
     return Reader([opener(marker, make, consume=consume)], TOOLS)
 
 
-FUNCTION = reader("<tool_call>", qwen.FUNCTIONS)
+FUNCTION = reader("<tool_call>", FUNCTIONS)
 INVOKE = reader("<minimax:tool_call>", minimax.INVOKE)
 DSML = reader("<｜DSML｜function_calls>", deepseek.DSML)
 XML = reader("<function name=", minicpm.SLOTS, consume=False)
@@ -142,7 +143,7 @@ ODD = {
     "... in another tag": (FUNCTION, function("<parameters><s>a</s></parameters>"), {"s": "a"}),
     "... of another family": (INVOKE, '<minimax:tool_call><invoke name="f"><s>a</s><n>1</n></invoke></minimax:tool_call>', {"s": "a", "n": 1}),
     "... before the family's own": (FUNCTION, function("<s>a</s>\n<parameter=n>\n1\n</parameter>"), {"s": "a", "n": 1}),
-    "... not of the tool": (FUNCTION, function("<s>a</s><zz>a</zz><s>b</s>"), {"s": "a"}),
+    "... twice": (FUNCTION, function("<s>a</s><n>1</n><s>b</s>"), {"s": "a", "n": 1}),
     "half of an attribute's quotes": (FUNCTION, '<tool_call>\n<function=f">\n<parameter=s">a</parameter>\n</function>', {"s": "a"}),
     "markers between": (STEP, '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>', {}),
 }  # fmt: skip
@@ -273,11 +274,16 @@ def test_any_text_reads_the_same_however_it_is_cut(name: str) -> None:
     holds()
 
 
+NOISE = r"(?:\s|<｜tool_(?:call_begin|call_end|sep)｜>|function<｜tool_sep｜>)*"
+EMPTY = re.compile(rf"<([｜|:\w]*calls?)>{NOISE}</\1>|<｜tool_calls_begin｜>{NOISE}<｜tool_calls_end｜>")
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_any_text_comes_out_where_nothing_is_offered(name: str) -> None:
     @settings(max_examples=30)
     @given(hostile(*MARKUP[name]))
     def holds(text: str) -> None:
+        assume(not EMPTY.search(MARKUP[name][0] + text))  # no call at all is nothing but markup
         READERS[name].check_refused(f"a{MARKUP[name][0]}{text}b")
 
     holds()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats import markup
 from toolcall_middleware.formats.auto import all_openers
-from toolcall_middleware.formats.families import qwen
+from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 from toolcall_middleware.parsing.trie import Trie
 
@@ -66,12 +66,12 @@ def test_halves_of_markers_are_passed_over_at_once() -> None:
 
 
 def test_a_value_is_looked_through_for_what_can_end_it() -> None:
-    layout = qwen.FUNCTIONS.layout(markup.turn_markers())
-    assert layout is qwen.FUNCTIONS.layout(markup.turn_markers())
+    layout = FUNCTIONS.layout(markup.turn_markers())
+    assert layout is FUNCTIONS.layout(markup.turn_markers())
     for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
         for size in range(1, len(tag) + 1):
             assert layout.value_end.match(tag[:size]), tag[:size]
-    for text in ("<div>", "</div>", "<b", "< ", "<<"):
+    for text in ("<div>", "<b", "< ", "<<"):
         assert layout.value_end.match(f"{text} ") is None
     assert layout.half_after_value.match("<para")
     assert layout.half_after_value.match("</tool_call>")

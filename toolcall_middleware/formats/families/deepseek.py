@@ -22,6 +22,7 @@ from ..syntax.slots import Slots
 # one version for that of the other; some gateways make plain bars of them.
 _OTHERS = {
     "|DSML|tool_calls": "|DSML|",
+    "|DSML|function_calls": "|DSML|",
     "||DSML||tool_calls": "||DSML||",
     "｜｜DSML｜｜tool_calls": "｜｜DSML｜｜",
     "｜｜DSML｜｜ calls": "｜｜DSML｜｜ ",
@@ -201,7 +202,7 @@ _DSML_OPENERS = (
     *(opener(f"<{wrapper}>", read) for wrapper, read in _READ_OTHERS.items()),
     *(
         opener(f"<{mark}invoke name=", _READ_OTHERS[wrapper], consume=False)
-        for wrapper, mark in _OTHERS.items()
+        for mark, wrapper in {mark: wrapper for wrapper, mark in _OTHERS.items()}.items()
         if not mark.startswith("｜DSML")
     ),
     *BARE_INVOKE,

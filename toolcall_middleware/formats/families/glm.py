@@ -5,17 +5,22 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
+import string
+
+from ...parsing.text.grammar import Opener, Where, beginnings
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
+from ..syntax.function_tags import TOOL_TAG
 from ..syntax.openers import shared
 from ..syntax.slots import Slots
 
 _MARKUP = Markup(
     stops=("<tool_response>", "<|user|>", "<|observation|>"),
     ends=("<|role_end|>",),  # Ling 3
+    closers=("</role>",),  # Ling
     tags=("arg_(?:key|value)[>:]",),
     escapes=(Escape(r"\[", r"gMASK\]"),),
 )
@@ -32,7 +37,18 @@ _LINE = Slots(
     between="",
     bare=True,
 )
-TOOL_CALL = shared("<tool_call>", LINES, r"\w")
+TOOL_CALL = shared("<tool_call>", LINES, r"\w", close="</tool_call>")
+_NAME, _WS = r"[A-Za-z0-9_][\w.\-]{0,127}", r"[ \t\r\n]{0,8}"
+_LOST = Opener(  # the marker is lost
+    pattern=rf"(?P<tool>{_NAME}){_WS}<arg_key>",
+    partial=rf"(?P<tool>{_NAME})(?:{_WS}(?:{beginnings('<arg_key>')})?)?",
+    first=string.ascii_letters + string.digits + "_",
+    where=Where.START,
+    named=True,
+    consume=False,
+    body=lambda sink, _: LINES(sink),
+)
+_OPENERS = (TOOL_CALL, _LOST, TOOL_TAG)
 
 _ANSWER = "the call within <tool_call></tool_call> tags"
 
@@ -59,7 +75,7 @@ GLM45 = Family(
         "ling3": "[vllm] ling3: GLM's tags",
         "ling-flash3": "the same",
     },
-    auto_openers=(TOOL_CALL,),
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(returned=Returned.TURN, source="[llama.cpp] GLM-4.6"),
     prompt=_PROMPT
@@ -90,7 +106,7 @@ GLM47 = Family(
         "glm5": "[sglang] glm47",
     },
     alike={"spark2.5": "[llama.cpp] Spark2.5"},
-    auto_openers=(TOOL_CALL,),
+    auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
         returned=Returned.TURN,

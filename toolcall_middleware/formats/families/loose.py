@@ -14,7 +14,6 @@ from ...parsing.calls.json.calls import JsonCalls
 from ...parsing.calls.json.syntax import JsonCallSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.calls.react_calls import ReactCall
-from ...parsing.calls.tool_tags import ToolTags
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
 from .. import reading
@@ -22,6 +21,7 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.escaping import arguments_json, dump
 from ..prompt.tool_results import RESULTS_FOLLOW
+from ..syntax.function_tags import FREE_TOOL_TAG, NAME, TOOL_TAG
 from ..syntax.json import each, unmarked
 from ..syntax.named import write_each
 from ..syntax.pythonic import PythonicWriter
@@ -205,27 +205,6 @@ To call functions, answer with a code block in this form, one call a line:
 
 # -- tags ------------------------------------------------------------------------------------------------------------
 
-_TAG_NAME = r"[A-Za-z_][\w.\-]{0,63}"
-_TAG = rf"<(?P<tool>{_TAG_NAME})>"
-
-
-def _tool_tag(*, declared: bool) -> Opener:
-    """declared: only with tags of parameters that the tool declares."""
-
-    def make(sink: Sink, name: str) -> Body:
-        return ToolTags(sink, name, declared=declared)
-
-    return Opener(
-        pattern=_TAG,
-        partial=rf"<(?P<tool>(?:{_TAG_NAME})?)",
-        where=Where.LINE,
-        named=True,
-        body=_named(re.compile(_TAG), make),
-    )
-
-
-_TOOL_TAG = _tool_tag(declared=False)
-
 
 class _TagWriter(TagWriter):
     """Every tag in a value may be one of the call's."""
@@ -237,8 +216,8 @@ class _TagWriter(TagWriter):
 TOOL_TAGS = Family(
     name="tool_tags",
     about="a tag with the tool's name, in it one for each parameter: Cline's and Roo Code's own form",
-    auto_openers=(_tool_tag(declared=True),),
-    own_openers=(_TOOL_TAG,),
+    auto_openers=(TOOL_TAG,),
+    own_openers=(FREE_TOOL_TAG,),
     fallback=_JSON,
     prompt=f"""\
 # Tools
@@ -258,10 +237,10 @@ are, lists and objects as JSON:
             call_end="</{name}>",
             parameter="<{key}>",
             parameter_end="</{key}>",
-            key=_TAG_NAME,
-            name=rf"(?!(?:think|tool_call)\Z){_TAG_NAME}",  # these tags are read as what they are elsewhere
+            key=NAME,
+            name=rf"(?!(?:think|tool_call)\Z){NAME}",  # these tags are read as what they are elsewhere
         ),
-        (_TOOL_TAG,),
+        (FREE_TOOL_TAG,),
     ),
     answer="the tool's tag",
     noun="tool",

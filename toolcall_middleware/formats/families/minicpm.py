@@ -6,6 +6,7 @@ from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tools_json import function
+from ..syntax.function_tags import FUNCTIONS
 from ..syntax.openers import fork, opener
 from ..syntax.slots import Slots
 
@@ -15,13 +16,7 @@ SLOTS = Slots(
     noise=("<arguments>", "</arguments>"),
     xml=True,
 )
-# Qwen3-Coder's. Models mix the two: `<function name="f">` around `<parameter=x>`, without entities in the values.
-FUNCTIONS = Slots(
-    call="<tool_call>\n<function={name}>\n{slots}</function>\n</tool_call>",
-    slot="<parameter={key}>\n{value}\n</parameter>\n",
-    name_in_slot=True,
-    noise=("</function_invocation>",),  # Qwen 3.6, in addition to the others
-)
+# Models mix these and Qwen's: `<function name="f">` around `<parameter=x>`, without entities in the values.
 _WS = r"[ \t\r\n]{0,64}"
 _CALL, _, _BEGUN = SLOTS.parts.call_patterns()
 _calls = fork(

@@ -5,8 +5,11 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
+import re
+
 from ...model import Tool
 from ...parsing.calls.nested_calls import NestedCalls
+from ...parsing.text.grammar import beginnings
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
@@ -14,6 +17,7 @@ from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags, guarded
 from ..prompt.tools_json import definition
 from ..syntax.bare_invoke import BARE_INVOKE
+from ..syntax.function_tags import TOOL_TAG
 from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import fork, json_calls, opener
 from ..syntax.slots import Slots
@@ -38,8 +42,16 @@ INVOKE = Slots(
     slot='<parameter name="{key}">{value}</parameter>\n',
     close="\n</minimax:tool_call>",
 )
-_calls = fork((r"[{\[]", json_calls(close=("</minimax:tool_call>",))), ("", INVOKE), undecided="")
-_OPENERS = (opener("<minimax:tool_call>", _calls), *BARE_INVOKE)
+_MARK = "]<]minimax[>["
+_NESTED = fork(("", lambda sink: NestedCalls(sink, _MARK, "tool_call")), again=f"{_MARK}<tool_call>")
+_calls = fork(
+    (r"\{|\[", json_calls(close=("</minimax:tool_call>",))),
+    (re.escape(_MARK), _NESTED),  # M3 writes the marker of M2 before its own
+    ("", INVOKE),
+    undecided=f"(?:{beginnings(_MARK)})?",
+)
+_M2_CALLS = opener("<minimax:tool_call>", _calls)
+_OPENERS = (_M2_CALLS, *BARE_INVOKE, TOOL_TAG)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
 MINIMAX_M2 = Family(
@@ -83,8 +95,8 @@ When making tool calls, use XML format to invoke tools and pass parameters:
     xml_tag=('<minimax:tool_call>\n<invoke name="{name}">\n', "</invoke>\n</minimax:tool_call>", "minimax_xml"),
 )
 
-_MARK = "]<]minimax[>["
 _M3_OPENERS = (
+    _M2_CALLS,
     opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MARK, "tool_call")),
     # Without the wrapper around the calls.
     opener(f"{_MARK}<invoke name=", lambda sink: NestedCalls(sink, _MARK, "tool_call"), consume=False),

@@ -26,6 +26,7 @@ from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
+from ..syntax.function_tags import FUNCTIONS, TOOL_TAG
 from ..syntax.json import TOOL_CALL_JSON, each
 from ..syntax.openers import json_calls, opener, shared
 from . import minicpm
@@ -97,13 +98,13 @@ For each function call, return a json object with function name and arguments wi
     needs_user=True,
 )
 
-FUNCTIONS = minicpm.FUNCTIONS
 FUNCTION_OPENERS = (
-    shared("<tool_call>", FUNCTIONS, NO_INVOKE),
+    shared("<tool_call>", FUNCTIONS, NO_INVOKE, close="</tool_call>"),
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
     opener("<function=", FUNCTIONS, consume=False),
     opener("<parameter=", FUNCTIONS, consume=False),  # which holds the name, and the parameters follow
     *minicpm.OPENERS,  # names as attributes
+    TOOL_TAG,
 )
 
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder

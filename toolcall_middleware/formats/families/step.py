@@ -10,9 +10,10 @@ from ..markup import Markup
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
+from ..syntax.function_tags import FUNCTIONS
 from ..syntax.openers import shared
 from ..syntax.slots import Slots
-from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TAG, FUNCTION_TRIGGER, FUNCTIONS
+from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TAG, FUNCTION_TRIGGER
 
 _MARKUP = Markup(tags=("steptml:",))
 

@@ -48,13 +48,18 @@ def shared(
     make: Make,
     follow: str,
     *,
+    close: str = "",
     undecided: str = "",
     where: Where = Where.ANYWHERE,
     consume: bool = True,
     as_last: tuple[Opener, ...] = (),
 ) -> SharedOpener:
-    """A marker that other families have too. See SharedOpener."""
-    alone = fork(("", make), again=marker) if consume else make
+    """A marker that other families have too. See SharedOpener.
+
+    close: the marker behind calls in JSON, which are read where no other family is known.
+    """
+    json = [(r"\{", json_calls(close=(close,)))] if close else []
+    alone = fork(*json, ("", make), again=marker) if consume else make
     return SharedOpener(
         marker=marker,
         body=lambda sink, _: alone(sink),

@@ -36,6 +36,7 @@ _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)"
 _UNQUOTED = r"(?(quote_{0})[\"'])[ ]?"
 ATTRIBUTE = r"[^\"'>\n]{1,256}"
 """Pattern of a key in an attribute."""
+_END = r"(?:>|(?=\r?\n))"  # the bracket may be missing at the end of a line
 _STRING = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"  # says whether the value is a string
 
 
@@ -69,6 +70,8 @@ class Slots:
     """All tags are tokens of their own that begin with this: a value is exactly what is between two of them."""
     stray: str = ""
     """A special token that models write by mistake after a name."""
+    free: bool = False
+    """In the tag of a tool's name any tag is a slot; else only those of declared parameters."""
     xml: bool = False
     """CDATA sections and entities in values mean what they mean in XML."""
     entities: bool = False
@@ -105,11 +108,13 @@ class Slots:
             value_close=p.value_close,
             call_close=p.call_close,
             close=p.close,
+            prefix=self.prefix,
             noise=self.noise,
             reopen=(p.wrapper,) if p.wrapper else (),
             tails=tails,
             newlines=not p.exact,
             bare_name=self.bare,
+            free=self.free,
             xml=self.xml,
             entities=self.entities,
         )
@@ -266,13 +271,16 @@ class _Parts:
             mark = f"(?:{re.escape(prefix)})?" if prefix else ""
             return attribute(mark + re.escape(plain), "key", _STRING), both, begun(*both)
         spaced = (head, f"{head[:-1]} ")
-        return f"{re.escape(head[:-1])}{_ASSIGNED.format('key')}{_STRING}>", spaced, begun(*spaced)
+        return f"{re.escape(head[:-1])}{_ASSIGNED.format('key')}{_STRING}{_END}", spaced, begun(*spaced)
 
     def _key_between(self) -> tuple[str, tuple[str, ...], str]:
         key = f"(?:{re.escape(self.slot_head)}{_WS})" + "{1,4}"
-        half = rf"{key}[^<]{{0,256}}{_HALF_TAG}"
         if not self.value_open:
+            half = rf"{key}[^<]{{0,256}}{_HALF_TAG}"
             return f"{key}(?P<key>[^<\\n]{{1,256}}){re.escape(self.slot_rest)}", (self.slot_head,), half
+        tags = (self.slot_head, self.key_close, self.value_open, self.value_close, self.call_close)
+        char = f"(?:[^<]|(?!{'|'.join(map(re.escape, tags))})<)"  # of a key
+        half = f"{key}{char}{{0,256}}{_HALF_TAG}"
         value = re.escape(self.value_open)
         # The key's own closing tag may be that of a value, or missing before the value.
         end = f"(?:{re.escape(self.key_close)}|{re.escape(self.value_close)}|(?={value}))"
@@ -280,10 +288,10 @@ class _Parts:
         for part in _OPTIONAL.findall(self.slot_rest):
             kind = "(?:" + re.escape(part).replace(re.escape("{kind}"), r"(?P<kind>\w{1,12})") + f"{_WS})?"
             kind_open, kind_close = map(re.escape, part.split("{kind}"))
-            key_close = re.escape(self.key_close)
-            half += rf"|{key}[^<]{{1,256}}{key_close}{_WS}(?:{kind_open}\w{{0,12}}(?:{kind_close}{_WS})?)?{_HALF_TAG}"
+            whole = f"{key}{char}{{1,256}}?{re.escape(self.key_close)}{_WS}"
+            half += rf"|{whole}(?:{kind_open}\w{{0,12}}(?:{kind_close}{_WS})?)?{_HALF_TAG}"
             kind = f"{_WS}{kind}(?={value})"
-        return f"{key}(?P<key>[^<]{{1,256}}){end}{kind}", (self.slot_head,), half
+        return f"{key}(?P<key>{char}{{1,256}}?){end}{kind}", (self.slot_head,), half
 
 
 def _tag_of(head: str) -> str:

@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ...json_schema.types import STRING, declared_types
+from ...json_schema.types import declared_types
 from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import decode, quoted
-from ..values.typed_text import is_json, json_of, repaired_json
+from ..values.typed_text import repaired_json
 from .json.arguments import CallArguments
-from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout
+from .slot_layout import CDATA, CDATA_END, MAX_TAG, NEVER, Layout
+from .slot_value import SlotValue, ValueEnd, declared_in, name_of
 
 # JSON arguments may be in a code block, in a string, or in a list.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
@@ -30,13 +31,9 @@ _JSON = re.compile(rf"{_FENCE.pattern}|{_OBJECT.pattern}|null(?=[ \t\r\n<])")
 _JSON_BEGUN = re.compile(r"(?:n(?:u(?:ll?)?)?|[\"']|\[[ \t\r\n]{0,16}|`{1,2}|`{3}[a-z]{0,16}[ \t]{0,16}\r?)?")
 _ELEMENT = re.compile(r"<(?P<key>[\w.\-]{1,64})>")
 _ELEMENT_BEGUN = re.compile(r"<[\w.\-]{0,64}\Z")
-_ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
-_ENTITY = re.compile("|".join(_ENTITIES))
-_ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
-_OR_NULL = frozenset({"string", "null"})
-_LOOK = 64
 # Undeclared parameters that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
+_WRAPPED = tuple(f"</{name}>" for name in sorted(_WRAPPERS))
 
 
 class SlotCalls(CursorReader):
@@ -51,20 +48,22 @@ class SlotCalls(CursorReader):
 
 def _calls(c: Cursor, layout: Layout) -> Steps[None]:
     """One call after another, up to the closing marker or to what is no call."""
+    first = True
     while True:
         try:
-            call = yield from _opening(c, layout)
+            call = yield from _opening(c, layout, first=first)
         except TextOver:
             return
         if call is None:
             return
+        first = False
         yield
         yield from call.read()
         if call.closed_all:
             return
 
 
-def _opening(c: Cursor, layout: Layout) -> Steps[_Call | None]:
+def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
     """Read a call's opening tag: the call, which has started. None where the calls are over."""
     while True:
         s, committed = c.s, c.sink.committed
@@ -74,68 +73,100 @@ def _opening(c: Cursor, layout: Layout) -> Steps[_Call | None]:
             continue
         if layout.close and s.startswith(layout.close, j):
             c.i = j + len(layout.close)
+            if first and not layout.reopen:
+                c.sink.accept()  # nothing but markup
             return None
         if c.take(layout.noise, j):
             continue
-        m = None if layout.bare_name and committed else layout.call.match(s, j)
-        if m is not None:
-            called = bool(m.groupdict().get("empty")) or _is_call(c, layout, m)
-            if called is None:
-                try:
-                    yield from c.more()
-                except TextOver:
-                    return _tag_alone(c, layout, m)
-                continue
-            if called:
-                c.i = m.end()
-                return _Call(c, layout, _named(layout, m, "name"), empty=bool(m.groupdict().get("empty")))
-            m = None
-        if m is None and (call := _joined(c, layout, j)):
+        tag = _Tag.at(c, layout, j)
+        called = False if tag is None else tag.is_call()
+        if tag is not None and called is None:
+            try:
+                yield from c.more()
+            except TextOver:
+                return tag.alone()
+            continue
+        if (call := tag.call() if tag is not None and called else _joined(c, layout, j)) is not None:
             return call
         rest = s[j : j + MAX_TAG]
         begun = layout.call_begun.fullmatch(rest) is not None
+        begun = begun or (not layout.bare_name and _ELEMENT_BEGUN.match(s, j) is not None)
         if begun and c.last and layout.bare_name:
             return (yield from _name_alone(c, layout, rest))
         half = any(tag.startswith(rest) for tag in layout.after_call_tags)
+        half = half or (committed and layout.half_close.match(s, j) is not None)
         if not c.last and len(rest) < MAX_TAG and (begun or half or any(h.startswith(rest) for h in layout.call_heads)):
             yield from c.more()
             continue
         if not committed:
             raise NotACall
+        if (m := layout.odd_all.match(s, j)) is not None:
+            c.i = m.end()
+            return None
         if c.last and rest and half:
             c.i = len(s)  # half a closing marker at the end of the text is markup too
         return None
 
 
-def _is_call(c: Cursor, layout: Layout, m: re.Match[str]) -> bool | None:
-    """Whether the text after a call's opening tag can belong to a call: a slot, JSON, or a closing tag.
+class _Tag:
+    """A call's opening tag while it is decided whether it opens a call or is a mention."""
 
-    None where more text is needed. Other text makes the tag a mention: "use <function=f> for this".
-    """
-    if not layout.slot_heads:
-        return True  # its arguments are JSON, as the tag says
-    s = m.string
-    j = WHITE_SPACE.match(s, m.end(), m.end() + MAX_TAG).end()
-    if layout.slot.match(s, j) or s.startswith(layout.after_name, j) or _JSON.match(s, j):
-        return True
-    if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
-        return element["key"] in _declared(c.sink.schema(_named(layout, m, "name"))) or element["key"] in _WRAPPERS
-    if len(s) - j >= MAX_TAG:
-        return False
-    begun = (layout.half_after_value.match, layout.slot_begun.fullmatch, _ELEMENT_BEGUN.match, _JSON_BEGUN.fullmatch)
-    return None if any(half(s, j) for half in begun) or c.begins(layout.after_name, j) else False
+    __slots__ = ("c", "empty", "layout", "m", "name", "schema")
 
+    def __init__(self, c: Cursor, layout: Layout, m: re.Match[str], name: str) -> None:
+        self.c, self.layout, self.m, self.name = c, layout, m, name
+        self.schema = c.sink.schema(name) or {}
+        self.empty = bool(m.groupdict().get("empty"))
 
-def _tag_alone(c: Cursor, layout: Layout, m: re.Match[str]) -> _Call:
-    """The call whose opening tag, and perhaps half a slot's, end the text. Raises NotACall where it is a mention."""
-    call_schema = c.sink.schema(_named(layout, m, "name")) or {}
-    rest = m.string[m.end() :].strip()
-    half = bool(rest) and _begins_slot(layout, rest, _declared(call_schema))
-    if not (c.cut or half) and (rest or call_schema.get("required")):
-        raise NotACall
-    call = _Call(c, layout, _named(layout, m, "name"))
-    call.half = half
-    return call
+    @classmethod
+    def at(cls, c: Cursor, layout: Layout, j: int) -> _Tag | None:
+        """The one at `j`: a call's, or the tag of an offered tool's name."""
+        if layout.bare_name and c.sink.committed:
+            return None
+        m = layout.call.match(c.s, j)
+        if m is not None:
+            return cls(c, layout, m, name_of(layout, m, "name"))
+        m = None if layout.bare_name else _ELEMENT.match(c.s, j)
+        if m is not None and c.sink.offered(m["key"]) and c.sink.schema(m["key"]) is not None:
+            return cls(c, layout.named(m["key"]), m, m["key"])
+        return None
+
+    def is_call(self) -> bool | None:
+        """Whether the text after it can belong to a call: a slot, JSON, or a closing tag.
+
+        None where more text is needed. Other text makes it a mention: "use <function=f> for this".
+        """
+        layout, s = self.layout, self.m.string
+        if self.empty or not layout.slot_heads:  # without slots its arguments are JSON, as the tag says
+            return True
+        j = WHITE_SPACE.match(s, self.m.end(), self.m.end() + MAX_TAG).end()
+        if s.startswith(layout.after_name, j):
+            # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
+            return layout.call is not NEVER or not self.schema.get("required")
+        if layout.slot.match(s, j) or _JSON.match(s, j):
+            return True
+        if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
+            return layout.free or element["key"] in declared_in(self.schema) or element["key"] in _WRAPPERS
+        if len(s) - j >= MAX_TAG:
+            return False
+        half = (layout.half_after_value.match, layout.slot_begun.fullmatch, _ELEMENT_BEGUN.match, _JSON_BEGUN.fullmatch)
+        return None if any(begun(s, j) for begun in half) or self.c.begins(layout.after_name, j) else False
+
+    def call(self) -> _Call:
+        """The call, which has started."""
+        self.c.i = self.m.end()
+        return _Call(self.c, self.layout, self.name, empty=self.empty)
+
+    def alone(self) -> _Call:
+        """The call whose opening tag, and perhaps half a slot's, end the text. Raises NotACall for a mention."""
+        rest = self.m.string[self.m.end() :].strip()
+        half = bool(rest) and _begins_slot(self.layout, rest, declared_in(self.schema))
+        mention = not (self.c.cut or half) and (rest or self.schema.get("required"))
+        if mention or self.layout.call is NEVER:
+            raise NotACall
+        call = _Call(self.c, self.layout, self.name)
+        call.half = half
+        return call
 
 
 def _begins_slot(layout: Layout, rest: str, declared: Mapping[str, Any]) -> bool:
@@ -165,23 +196,13 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
         return None
     for end in range(m.end("joined") - 1, i, -1):
         name, key = c.s[i:end], c.s[end : m.end("joined")].strip().removeprefix(layout.reopen[0])
-        if c.sink.offered(name) and key in _declared(c.sink.schema(name)):
+        if c.sink.offered(name) and key in declared_in(c.sink.schema(name)):
             c.i = m.end()
             call = _Call(c, layout, name)
             call.repaired = True
             call.first_key = key
             return call
     return None
-
-
-def _declared(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    properties = (schema or {}).get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
-def _named(layout: Layout, m: re.Match[str], group: str) -> str:
-    written = m.group(group).strip()
-    return without_entities(written) if layout.entities else written
 
 
 def _object(text: str) -> tuple[str, AbstractSet[str]]:
@@ -264,7 +285,7 @@ class _Call:
                 c.i = m.end()
                 # A key that the value's tag ends, or one that closes a value.
                 self.repaired = self.repaired or layout.key_close not in m.group()
-                yield from self._slot(_named(layout, m, "key"), m.groupdict().get("kind"))
+                yield from self._slot(name_of(layout, m, "key"), m.groupdict().get("kind"))
                 continue
             if s.startswith(layout.after_call, i):
                 c.i = i
@@ -272,20 +293,28 @@ class _Call:
                 return
             if c.take(layout.noise, i):
                 continue
+            if (m := layout.odd_call.match(s, i)) is not None:
+                c.i = m.end()
+                self.repaired = True
+                self._end(layout.call_close)
+                return
             half = not c.last and len(s) - i < MAX_TAG
             if char == "<" and not (self.whole or layout.value_open):
                 m = _ELEMENT.match(s, i)
-                if m is not None and m["key"] in _declared(self.parameters) and m["key"] not in self.seen:
+                declared = declared_in(self.parameters)
+                if m is not None and (layout.free or m["key"] in declared) and m["key"] not in self.seen:
                     c.i = m.end()
-                    self.repaired = True
-                    yield from self._slot(m["key"], layout=layout.element(m["key"]))
+                    self.repaired = self.repaired or layout.call is not NEVER
+                    follow = ("<",) if layout.free else (*(f"<{key}>" for key in declared), *_WRAPPED)
+                    yield from self._slot(m["key"], layout=layout.element(m["key"], follow))
                     continue
                 if half and m is None and _ELEMENT_BEGUN.match(s, i):
                     yield from c.more()
                     continue
             if self.first and not self.whole and (yield from self._json(i)):
                 continue
-            if half and (layout.half_after_value.match(s, i) or layout.slot_begun.fullmatch(s, i)):
+            begun = (layout.half_after_value.match, layout.slot_begun.fullmatch, layout.half_close.match)
+            if half and any(begins(s, i) for begins in begun):
                 yield from c.more()
                 continue
             # Text between the tags of a call belongs to no argument: skip it up to the next tag.
@@ -317,7 +346,7 @@ class _Call:
     def _slot(self, key: str, kind: str | None = None, layout: Layout | None = None) -> Steps[None]:
         """One slot, after its opening tag: its value, up to the end of its closing tag."""
         c, layout = self.c, layout or self.layout
-        declared = _declared(self.parameters)
+        declared = declared_in(self.parameters)
         wraps = self.first and key in _WRAPPERS and bool(declared) and key not in declared
         value = SlotValue(self.layout, declared_types(self.parameters, key), kind, whole=wraps)
         self.seen.add(key)
@@ -326,7 +355,9 @@ class _Call:
             self._lead(key, value)
         if layout.value_open:
             yield from self._value_tag(value)
-        closed = yield from self._value(value, layout)
+        end = ValueEnd(c, layout, value, key, declared, self.seen)
+        closed = yield from self._value(value, end)
+        self.repaired = self.repaired or end.damaged
         self.in_value = False
         c.sink.args(value.end(closed=closed))
         if value.streams:
@@ -345,7 +376,7 @@ class _Call:
     def _unwrap(self, text: str) -> bool:
         """Whether `text` is an object of declared parameters: then its members are the arguments."""
         found, keys = _object(text)
-        if not keys or not keys <= _declared(self.parameters).keys():
+        if not keys or not keys <= declared_in(self.parameters).keys():
             return False
         self.first = False
         self.repaired = True
@@ -373,9 +404,9 @@ class _Call:
                 value.begin_untagged()
                 return
 
-    def _value(self, value: SlotValue, layout: Layout) -> Steps[bool]:
+    def _value(self, value: SlotValue, end: ValueEnd) -> Steps[bool]:
         """The text of a value, up to the end of its closing tag; whether it has one."""
-        c = self.c
+        c, layout = self.c, end.layout
         while c.i == len(c.s) or (start := value.begin(c.s, c.i, last=c.last)) < 0:
             yield from c.more()
         at = c.i = start
@@ -383,7 +414,7 @@ class _Call:
             s = c.s
             found = layout.value_end.search(s, k) if (k := s.find("<", at)) >= 0 else None
             k = len(s) if found is None else found.start()
-            verdict = None if found is None else self._closes(value, layout, s, k, start)
+            verdict = None if found is None else end.at(s, k, start)
             if verdict == -1:
                 at = value.pass_tag(s, k)
                 continue
@@ -401,39 +432,6 @@ class _Call:
                 return verdict > k
             start = at = c.i
 
-    def _closes_nested(self, layout: Layout, s: str, k: int, *, last: bool) -> int | None:
-        """Whether a closing tag, which ends at `k`, ends the value although a tag in it is open: as `_closes`.
-
-        It does where another declared slot follows, or the end of all calls.
-        """
-        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
-        m = layout.slot.match(s, j)
-        if m is not None:
-            key = _named(layout, m, "key")
-            return k if key in _declared(self.parameters) and key not in self.seen else -1
-        half = layout.half_after_value.match(s, j) or layout.slot_begun.fullmatch(s[j : j + MAX_TAG])
-        if half and not last:
-            return None
-        over = self._all_over(layout, s, j, last=last)
-        return None if over is None else k if over else -1
-
-    def _all_over(self, layout: Layout, s: str, k: int, *, last: bool) -> bool | None:
-        """Whether nothing but closing tags, the turn's end or the next call is at `k`; None where more is needed."""
-        for tag in (layout.call_close, layout.close if layout.close != layout.call_close else ""):
-            k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
-            if tag and s.startswith(tag, k):
-                k += len(tag)
-            elif tag and not last and tag.startswith(s[k : k + _LOOK]):
-                return None
-            elif tag == layout.call_close and k < len(s):
-                return False
-        k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
-        if k == len(s):
-            return True if last else None
-        if s.startswith((*layout.tails, *layout.opens_call, *layout.reopen), k):
-            return True
-        return None if not last and layout.half_after_call.match(s, k) else False
-
     def _section(self, value: SlotValue) -> Steps[None]:
         """Inside a CDATA section: up to its end."""
         c = self.c
@@ -449,193 +447,3 @@ class _Call:
                 c.i += len(CDATA_END)
                 return
             yield from c.more()
-
-    def _closes(self, value: SlotValue, layout: Layout, s: str, k: int, start: int) -> int | None:
-        """What the `<` at `k` is: an index to go on from where it ends the value, -1 where not, None where it may."""
-        last, rest = self.c.last, s[k : k + MAX_TAG]
-        if rest.startswith(layout.value_close):
-            if value.nested:
-                return self._closes_nested(layout, s, k + len(layout.value_close), last=last)
-            return layout.fits(s, k + len(layout.value_close), last=last, nested=value.nested > 0)
-        if layout.xml and rest.startswith(CDATA):
-            return k + len(CDATA)
-        if not last and (layout.value_close.startswith(rest) or (layout.xml and CDATA.startswith(rest))):
-            return None
-        ends = self._call_ends_in(value, layout, s, k, start)
-        return self._slot_begins_in(value, layout, s, k, start) if ends == -1 else ends
-
-    def _call_ends_in(self, value: SlotValue, layout: Layout, s: str, k: int, start: int) -> int | None:
-        """The same of a tag that ends the call: the value's closing tag may be missing."""
-        last, rest = self.c.last, s[k : k + MAX_TAG]
-        for tag in layout.call_end_tags:
-            if not rest.startswith(tag):
-                if tag.startswith(rest) and not last:
-                    return None
-                continue
-            if value.calls and tag == layout.call_close:
-                over = self._all_over(layout, s, k, last=last)
-                if over is not True:
-                    return -1 if over is False else None
-            ends = layout.ends_there(s, k + len(tag), last=last, tail=tag in layout.tails)
-            if ends is None:
-                return None
-            own_line = value.own_line(s, k, start)
-            if ends or (own_line and tag == layout.call_close and not layout.close):
-                self.repaired = True
-                return k
-        return -1
-
-    def _slot_begins_in(self, value: SlotValue, layout: Layout, s: str, k: int, start: int) -> int | None:
-        """The same of the tag of a declared slot, on its own line."""
-        last, rest = self.c.last, s[k : k + MAX_TAG]
-        if not last and any(head.startswith(rest) for head in layout.openings):
-            return None  # where it opens no slot, it is one within the value: `nested`
-        own_line = value.own_line(s, k, start)
-        if own_line or not value.lined:
-            m = layout.slot.match(s, k)
-            if m is not None:
-                key, declared = _named(layout, m, "key"), _declared(self.parameters)
-                if key not in self.seen and (key in declared or (own_line and not declared)):
-                    self.repaired = True
-                    return k
-            elif not last and len(rest) < MAX_TAG and layout.slot_begun.fullmatch(rest):
-                return None
-        return -1
-
-
-def without_entities(text: str) -> str:
-    """`text` with the characters that XML's entities stand for."""
-    return _ENTITY.sub(lambda found: _ENTITIES[found.group()], text)
-
-
-class SlotValue:
-    """The values of a reader, one after another. Reads on as `sink.ArgumentsReader` does, while one streams.
-
-    streams: what is read leaves as a JSON string whose first quote has left.
-    lined: a newline has opened the value. nested: how many parameters' tags are open in its text.
-    """
-
-    done = False
-    tail = ""
-    __slots__ = (
-        "_begun", "_crlf", "_held", "_last", "_layout", "_newlines", "_parts", "_quoted", "_types", "_whole",
-        "calls", "lined", "nested", "streams",
-    )  # fmt: skip
-
-    def __init__(self, layout: Layout, types: frozenset[str], kind: str | None, *, whole: bool) -> None:
-        """types: the declared ones. kind: the type that the tag says. whole: the caller reads `text` at the end."""
-        self._layout = layout
-        # Said to be JSON where a string is declared: its quotes are markup.
-        self._quoted = kind == "false" and types == STRING
-        self._types = STRING if kind in {"true", "string"} else types
-        self._newlines = layout.newlines and kind is None  # who writes the type writes the value as it is
-        self._whole = whole
-        self.streams = self._types == STRING and not self._quoted and not whole
-        self._parts: list[str] = []
-        self._held = ""  # what may not belong to the value: a newline at its end, half an entity
-        self._begun = False
-        self.lined = False
-        self.nested = self.calls = 0
-        self._crlf = False  # that newline has two characters
-        self._last = ""
-
-    def begin(self, s: str, i: int, *, last: bool) -> int:
-        """The index behind the newline that opens the value, where one does; -1 while there is no telling."""
-        if self._begun:
-            return i
-        if s[i] == "\r" and i + 1 == len(s) and not last:
-            return -1
-        self._begun = True
-        start = i
-        if self._newlines:
-            self._crlf = s.startswith("\r\n", i)
-            start += 2 if self._crlf else s[i] == "\n"
-            self.lined = start > i
-        self._last = "\n" if self.lined else ""
-        return start
-
-    def begin_untagged(self) -> None:
-        """The value's opening tag is missing: what follows begins it, as it would begin a line."""
-        self._begun = True
-        self._last = "\n"
-
-    def own_line(self, s: str, k: int, start: int) -> bool:
-        """Whether what stands at `s[k]` begins a line. start: where in `s` the value begins or goes on."""
-        return (s[k - 1] if k > start else self._last) == "\n"
-
-    def pass_tag(self, s: str, k: int) -> int:
-        """The tag that begins at `s[k]` belongs to the value's text; returns the index behind its first character."""
-        layout = self._layout
-        if layout.opens_value.match(s, k):
-            self.nested += 1
-        elif s.startswith(layout.opens_call, k):
-            self.calls += 1
-        elif self.nested and s.startswith(layout.value_close, k):
-            self.nested -= 1
-        elif self.calls and s.startswith(layout.call_close, k):
-            self.calls -= 1
-        return k + 1
-
-    def take(self, text: str) -> str:
-        """More of the value; returns what leaves. A newline at its end waits: it may be markup."""
-        self._last = text[-1:] or self._last
-        text = self._held + text
-        self._held = ""
-        if self._layout.xml and "&" in text:
-            m = _ENTITY_PART.search(text, max(0, len(text) - 5))
-            self._held = text[m.start() :] if m else ""
-            text = without_entities(text[: len(text) - len(self._held)])
-        if not self._held:
-            self._held = "\r\n" if text.endswith("\r\n") else text[-1:] if text.endswith(("\n", "\r")) else ""
-            if self._held:
-                text = text[: -len(self._held)]
-        return self._say(text)
-
-    def take_section(self, text: str, *, closed: bool) -> str:
-        """More of the value, from a CDATA section: nothing in it is markup. closed: the section ends here."""
-        self._held, held = "", self._held
-        self.lined = self._crlf = closed and self._newlines
-        return self._say(held + text)
-
-    def end(self, *, closed: bool) -> str:
-        """The value is over, by its closing tag or without. Returns what leaves, with the quote if it streams."""
-        held, self._held = self._held, ""
-        left = ""
-        if held not in ("\n", "\r\n") or (closed and not self.lined):
-            left = self._say(held)
-        elif held == "\r\n" and closed and not self._crlf:
-            left = self._say("\r")  # the line that opened the value ended without one
-        return left + '"' if self.streams else left
-
-    def text(self) -> str:
-        """All of a value that does not stream, as it was written."""
-        return "".join(self._parts)
-
-    def json(self) -> str:
-        """All of a value that does not stream, as JSON of a declared type."""
-        text = self.text()
-        return text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types)
-
-    def _say(self, text: str) -> str:
-        """What leaves for `text` of the value."""
-        if self.streams:
-            return quoted(text)
-        if text:
-            self._parts.append(text)
-            if self._types == _OR_NULL and not self._quoted and not self._whole:
-                # A string as soon as it cannot be null.
-                value = "".join(self._parts)
-                if len(value) > _LOOK or not "null".startswith(value.strip()):
-                    self.streams = True
-                    return '"' + quoted(value)
-        return ""
-
-    # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
-
-    def run(self, text: str) -> str | None:
-        """What leaves for more of the value; None where a tag may stand in it."""
-        return self.take(text) if "<" not in text else None
-
-    def leave(self, text: str) -> tuple[str, str]:
-        """Where a tag may stand, the value may end: the reader of the tags reads it."""
-        return "", text

@@ -140,6 +140,11 @@ class Compiled:
         partial = self.partial.get(s[at : at + 1])
         return partial is not None and partial.match(s, at) is not None
 
+    def named(self, marker: re.Match[str]) -> str | None:
+        """The tool that an opener of `Seldom` names; None where it names none."""
+        group = marker.lastgroup or ""
+        return marker[f"tool_{group}"] if self.openers[group].named else None
+
     def group(self, marker: re.Match[str]) -> str:
         """What a marker is: the first letter says the kind, the rest its number among those."""
         return marker.lastgroup or self.groups[marker.group()]
@@ -174,6 +179,10 @@ def compile_grammar(grammar: Grammar) -> Compiled:
         if opener.where in seldom:
             seldom[opener.where].append((group, opener))
             continue
+        if opener.named:  # at the start, which begins a line, too
+            seldom[Where.LINE].append((group, opener))
+            start_firsts |= _begins(opener)
+            continue
         if opener.marker:
             literal.append((opener.marker, group))
             continue
@@ -199,7 +208,7 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     far = Trie.of(marker for marker, group in groups.items() if not _opens_only(openers.get(group)))
     on_line: dict[str, list[Opener]] = {}
     for _, opener in seldom[Where.LINE]:
-        for char in _begins(opener):
+        for char in set() if _opens_only(opener) else _begins(opener):
             on_line.setdefault(char, []).append(opener)
     firsts = {"`", "~", *far.ways, *floating, *on_line}
     return Compiled(
@@ -227,7 +236,8 @@ def _seldom(openers: list[tuple[str, Opener]]) -> Seldom:
     partial: dict[str, list[tuple[re.Pattern[str], bool]]] = {}
     for group, opener in openers:
         for char in _begins(opener):
-            whole.setdefault(char, []).append(f"(?P<{group}>{opener.pattern})")
+            pattern = opener.pattern.replace("(?P<tool>", f"(?P<tool_{group}>")
+            whole.setdefault(char, []).append(f"(?P<{group}>{pattern})")
             partial.setdefault(char, []).append((re.compile(f"(?:{opener.partial})\\Z"), opener.named))
     return Seldom(
         {char: re.compile("|".join(patterns)) for char, patterns in whole.items()},

@@ -123,10 +123,15 @@ class Code:
     def _begins(self, part: str) -> bool:
         return any(name.startswith(part) for name in self._names)
 
+    def _offers(self, m: re.Match[str]) -> bool:
+        """Whether the tool that an opener names is offered, or it names none."""
+        name = self._compiled.named(m)
+        return name is None or name in self._names
+
     def _openers_at(self, s: str, k: int) -> Iterator[tuple[re.Match[str], str]]:
         """What opens at `s[k]` in a fence, and its group: first what counts only there."""
         m = self._compiled.fenced.marker_at(s, k)
-        if m is not None and not (self._compiled.openers[m.lastgroup or ""].named and m["tool"] not in self._names):
+        if m is not None and self._offers(m):
             yield m, m.lastgroup or ""
         m = self._compiled.marker_at(s, k)
         if m is not None:

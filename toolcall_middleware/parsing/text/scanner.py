@@ -273,7 +273,7 @@ class Scanner:
                     return prose.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
                 m = compiled.on_line.marker_at(s, pos) if on_line else None
-                if m is None or not self._counts_here(m):
+                if m is None or not self._counts_here(m, behind_nothing=not s[begin:pos].strip()):
                     i = pos + 1
                     continue
             step = self._marker(s, begin, pos, m, last=last)
@@ -351,12 +351,14 @@ class Scanner:
         self._prose.emit(s, begin, pos)
         return -n - 1
 
-    def _counts_here(self, m: re.Match[str]) -> bool:
+    def _counts_here(self, m: re.Match[str], *, behind_nothing: bool) -> bool:
         """Whether an opener counts at the beginning of a line: the tool that it names, if it names one, is offered."""
         opener = self._compiled.openers[m.lastgroup or ""]
         if opener.in_thought and not self._in_thought and self._out.reasoning is None:
             return False
-        return not opener.named or m["tool"] in self._names
+        if opener.where is Where.START and not (self._out.at_start and behind_nothing):
+            return False
+        return not opener.named or self._compiled.named(m) in self._names
 
     def _begins(self, part: str) -> bool:
         """Whether the name of an offered tool begins so."""

@@ -1,0 +1,311 @@
+"""One value between tags: the JSON that leaves for its text, and which tag ends it.
+
+A string leaves as it arrives, anything else when it is whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...json_schema.types import STRING
+from ..cursor import Cursor
+from ..patterns import WHITE_SPACE
+from ..values.json_spelling import quoted
+from ..values.typed_text import is_json, json_of
+from .slot_layout import CDATA, MAX_TAG, Layout
+
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
+_ENTITY = re.compile("|".join(_ENTITIES))
+_ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
+_OR_NULL = frozenset({"string", "null"})
+_LOOK = 64
+
+
+def without_entities(text: str) -> str:
+    """`text` with the characters that XML's entities stand for."""
+    return _ENTITY.sub(lambda found: _ENTITIES[found.group()], text)
+
+
+def name_of(layout: Layout, m: re.Match[str], group: str) -> str:
+    """The name or key that a tag holds."""
+    written = m.group(group).strip()
+    return without_entities(written) if layout.entities else written
+
+
+def declared_in(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The tool's parameters, where its schema says."""
+    properties = (schema or {}).get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+class SlotValue:
+    """The values of a reader, one after another. Reads on as `sink.ArgumentsReader` does, while one streams.
+
+    streams: what is read leaves as a JSON string whose first quote has left.
+    lined: a newline has opened the value. nested: how many parameters' tags are open in its text.
+    """
+
+    done = False
+    tail = ""
+    __slots__ = (
+        "_begun",
+        "_crlf",
+        "_held",
+        "_last",
+        "_layout",
+        "_markup",
+        "_newlines",
+        "_parts",
+        "_quoted",
+        "_types",
+        "_whole",
+        "calls",
+        "lined",
+        "nested",
+        "streams",
+    )  # fmt: skip
+
+    def __init__(self, layout: Layout, types: frozenset[str], kind: str | None, *, whole: bool) -> None:
+        """types: the declared ones. kind: the type that the tag says. whole: the caller reads `text` at the end."""
+        self._layout = layout
+        # Said to be JSON where a string is declared: its quotes are markup.
+        self._quoted = kind == "false" and types == STRING
+        self._types = STRING if kind in {"true", "string"} else types
+        self._newlines = layout.newlines and kind is None  # who writes the type writes the value as it is
+        self._whole = whole
+        self.streams = self._types == STRING and not self._quoted and not whole
+        self._parts: list[str] = []
+        self._held = ""  # what may not belong to the value: a newline at its end, half an entity
+        self._begun = False
+        self.lined = False
+        self._markup: bool | None = None  # whether the value begins with a tag
+        self.nested = self.calls = 0
+        self._crlf = False  # that newline has two characters
+        self._last = ""
+
+    def begin(self, s: str, i: int, *, last: bool) -> int:
+        """The index behind the newline that opens the value, where one does; -1 while there is no telling."""
+        if self._begun:
+            return i
+        if s[i] == "\r" and i + 1 == len(s) and not last:
+            return -1
+        self._begun = True
+        start = i
+        if self._newlines:
+            self._crlf = s.startswith("\r\n", i)
+            start += 2 if self._crlf else s[i] == "\n"
+            self.lined = start > i
+        self._last = "\n" if self.lined else ""
+        return start
+
+    def begin_untagged(self) -> None:
+        """The value's opening tag is missing: what follows begins it, as it would begin a line."""
+        self._begun = True
+        self._last = "\n"
+
+    def own_line(self, s: str, k: int, start: int) -> bool:
+        """Whether what stands at `s[k]` begins a line. start: where in `s` the value begins or goes on."""
+        return (s[k - 1] if k > start else self._last) == "\n"
+
+    def is_markup(self, more: str) -> bool:
+        """Whether the value begins with a tag; `more` is text that was not taken yet."""
+        if self._markup is None and (bare := more.lstrip()):
+            self._markup = bare[0] == "<"
+        return bool(self._markup)
+
+    def pass_tag(self, s: str, k: int) -> int:
+        """The tag that begins at `s[k]` belongs to the value's text; returns the index behind its first character."""
+        layout = self._layout
+        if layout.opens_value.match(s, k):
+            self.nested += 1
+        elif s.startswith(layout.opens_call, k):
+            self.calls += 1
+        elif self.nested and s.startswith(layout.value_close, k):
+            self.nested -= 1
+        elif self.calls and s.startswith(layout.call_close, k):
+            self.calls -= 1
+        return k + 1
+
+    def take(self, text: str) -> str:
+        """More of the value; returns what leaves. A newline at its end waits: it may be markup."""
+        self._last = text[-1:] or self._last
+        self.is_markup(text)
+        text = self._held + text
+        self._held = ""
+        if self._layout.xml and "&" in text:
+            m = _ENTITY_PART.search(text, max(0, len(text) - 5))
+            self._held = text[m.start() :] if m else ""
+            text = without_entities(text[: len(text) - len(self._held)])
+        if not self._held:
+            self._held = "\r\n" if text.endswith("\r\n") else text[-1:] if text.endswith(("\n", "\r")) else ""
+            if self._held:
+                text = text[: -len(self._held)]
+        return self._say(text)
+
+    def take_section(self, text: str, *, closed: bool) -> str:
+        """More of the value, from a CDATA section: nothing in it is markup. closed: the section ends here."""
+        self._held, held = "", self._held
+        self.lined = self._crlf = closed and self._newlines
+        return self._say(held + text)
+
+    def end(self, *, closed: bool) -> str:
+        """The value is over, by its closing tag or without. Returns what leaves, with the quote if it streams."""
+        held, self._held = self._held, ""
+        left = ""
+        if held not in ("\n", "\r\n") or (closed and not self.lined):
+            left = self._say(held)
+        elif held == "\r\n" and closed and not self._crlf:
+            left = self._say("\r")  # the line that opened the value ended without one
+        return left + '"' if self.streams else left
+
+    def text(self) -> str:
+        """All of a value that does not stream, as it was written."""
+        return "".join(self._parts)
+
+    def json(self) -> str:
+        """All of a value that does not stream, as JSON of a declared type."""
+        text = self.text()
+        return text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types)
+
+    def _say(self, text: str) -> str:
+        """What leaves for `text` of the value."""
+        if self.streams:
+            return quoted(text)
+        if text:
+            self._parts.append(text)
+            if self._types == _OR_NULL and not self._quoted and not self._whole:
+                # A string as soon as it cannot be null.
+                value = "".join(self._parts)
+                if len(value) > _LOOK or not "null".startswith(value.strip()):
+                    self.streams = True
+                    return '"' + quoted(value)
+        return ""
+
+    # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
+
+    def run(self, text: str) -> str | None:
+        """What leaves for more of the value; None where a tag may stand in it."""
+        return self.take(text) if "<" not in text else None
+
+    def leave(self, text: str) -> tuple[str, str]:
+        """Where a tag may stand, the value may end: the reader of the tags reads it."""
+        return "", text
+
+
+class ValueEnd:
+    """Decides which tag ends a value. `damaged`: that tag is not the value's closing tag as it should be.
+
+    Each answer is an index to go on from where the tag ends the value, -1 where it does not, None where more text is
+    needed.
+    """
+
+    __slots__ = ("c", "damaged", "declared", "layout", "own", "seen", "value")
+
+    def __init__(
+        self, c: Cursor, layout: Layout, value: SlotValue, key: str, declared: Mapping[str, Any], seen: set[str]
+    ) -> None:
+        """declared: the tool's parameters. seen: those that the call has had."""
+        self.c, self.layout, self.value = c, layout, value
+        self.declared, self.seen = declared, seen
+        self.own = f"</{key}>"
+        self.damaged = False
+
+    def at(self, s: str, k: int, start: int) -> int | None:
+        """The answer for the `<` at `s[k]`. start: where in `s` the value begins or goes on."""
+        layout, last, rest = self.layout, self.c.last, s[k : k + MAX_TAG]
+        if rest.startswith(layout.value_close):
+            return self._closing(s, k + len(layout.value_close), nested=self.value.nested > 0)
+        if layout.xml and rest.startswith(CDATA):
+            return k + len(CDATA)
+        if not last and (layout.half_close.match(s, k) or (layout.xml and CDATA.startswith(rest))):
+            return None
+        if (end := self._damaged(s, k, start)) != -1 or (end := self._call_ends(s, k, start)) != -1:
+            return end
+        return self._slot_begins(s, k, start)
+
+    def _closing(self, s: str, k: int, *, nested: bool) -> int | None:
+        """Of the value's own closing tag, which ends at `k`. nested: tags in the value are open.
+
+        It ends such a value where another declared slot follows, or the end of all calls.
+        """
+        layout, last = self.layout, self.c.last
+        if not nested:
+            return layout.fits(s, k, last=last)
+        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+        m = layout.slot.match(s, j)
+        if m is not None:
+            key = name_of(layout, m, "key")
+            return k if key in self.declared and key not in self.seen else -1
+        half = layout.half_after_value.match(s, j) or layout.slot_begun.fullmatch(s[j : j + MAX_TAG])
+        if half and not last:
+            return None
+        over = self._all_over(s, j)
+        return None if over is None else k if over else -1
+
+    def _damaged(self, s: str, k: int, start: int) -> int | None:
+        """Of a closing tag such as `</parameter/>`, or one with the slot's key."""
+        layout = self.layout
+        m = layout.odd_close.match(s, k)
+        if m is None and (not s.startswith(self.own, k) or self.value.is_markup(s[start:k])):
+            return -1
+        end = layout.fits(s, k + len(self.own) if m is None else m.end(), last=self.c.last, doubled=False)
+        self.damaged = self.damaged or end not in {None, -1}
+        return end
+
+    def _all_over(self, s: str, k: int) -> bool | None:
+        """Whether nothing but closing tags, the turn's end or the next call is at `k`; None where more is needed."""
+        layout, last = self.layout, self.c.last
+        for tag in (layout.call_close, layout.close if layout.close != layout.call_close else ""):
+            k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+            if tag and s.startswith(tag, k):
+                k += len(tag)
+            elif tag and not last and tag.startswith(s[k : k + _LOOK]):
+                return None
+            elif tag == layout.call_close and k < len(s):
+                return False
+        k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+        if k == len(s):
+            return True if last else None
+        if s.startswith((*layout.tails, *layout.opens_call, *layout.reopen), k):
+            return True
+        return None if not last and layout.half_after_call.match(s, k) else False
+
+    def _call_ends(self, s: str, k: int, start: int) -> int | None:
+        """Of a tag that ends the call: the value's closing tag may be missing."""
+        layout, value, last, rest = self.layout, self.value, self.c.last, s[k : k + MAX_TAG]
+        for tag in layout.call_end_tags:
+            if not rest.startswith(tag):
+                if tag.startswith(rest) and not last:
+                    return None
+                continue
+            if value.calls and tag == layout.call_close:
+                over = self._all_over(s, k)
+                if over is not True:
+                    return -1 if over is False else None
+            ends = layout.ends_there(s, k + len(tag), last=last, tail=tag in layout.tails)
+            if ends is None:
+                return None
+            own_line = value.own_line(s, k, start)
+            if ends or (own_line and tag == layout.call_close and not layout.close):
+                self.damaged = True
+                return k
+        return -1
+
+    def _slot_begins(self, s: str, k: int, start: int) -> int | None:
+        """Of the tag of a declared slot, on its own line."""
+        layout, value, last, rest = self.layout, self.value, self.c.last, s[k : k + MAX_TAG]
+        if not last and any(head.startswith(rest) for head in layout.openings):
+            return None  # where it opens no slot, it is one within the value: `nested`
+        own_line = value.own_line(s, k, start)
+        if own_line or not value.lined:
+            m = layout.slot.match(s, k)
+            if m is not None:
+                key = name_of(layout, m, "key")
+                if key not in self.seen and (key in self.declared or (own_line and not self.declared)):
+                    self.damaged = True
+                    return k
+            elif not last and len(rest) < MAX_TAG and layout.slot_begun.fullmatch(rest):
+                return None
+        return -1
