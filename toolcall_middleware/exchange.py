@@ -55,6 +55,7 @@ from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
 from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_results import result_warnings
+from .upstream.tool_support import proof_for
 from .upstream.usage_only import UsageOnlyAnswer
 from .wire.sse import DONE
 
@@ -154,11 +155,12 @@ class Exchange:
         if chat is None:
             self.state = State.ENDED
             return [Pass()]
-        talk = self._talk = self._usage_only(event.body) if isinstance(chat, UsageOnly) else self._with_tools(chat)
-        proof = talk.proof if self._defer else None
-        if proof is not None:
-            self.state = State.LEARNING
-            return [Learn(proof)]
+        self._talk = self._usage_only(event.body) if isinstance(chat, UsageOnly) else self._with_tools(chat)
+        if isinstance(chat, ChatRequest) and self._defer:
+            proof = proof_for(chat, self._settings, self._memory)
+            if proof is not None:
+                self.state = State.LEARNING
+                return [Learn(proof)]
         return self._ask_first(event)
 
     def _ask_first(self, _event: Event) -> Sequence[Action]:

@@ -339,6 +339,16 @@ def test_what_a_prompts_tokens_show() -> None:
     assert looked(engine(tools=0, plain=0)) is None  # it counts nothing
 
 
+def test_a_backend_that_wants_the_newer_name_of_the_limit_gets_it() -> None:
+    error = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    counting = Engine("", lambda _body: None, frozenset(), lambda body: 90 if "tools" in body else 30)
+    engine = picky(error, lambda body: "max_tokens" in body, counting)
+    assert looked(engine) is ToolSupport.SHOWN
+    assert [("max_tokens" in body, "tools" in body) for body in engine.bodies] == [
+        (True, True), (False, True), (True, False), (False, False),
+    ]  # fmt: skip
+
+
 def test_the_questions_of_one_model_are_three_short_ones() -> None:
     engine = deaf()
     assert looked(engine) is ToolSupport.NONE

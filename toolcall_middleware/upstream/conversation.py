@@ -12,7 +12,6 @@ from ..response.stream import StreamRewriter
 from ..response.whole import Reply
 from ..usage.pending_count import PendingCount
 from .actions import State
-from .tool_support import PendingProof
 
 if TYPE_CHECKING:
     from .completions.pending import PendingPrompt
@@ -76,10 +75,6 @@ class Conversation(Protocol):
     @property
     def facts(self) -> Facts:
         """What observers are told."""
-
-    @property
-    def proof(self) -> PendingProof | None:
-        """The evidence that `first` waits for."""
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. It is over."""

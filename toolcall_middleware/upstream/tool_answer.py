@@ -31,7 +31,6 @@ from .actions import State
 from .attempt import Decision, ToolRequest
 from .backend_memory import BackendMemory
 from .conversation import Facts
-from .tool_support import PendingProof, proof_for
 
 if TYPE_CHECKING:
     from .completions.pending import PendingPrompt
@@ -103,11 +102,6 @@ class ToolAnswer:
     def native(self) -> bool:
         """Whether the tools go to the backend."""
         return self._request.native
-
-    @property
-    def proof(self) -> PendingProof | None:
-        """The evidence that the first attempt waits for."""
-        return proof_for(self._chat, self._settings, self._memory)
 
     @property
     def facts(self) -> Facts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -29,6 +29,7 @@ FACT = Fact(Topic.TOOLS)
 _LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
 _TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
 _STATUSES = frozenset({400, 404, 422, 500, 501})  # by which tools are refused
+_NEWER_LIMIT = "max_completion_tokens"  # OpenAI's models that reason refuse the older name
 _MESSAGES = [{"role": "user", "content": "Hi"}]
 _TOOL = {
     "type": "function",
@@ -113,24 +114,33 @@ def _questions(model: str) -> Questions:
     takes = None if props is None or props.status != 200 else _takes_tools(openai.read_value(props.body))
     if takes is not None:
         return ToolSupport.SHOWN if takes else ToolSupport.NONE
-    body = {"model": model, "messages": _MESSAGES, "max_tokens": 1}
-    told = yield Question(None, msgspec.json.encode({**body, "tools": [_TOOL]}))
+    body = {"model": model, "messages": _MESSAGES}
+    told = yield from _completion({**body, "tools": [_TOOL]})
     if told is None:
         return None
     if told.status != 200:
-        said = told.body.decode("utf-8", "replace").lower()
-        return ToolSupport.NONE if refuses_tools(told.status, said) else None
+        return ToolSupport.NONE if refuses_tools(told.status, _said(told)) else None
     answer = openai.read_value(told.body)
     if _has_call(answer):
         return ToolSupport.CALLS
-    shown_tokens = _prompt_tokens(answer)
-    if shown_tokens is None:
+    with_tool = _prompt_tokens(answer)
+    told = None if with_tool is None else (yield from _completion(body))
+    without = None if told is None or told.status != 200 else _prompt_tokens(openai.read_value(told.body))
+    if with_tool is None or without is None:
         return None
-    told = yield Question(None, msgspec.json.encode(body))
-    plain_tokens = None if told is None or told.status != 200 else _prompt_tokens(openai.read_value(told.body))
-    if plain_tokens is None:
-        return None
-    return ToolSupport.SHOWN if shown_tokens - plain_tokens >= _LEAST_GROWTH else ToolSupport.NONE
+    return ToolSupport.SHOWN if with_tool - without >= _LEAST_GROWTH else ToolSupport.NONE
+
+
+def _completion(body: Mapping[str, Any]) -> Generator[Question, Told | None, Told | None]:
+    """The answer to a chat completion of one token."""
+    told = yield Question(None, msgspec.json.encode({**body, "max_tokens": 1}))
+    if told is not None and told.status != 200 and _NEWER_LIMIT in _said(told):
+        told = yield Question(None, msgspec.json.encode({**body, _NEWER_LIMIT: 1}))
+    return told
+
+
+def _said(told: Told) -> str:
+    return told.body.decode("utf-8", "replace").lower()
 
 
 def _takes_tools(props: Any) -> bool | None:

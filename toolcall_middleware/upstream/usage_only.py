@@ -31,7 +31,6 @@ class UsageOnlyAnswer:
     calls = 0
     stream = None
     prompt = None
-    proof = None
     report: Sequence[FinishedCall] = ()
     error: ToolCallError | None = None
 

@@ -15,7 +15,6 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 HELLO = "Hello there, my good friend."
-USAGE = {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17}
 _MEANT = {"weather": "get_weather", "warm": "get_weather", "time": "get_time", "Add": "add"}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_weather": {"city": "Paris"},
@@ -103,6 +102,11 @@ class Engine:
 
     usage_in_streams = True
     stops = True
+    renders = False  # the chat template writes tools
+
+    def usage(self, body: dict[str, Any]) -> dict[str, int]:
+        prompt = 70 if self.renders and body.get("tools") else 10
+        return {"prompt_tokens": prompt, "completion_tokens": 7, "total_tokens": prompt + 7}
 
     # -- the model ---------------------------------------------------------------------------------------------------
 
@@ -171,12 +175,12 @@ class Engine:
             if said.calls:
                 message["tool_calls"] = said.calls
             choice = {"index": 0, "message": message, "finish_reason": said.finish_reason}
-            whole = {**head, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+            whole = {**head, "object": "chat.completion", "choices": [choice], "usage": self.usage(body)}
             await self._json(send, 200, whole)
             return
         chunks = [{**head, "object": "chat.completion.chunk", "choices": [choice]} for choice in self._deltas(said)]
         if self.usage_in_streams and (body.get("stream_options") or {}).get("include_usage"):
-            chunks.append({**head, "object": "chat.completion.chunk", "choices": [], "usage": USAGE})
+            chunks.append({**head, "object": "chat.completion.chunk", "choices": [], "usage": self.usage(body)})
         out = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
         await self._send(send, 200, b"text/event-stream", out)
 
@@ -241,6 +245,7 @@ class VllmHermes(Vllm):
     """With the flags, and a model that its parser was made for."""
 
     models = ("Qwen/Qwen2.5-0.5B-Instruct",)
+    renders = True
 
     def refuse(self, body: dict[str, Any]) -> None:
         pass

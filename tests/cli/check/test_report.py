@@ -97,7 +97,7 @@ def test_a_check_writes_a_page_and_json_that_agree(tmp_path: Path) -> None:
         "wrong": 0,
     }
     assert 0 < native["latency"]["median"] <= native["latency"]["longest"] < 60
-    assert native["tokens"]["prompt"] == 10.0
+    assert native["tokens"]["prompt"] == 70.0
     assert native["tokens"]["completion"] > 0
     assert made["questions"]["prompts"][0] == "What is the weather in Paris right now?"
     shown = Shown((folder / "index.html").read_text("utf-8"))

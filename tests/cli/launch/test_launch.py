@@ -381,6 +381,16 @@ def told_of(text: str, path: str, *bodies: dict[str, Any], capfd: pytest.Capture
     return [line.removeprefix("toolcall-middleware: ") for line in capfd.readouterr().err.splitlines()]
 
 
+def test_a_model_that_never_called_is_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    body = {"messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
+    never = f"{MODEL} called no tool in 2 answers. To see what it can do: toolcall-middleware check --upstream"
+    told = told_of("I could read it.", "/chat/completions", body, {**body, "stream": False}, capfd=capfd)
+    assert [line for line in told if line.startswith(never)]
+    call = '<tool_call>\n{"name": "read", "arguments": {"path": "x"}}\n</tool_call>'
+    told = told_of(call, "/chat/completions", body, capfd=capfd)
+    assert not [line for line in told if "called no tool" in line]
+
+
 def test_calls_that_are_not_clean_are_told_also_of_streams(capfd: pytest.CaptureFixture[str]) -> None:
     """Agents stream, and a stream's head is gone before its calls are read."""
     call = '<tool_call>\n{"name": "read", "arguments": {"path": "x"}\n</tool_call>'

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...hosts.http.client_library import httpx
+from ...upstream.tool_support import Told
 from ...wire import openai
 from ..faces.questions import HEADERS, PATHS, request_body
 from .answers import Answer, read_answer
@@ -124,6 +125,19 @@ class Asker:
         async with _client(self.meter) as client, asyncio.timeout(min(QUESTION_SECONDS, self.meter.seconds_left)):
             response = await client.get(path)
         return response.status_code, response.content
+
+    async def told(self, path: str | None, body: bytes) -> Told | None:
+        """The answer to a question of `mode=auto`; None where none came."""
+        asking = self._sent(path or PATHS["chat"], body)
+        try:
+            return await asking
+        except (TimeoutError, ToolCallError, TooLargeError):
+            return None
+
+    async def _sent(self, path: str, body: bytes) -> Told:
+        async with _client(self.meter) as client, asyncio.timeout(min(QUESTION_SECONDS, self.meter.seconds_left)):
+            response = await (client.post(path, content=body, headers=HEADERS["chat"]) if body else client.get(path))
+        return Told(response.status_code, response.content)
 
     async def ask(
         self,

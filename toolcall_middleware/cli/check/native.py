@@ -8,6 +8,8 @@ from ...formats import registry
 from ...formats.base import ParserOptions
 from ...model import Tool, ToolSet
 from ...parsing.events import CallStart
+from ...upstream.backend_memory import BackendMemory
+from ...upstream.tool_support import PendingProof, ToolSupport
 from .answers import Answer
 from .asking import Asker
 from .findings import Finding, Verdict
@@ -25,6 +27,27 @@ QUESTIONS: list[tuple[str, str, dict[str, Any], bool]] = [
     ("native.named", "a named tool, whole", {"tool_choice": _NAMED}, True),
     ("native.named_stream", "a named tool, streamed", {"tool_choice": _NAMED, "stream": True}, True),
 ]
+
+
+REACH = "native.reach"
+
+
+async def reach(asker: Asker) -> list[Finding]:
+    """Whether tools reach the model, by the questions that `mode=auto` asks."""
+    questions = PendingProof(asker.model, BackendMemory()).questions()
+    support: ToolSupport | None = None
+    try:
+        question = next(questions)
+        while True:
+            question = questions.send(await asker.told(question.path, question.body))
+    except StopIteration as over:
+        support = over.value
+    what = "tools reach the model"
+    if support is None:
+        return [Finding(REACH, what, Verdict.UNKNOWN, "neither /props nor a count of tokens shows it")]
+    if support is ToolSupport.NONE:
+        return [Finding(REACH, what, Verdict.NO, "they are refused or dropped: mode=auto goes by prompt")]
+    return [Finding(REACH, what, Verdict.YES)]
 
 
 async def ask(asker: Asker, key: str, what: str, fields: dict[str, Any], *, must: bool) -> list[Finding]:
@@ -46,7 +69,7 @@ def _judge(answer: Answer, *, must: bool) -> tuple[Verdict, str]:
             return Verdict.NO, f"the call ({written}) stays in the text: the backend has no parser for it"
         if must:
             return Verdict.NO, "the promise is not kept: no call came"
-        return Verdict.NO, "no call came; the model may not want to, or was not shown the tools"
+        return Verdict.NO, "no call came: the model may not want to, or is not shown the tools"
     fault = fault_of(answer.calls)
     if fault is not None:
         return Verdict.PARTLY, f"a call came, but {fault}"

@@ -171,7 +171,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     if options.api != "chat":
         report.findings.append(Finding("api", "the API in which calls are asked for", Verdict.YES, options.api))
     kinds = constraints.kinds()
-    questions: list[tuple[str, Question]] = [("streamed answers", basics.streaming)]
+    questions: list[tuple[str, Question]] = [("streamed answers", basics.streaming), ("native calls", native.reach)]
     questions += [(what, partial(native.ask, key=key, what=what, fields=fields, must=must))
                   for key, what, fields, must in native.QUESTIONS]  # fmt: skip
     questions += [(what, partial(constraints.ask, key=key, what=what, fields=fields)) for key, what, _, fields in kinds]
@@ -221,14 +221,17 @@ async def _try(
     role = advice.system_role(report.findings)
     if role is not None:
         settings = settings.replace(system_role=role)
-    refused = [one for one in report.findings if one.key.startswith("native.") and one.detail.startswith("refused")]
+    own = [one for one in report.findings if one.key.startswith("native.")]
+    refused = [one for one in own if one.detail.startswith("refused")]
+    # Tools that are dropped can bring no call, unless one came all the same: a named one, by force.
+    dropped = report.verdict(native.REACH) is Verdict.NO and all(one.verdict is Verdict.NO for one in own)
     ways = list(
         trials.trials(
             asker,
             settings,
             formats,
             api=options.api,
-            native=len(refused) < len(native.QUESTIONS),
+            native=len(refused) < len(native.QUESTIONS) and not dropped,
             constraints=kinds if asked.constrained else {},
             choices=asked.choices,
         )

@@ -31,6 +31,16 @@ class Counts:
         answer = _Answer(self, send)
         await self._app(scope, receive, answer.send)
 
+    @property
+    def answers(self) -> int:
+        """Requests that were not answered with an error."""
+        return self.requests - self.failed.total()
+
+    @property
+    def never_called(self) -> bool:
+        """Whether there were answers and none of them called a tool."""
+        return self.answers > 0 and not self.calls
+
     def lines(self, outcomes: Counter[str]) -> list[str]:
         """What happened, for a person. outcomes: of the calls that are not clean."""
         total = self.calls.total()

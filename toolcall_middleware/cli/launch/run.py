@@ -62,6 +62,10 @@ def run(args: argparse.Namespace) -> int:
         _say(f"{args.agent} -> {root} -> {shown}; model {model}")
         code = _start(agent, program, place, mine, args.rest)
     _tell(counts, notes)
+    if counts.never_called:
+        answers = f"{counts.answers} answer{'' if counts.answers == 1 else 's'}"
+        asked = f"{PROG} check --upstream {upstream_of(settings) or settings.upstream_api} --model {model}"
+        _say(f"{model} called no tool in {answers}. To see what it can do: {asked}")
     return code
 
 
