@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import SettingsError, create_proxy
-from toolcall_middleware.hosts.proxy.auth import Keys
+from toolcall_middleware.hosts.proxy.admission import Keys
 from toolcall_middleware.hosts.proxy.upstream.connection import is_loopback
 
 from .proxy_servers import ask, client_of, proxy_around, raw_upstream, read_request, scope_of, serving

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Iterable
 from urllib.parse import quote, unquote_to_bytes
 
-from starlette.types import Scope
+from starlette.types import Message, Scope
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -44,6 +44,7 @@ ENTITY_HEADERS = OF_ITS_BYTES | {b"content-encoding", b"transfer-encoding"}
 RETRY_HEADERS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 """What headers of an error say of asking again."""
 
+_ERROR = 400  # the least status of one
 _LINE_END = re.compile(rb"[\r\n\0]")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -127,6 +128,26 @@ def scope_for_body(scope: Scope, length: int, *, identity: bool = False) -> Scop
     if identity:
         headers.append((b"accept-encoding", b"identity"))
     return {**scope, "headers": headers}
+
+
+def request_scope(scope: Scope, length: int) -> Scope:
+    """The app's scope: the new length, and an answer that can be read: no codings, no files, no trailers."""
+    scope = scope_for_body(scope, length, identity=True)
+    extensions = scope.get("extensions") or {}
+    scope["extensions"] = {name: value for name, value in extensions.items() if not name.startswith("http.response.")}
+    return scope
+
+
+def response_head(start: Message, headers: dict[str, str], *, status: int | None) -> Message:
+    """The app's response start with other headers, and without those that told of its own body, or of its error where
+    `status` says that it is none any more.
+    """
+    replaced = {name.encode("latin-1") for name in headers}
+    status = start["status"] if status is None else status
+    told = ENTITY_HEADERS | RETRY_HEADERS if status < _ERROR <= start["status"] else ENTITY_HEADERS
+    kept: Headers = without(start.get("headers", ()), told | replaced)
+    kept += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    return {**start, "status": status, "headers": kept}
 
 
 def raw_path(scope: Scope) -> bytes:

@@ -87,6 +87,14 @@ def _matches(path: str, pattern: str) -> bool:
     return path == normal_path(pattern)
 
 
+def is_chat(scope: Scope, paths: tuple[str, ...]) -> bool:
+    """Whether a request is a POST to one of `paths`, which are suffixes. Another spelling of the path is the same."""
+    if scope["method"] != "POST":
+        return False
+    path: str = scope["path"]
+    return path.endswith(paths) or ends_with(normal_path(path), paths)
+
+
 def upstream_path(base: bytes, path: bytes) -> bytes:
     """Where an upstream has what a client asks for at `path` here. base: the path of the upstream's base address.
 

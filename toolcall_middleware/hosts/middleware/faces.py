@@ -23,9 +23,8 @@ from ...settings.strictness import admits
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.bodies import request_message
-from ..http.headers import without
-from ..http.messages import is_chat, request_scope
-from ..http.paths import normal_path, normal_path_of
+from ..http.headers import request_scope, without
+from ..http.paths import is_chat, normal_path, normal_path_of
 from .unread import is_guarded
 
 _SLASHES = re.compile(r"/{2,}")

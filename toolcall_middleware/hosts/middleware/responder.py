@@ -37,8 +37,8 @@ from ...exchange import (
 )
 from ..http.bodies import Inflate
 from ..http.errors import send_error
+from ..http.headers import request_scope, response_head
 from ..http.leaving import done_one
-from ..http.messages import request_scope, response_head
 from ..http.offload import CODED, LARGE, Held, offloaded
 from .backend_questions import wait_for
 

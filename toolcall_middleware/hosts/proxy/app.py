@@ -18,15 +18,13 @@ from ..http.headers import raw_path
 from ..http.watch import watched
 from ..middleware.face_errors import refuse
 from .access_log import AccessLog, write_to_stdout
-from .auth import Keys
+from .admission import Keys, admitted_origin, check_path
 from .connections import bound_logging
-from .forward_paths import check_path
 from .health import Readiness
 from .lifetime import Lifetime
 from .loops import marked, new_mark
 from .props import with_template
 from .router import Router
-from .strangers import admitted_origin
 from .upstream.config import UpstreamConfig
 from .upstream.providers import PROVIDERS, with_mode
 from .upstream.upstream import Upstream

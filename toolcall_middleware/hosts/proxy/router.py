@@ -30,8 +30,8 @@ from ..middleware.faces import shows_version
 from .model_asked import Asked, asked_model
 from .model_list import Listing, with_aliases
 from .upstream.config import Rename, UpstreamConfig, aliases_of
+from .upstream.limits import BUSY, retry_after
 from .upstream.model_alias import AliasedAnswer
-from .upstream.retries import BUSY, retry_after
 from .upstream.upstream import Upstream, in_turn
 
 logger = logging.getLogger("toolcall_middleware.proxy")

@@ -9,8 +9,8 @@ from ....errors import ToolCallError
 from ...http.bodies import giving
 from ...http.errors import send_error
 from ...http.headers import scope_for_body
-from ...http.messages import is_chat
 from ...http.offload import offloaded
+from ...http.paths import is_chat
 from ...http.request_record import record_of
 from ...http.upload import collect
 

@@ -10,8 +10,8 @@ from ....errors import ToolCallError
 from ....wire.openai import read_error, read_value
 from ...http.answer import Answer, Reads
 from ...http.headers import without
-from ...http.messages import is_chat
 from ...http.offload import LARGE, offloaded
+from ...http.paths import is_chat
 from .masking import Mask, MaskedStream
 
 # A longer one is no error message; it passes.

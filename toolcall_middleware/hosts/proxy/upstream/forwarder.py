@@ -27,12 +27,10 @@ from ...http.leaving import Leaving
 from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
-from .asking import Client, Progress, Question, Reply
+from .asking import Client, ClientGoneError, Progress, Question, Reply, RequestBody
 from .client import HttpxClient, client_to
 from .connection import reason, tls_to
-from .limits import DEFAULT_LIMITS, Limits
-from .request_stream import ClientGoneError, RequestBody
-from .retries import BUSY, LONGEST_WAIT, pause, retry_after
+from .limits import BUSY, DEFAULT_LIMITS, LONGEST_WAIT, Limits, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
 
 logger = logging.getLogger("toolcall_middleware.proxy")

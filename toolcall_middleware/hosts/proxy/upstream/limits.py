@@ -1,8 +1,20 @@
-"""How long, how often and over how many connections an upstream is asked."""
+"""How long, how often and over how many connections an upstream is asked, and after which pause again."""
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from random import Random
+
+# 529 is Anthropic's word for overloaded.
+BUSY = frozenset({429, 503, 529})
+# Seconds. Who says to come back later than this is not waited for: the client does that.
+LONGEST_WAIT = 5.0
+_FIRST_WAIT = 0.2
+_NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +35,21 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
+    """The seconds that an answer's `retry-after` says, as a number or a date; None where there is none."""
+    given = next((value.strip() for name, value in headers if name.lower() == b"retry-after"), None)
+    if given is None:
+        return None
+    if _NUMBER.fullmatch(given):
+        return float(given)
+    try:
+        return max(0.0, parsedate_to_datetime(given.decode("latin-1")).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def pause(attempts: int, random: Random) -> float:
+    """Seconds before the attempt after `attempts` others: doubled each time, and not the same for all who wait."""
+    return _FIRST_WAIT * 2.0 ** min(attempts, 10) * random.uniform(0.5, 1.0)
