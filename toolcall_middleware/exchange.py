@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from .answer.writer import AnswerWriter
 from .errors import ToolCallError
 from .request.overrides import without_overrides
 from .request.parse import ChatRequest, UsageOnly, read_request
@@ -57,7 +58,6 @@ from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_results import result_warnings
 from .upstream.tool_support import proof_for
 from .upstream.usage_only import UsageOnlyAnswer
-from .wire.sse import DONE
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",
@@ -73,8 +73,11 @@ class Exchange:
     """The state of one request. See the module for what comes in and goes out.
 
     defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
-    always: also a request without tools is ours, because its answer is to be read (`apis.face`).
+    always: also a request without tools is ours, because its answer is to be read (`apis.face`). writer: set before the
+    first event where the client speaks another API than chat completions; what is sent is its bytes then.
     """
+
+    writer: AnswerWriter | None = None
 
     def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False, always: bool = False) -> None:
         self._settings = settings
@@ -183,7 +186,8 @@ class Exchange:
         if settings.extension_field is not None:
             warnings += result_warnings(chat.messages, settings.max_result_bytes)
             extension = Extension(settings.extension_field, tuple(warnings))
-        return ToolAnswer(chat, settings, self._memory, extension, defer=self._defer, lowers_limit=self._always)
+        defer, writer, lowers = self._defer, self.writer, self._always
+        return ToolAnswer(chat, settings, self._memory, extension, defer=defer, lowers_limit=lowers, writer=writer)
 
     # -- the backend's answer ------------------------------------------------------------------------------------
 
@@ -365,8 +369,8 @@ class Exchange:
         state, self.state = self.state, State.ENDED
         if not self._begun:
             return [Fail(error), StopUpstream(early=True)]
-        rest = self._conversation.flush() if state is State.STREAMING else b""
-        return [Send(rest + error.sse() + DONE), Send(b"", last=True), StopUpstream(early=True)]
+        rest = self._conversation.broken(error, streaming=state is State.STREAMING)
+        return [Send(rest), Send(b"", last=True), StopUpstream(early=True)]
 
     def _ignore(self, _event: Event) -> Sequence[Action]:
         return _NOTHING

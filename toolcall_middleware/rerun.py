@@ -198,7 +198,9 @@ def _recall_ids(calls: list[dict[str, Any]], rows: Sequence[Row]) -> None:
     """Give the calls the ids that the client got: an exchange makes new ones each time."""
     sent = ClientAnswer()
     for row in rows:
-        if row["kind"] == "client":
+        if row["kind"] == "client" and row.get("step") == "call":
+            sent.calls.append({"name": row.get("name"), "id": row.get("id")})
+        elif row["kind"] == "client":
             sent.take(str(row.get("data", "")).encode(), -1)
     for call, known in zip(calls, sent.calls, strict=False):
         if call["name"] == known["name"]:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.apis.fed import MessagesFace, ResponsesFace
 from toolcall_middleware.apis import repeated_chunk
 from toolcall_middleware.apis.face import Face
-from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.apis.repeated_chunk import RepeatedChunk, TextKind
-from toolcall_middleware.apis.responses import ResponsesFace
 
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 MESSAGES = {

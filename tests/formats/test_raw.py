@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from toolcall_middleware.answer.operations import Content
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallEnd, Event, Malformed, Reasoning, Text
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.operations import Content
 from toolcall_middleware.response.policy import AnswerPolicy
 
 from ..parsing.streams import random_cuts

@@ -42,6 +42,7 @@ FLOORS: list[set[str]] = [
     {"formats.base", "formats.markup"},
     {"apis.messages", "apis.google", "apis.responses"},
     {"apis", "usage.tokenizers"},
+    {"answer"},
     {"observe"},
     {"wire", "settings"},
     {"parsing.text"},

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.chunk_writer import ChatEmitter
+from toolcall_middleware.response.release_gate import Gate, Hold
+from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.usage.meter import UsageMeter
 
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 DONE = b"data: [DONE]\n\n"
@@ -104,3 +109,20 @@ def pieces(text: str, ends: Iterable[int]) -> list[str]:
     """`text` cut at these places."""
     places = [0, *ends, len(text)]
     return [text[a:b] for a, b in itertools.pairwise(places)]
+
+
+def chat_stream(
+    make_choice: Callable[[], ChoiceAnswer],
+    usage: UsageMeter,
+    *,
+    kind: type[StreamRewriter] = StreamRewriter,
+    include_usage: bool = False,
+    choices: int = 1,
+    hold: Hold = Hold.NOTHING,
+    max_bytes: int | None = None,
+    **emitted: Any,
+) -> StreamRewriter:
+    """A rewriter whose client speaks chat completions. emitted: see `ChatEmitter`."""
+    gate = Gate[bytes](hold, max_bytes, size=len)
+    emitter = ChatEmitter(usage, gate, include_usage=include_usage, **emitted)
+    return kind(make_choice, usage, emitter, include_usage=include_usage, choices=choices, max_bytes=max_bytes)

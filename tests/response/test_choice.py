@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcall_middleware.answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.wire.new_call_id import new_call_id
 

@@ -10,11 +10,11 @@ from tests.exchange.test_modes import NativeBackend, answered, post
 from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import Choice, check_error, check_stream
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.answer.operations import Arguments
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.operations import Arguments
 from toolcall_middleware.response.policy import AnswerPolicy
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

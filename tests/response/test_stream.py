@@ -20,7 +20,7 @@ from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import Templates
 from toolcall_middleware.usage.meter import UsageMeter
 
-from .streams import DONE, HEAD, ScriptParser, chunk, event, pieces, role, says, stream
+from .streams import DONE, HEAD, ScriptParser, chat_stream, chunk, event, pieces, role, says, stream
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 ID = re.compile(rb"call_[a-zA-Z0-9]{24}")
@@ -30,7 +30,7 @@ def rewriter(*, policy: dict[str, Any] | None = None, include_usage: bool = Fals
     def make_choice() -> ChoiceAnswer:
         return ChoiceAnswer(ScriptParser(), AnswerPolicy(**(policy or {})))
 
-    return StreamRewriter(make_choice, UsageMeter(), include_usage=include_usage, **options)
+    return chat_stream(make_choice, UsageMeter(), include_usage=include_usage, **options)
 
 
 def run(body: bytes, *, size: int | None = None, cut: bool = False, **options: Any) -> bytes:
@@ -715,9 +715,10 @@ def test_the_short_way_says_the_same_as_the_long_one(
     body = stream(*({**HEAD, **one} for one in chunks))
     options: dict[str, Any] = {"policy": policy, "include_usage": include_usage, "choices": 2}
 
-    long_way = ReadInFull(
+    long_way = chat_stream(
         lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
         UsageMeter(),
+        kind=ReadInFull,
         include_usage=include_usage,
         choices=2,
     )
@@ -754,9 +755,10 @@ def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
     body = b"".join(bodies)
 
     def answer(kind: type[StreamRewriter], sent: list[bytes]) -> bytes:
-        made = kind(
+        made = chat_stream(
             lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
             UsageMeter(),
+            kind=kind,
             include_usage=include_usage,
             choices=2,
         )
@@ -769,7 +771,7 @@ def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
 
 
 def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
-    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), kind=ByType)
     broken = {"index": 0, "delta": {"content": "f|"}, "token_ids": [1]}
     for one in (role(), *says("["), {**HEAD, "choices": [broken]}, {**HEAD, "choices": [broken]}):
         made.feed(event(one))
@@ -779,13 +781,13 @@ def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
 
 def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() -> None:
     sent = [role(), *({**one, "x": x} for one, x in zip(says("a", "b", "[f", "|", "{}"), (1, 2, 2, 1, 1), strict=True))]
-    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), kind=ByType)
     told = [payload.get("x") for one in sent for payload in payloads_of(made.feed(event(one)))]
     assert told[:5] == [None, 1, 2, 1, 1]
 
 
 def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> None:
-    made = ByType(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), include_usage=False, choices=1)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), kind=ByType)
     for number, one in enumerate((role(), *says("a", "b"))):
         made.feed(event({**one, "x": number}))
     assert payloads_of(made.feed(DONE) + made.finish())[-1] == {**FINISH, "x": 2}
@@ -831,3 +833,12 @@ def test_an_answer_that_begins_with_empty_content_for_ever_is_not_kept(after: li
     assert left == first + empty * 1000
     behind = b"".join(map(event, after)) + event(chunk({}, "stop")) + DONE
     check_stream(left + made.feed(behind) + made.finish() + made.end())
+
+
+@pytest.mark.parametrize("own", ["reasoning", "reasoning_content"])
+def test_a_chunk_with_reasoning_of_its_own_and_a_thought_in_its_text_loses_neither(own: str) -> None:
+    said = chunk({"role": "assistant", own: "why ", "content": "(hm)Hi."})
+    answer = check_stream(
+        run(stream(said, chunk({}, "stop")), policy={"reasoning_field": own}, reasoning_field=own)
+    ).only
+    assert (answer.reasoning, answer.content) == ("why hm", "Hi.")

@@ -19,7 +19,7 @@ from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import MAX_TEMPLATES
 from toolcall_middleware.usage.meter import UsageMeter
 
-from .streams import DONE, HEAD, chunk, event
+from .streams import DONE, HEAD, chat_stream, chunk, event
 
 TOOLS = ToolSet.of([Tool(name="f", parameters={"type": "object"})])
 CODE = json.dumps(
@@ -49,7 +49,7 @@ def rewriter(format_name: str, usage: UsageMeter | None = None, **policy: Any) -
     def make_choice() -> ChoiceAnswer:
         return ChoiceAnswer(registry.get(format_name).parser(TOOLS, ParserOptions()), AnswerPolicy(**policy))
 
-    return StreamRewriter(make_choice, usage or UsageMeter(), include_usage=usage is not None)
+    return chat_stream(make_choice, usage or UsageMeter(), include_usage=usage is not None)
 
 
 def compact(payload: dict[str, Any], *, ascii_only: bool = False) -> bytes:

@@ -14,11 +14,10 @@ from tests.helpers.stream_rules import Answered, check_stream, check_whole, same
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.policy import AnswerPolicy
-from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.whole import WholeAnswer, as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 
-from .streams import ScriptParser, chunk, stream
+from .streams import ScriptParser, chat_stream, chunk, stream
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 ODD = '"big":123456789012345678901234567890,"f":1.0,"e":1e5,"u":"\\u00fc\\/","z":{ "b" : [1 , 2] }'
@@ -253,7 +252,7 @@ def test_the_stream_says_the_same(tokens: list[str], size: int, policy: dict[str
     field = policy.get("reasoning_field")
 
     def streamed(data: bytes) -> Answered:
-        rewriter = StreamRewriter(
+        rewriter = chat_stream(
             lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
             UsageMeter(),
             include_usage=False,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from .extension import ExtensionCopy
 
@@ -46,6 +47,12 @@ class Face(Protocol):
     """
 
     extension: ExtensionCopy
+    writer: AnswerWriter | None
+    """Writes the answer from the exchange's operations, once `request` was read; None where chat bytes are read."""
+
+    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers that are added to an answer that `writer` has written and that is not streamed."""
+        ...
 
     @property
     def api(self) -> str:
@@ -114,6 +121,7 @@ class StreamedFace:
 
     def __init__(self) -> None:
         self.extension = ExtensionCopy()
+        self.writer: AnswerWriter | None = None
         self._stream: AnswerStream | None = None
         self.feed: Callable[[bytes], bytes] = self._first
 
@@ -133,16 +141,28 @@ class StreamedFace:
 
     def begin(self) -> bytes:
         """As `Face.begin`."""
+        if self.writer is not None:
+            self.writer.begin()
+            return self.writer.leaving()
         return self._events.begin()
 
     def finish(self, *, cut: bool) -> bytes:
         """As `Face.finish`."""
+        if self.writer is not None:
+            self.writer.fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
+            return self.writer.leaving()
         return self._events.finish(cut=cut)
 
     def fail(self, error: ToolCallError, /) -> bytes:
         """As `Face.fail`."""
+        if self.writer is not None:
+            self.writer.fail(error)
+            return self.writer.leaving()
         return self._events.fail(error)
 
     def keepalive(self) -> bytes:
         """As `Face.keepalive`."""
+        if self.writer is not None:
+            self.writer.alive()
+            return self.writer.leaving()
         return b"" if self._stream is None else self._stream.keepalive()

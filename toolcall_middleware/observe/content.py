@@ -22,11 +22,12 @@ def content_of(rows: Sequence[Row]) -> dict[str, str]:
     """The attributes of a span that hold content, as JSON, of an exchange with these rows."""
     asked = next((read_value(body.encode()) for body in _said(rows, "request")), None)
     request = asked if isinstance(asked, dict) else {}
+    steps = [row for row in rows if row["kind"] == "client" and "step" in row]
     answer = "".join(_said(rows, "client")).encode()
     given = {
         "gen_ai.input.messages": [_input(message) for message in _dicts(request.get("messages"))],
         "gen_ai.tool.definitions": [_tool(tool) for tool in _dicts(request.get("tools"))],
-        "gen_ai.output.messages": _whole(answer) if answer.lstrip().startswith(b"{") else _streamed(answer),
+        "gen_ai.output.messages": _stepped(steps) if steps else _written(answer),
     }
     return {name: msgspec.json.encode(value).decode() for name, value in given.items() if value}
 
@@ -80,6 +81,35 @@ def _output(message: Message, reason: Any) -> Message:
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
     parts += [*_texts(message.get("content")), *_calls(_dicts(message.get("tool_calls")))]
     return {"role": "assistant", "parts": parts, "finish_reason": reason or ""}
+
+
+def _stepped(steps: Sequence[Row]) -> list[Message]:
+    """The message of an answer that was recorded in steps."""
+    texts: dict[str, list[str]] = {"reasoning": [], "text": []}
+    calls: dict[int, dict[str, Any]] = {}
+    written: dict[int, list[str]] = {}
+    reason = None
+    for row in steps:
+        match row["step"]:
+            case "call":
+                calls[row["index"]] = row
+            case "arguments":
+                written.setdefault(row["index"], []).append(row["text"])
+            case "finish":
+                reason = row["reason"]
+            case kind if kind in texts:
+                texts[kind].append(row["text"])
+    entries = [
+        {"id": call["id"], "function": {"name": call["name"], "arguments": "".join(written.get(index, ()))}}
+        for index, call in calls.items()
+    ]
+    reasoning, text = "".join(texts["reasoning"]), "".join(texts["text"])
+    return [_output({"reasoning": reasoning, "content": text, "tool_calls": entries}, reason)]
+
+
+def _written(answer: bytes) -> list[Message]:
+    """The messages of a chat answer, as its bytes say."""
+    return _whole(answer) if answer.lstrip().startswith(b"{") else _streamed(answer)
 
 
 def _whole(answer: bytes) -> list[Message]:

@@ -4,8 +4,9 @@ A row is a JSON object with `at` (milliseconds since the request came) and `kind
 `request`, `settings` (`values` that are no defaults, and what was `known` of the backend), `ask` (what the backend is
 asked with), `head`, `backend` (a piece of its answer), `client` (a piece of ours; `of` is the row of the backend's
 piece that it came of), `decision` (`what`, `value`, `why`), `error`, `cut`.
-Where a client speaks another API than chat completions, `request` and `client` are the chat form, and beside them
-stand `face_request` (its own request; `api` names it) and `face` (what left for it).
+Where a client speaks another API than chat completions, `request` is the chat form of its request, and a `client` row
+is a step of the answer: `step` is text, reasoning, refusal, call, arguments or finish. Two more kinds hold that API's
+own bytes: `face_request` (`api` names the API) and `face` (a piece of the answer).
 """
 
 from __future__ import annotations

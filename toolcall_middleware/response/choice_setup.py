@@ -64,6 +64,8 @@ class AnswerContext:
     """The thought that the prompt has opened, where it is known or assumed to."""
     sure: bool = True
     """It is known to."""
+    tells_ends: bool = False
+    """See `AnswerPolicy`."""
 
 
 def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, context: AnswerContext) -> ChoiceAnswer:
@@ -214,4 +216,5 @@ def _policy(chat: ChatRequest, settings: Settings, context: AnswerContext, find:
         report=context.report,
         near_misses=find,
         retried=context.retried,
+        tells_ends=context.tells_ends,
     )

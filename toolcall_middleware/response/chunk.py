@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ..answer.operations import Content, Op
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
@@ -19,10 +20,8 @@ from ..wire import openai
 from ..wire.content_parts import with_plain_content
 from ..wire.openai import Fields
 from ..wire.sse import ServerEvent
-from .answer_outcome import AnswerOutcome, all_called
-from .choice import ChoiceAnswer
+from .choice import AnswerOutcome, ChoiceAnswer, all_called
 from .native_calls import NativeCalls
-from .operations import Content, Op
 
 _CALLS = ("tool_calls", "function_call")
 _NO_CALLS = (b"null", b"[]")

@@ -1,19 +1,26 @@
-"""What a chunk of the backend's has become, as the chunks that leave for the client.
+"""Emits a chat stream: content and tool_call deltas, finish reasons, one `[DONE]`. An `Emitter` (stream.py).
 
-An operation on the client's message is a delta: today's `tool_calls`, or the deprecated form.
+An operation on the client's message is a delta: today's `tool_calls`, or the deprecated form. A chunk in which nothing
+is to be changed leaves with its own bytes. What is changed keeps its unknown fields: those of the chunk stay on each
+chunk made from it, those of its choice (logprobs, token ids) and of its delta leave once.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from ..usage.meter import UsageMeter
+from ..answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
+from ..errors import ToolCallError
+from ..usage.meter import UsageMeter, usage_chunk
+from ..usage.text_chunk import TypedChoice
 from ..wire import openai
 from ..wire.openai import Fields, Shell
-from ..wire.sse import ServerEvent
-from .chunk import Choice, Part
-from .operations import Arguments, CallOpened, Content, Op, ReasoningText
+from ..wire.sse import DONE, ServerEvent
+from .chunk import Choice, Part, is_plain
 from .release_gate import Gate
+from .templates import Template
 
 _encode = msgspec.json.encode
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
@@ -138,7 +145,13 @@ class ChunkWriter:
         for number, op in enumerate(part.ops):
             delta = self._deltas.parts(op)
             if number == 0 and rest:
-                delta = (_encode({**rest, **(openai.read_object(b"".join(delta)) or {})}),)
+                made = openai.read_object(b"".join(delta)) or {}
+                if any(name in made and not openai.is_null(rest.get(name)) for name in openai.REASONING_FIELDS):
+                    # The backend's own reasoning, before a thought in its text.
+                    out.append(shell.around(_encode(rest)))
+                    shell = Shell(top, bare)
+                else:
+                    delta = (_encode({**rest, **made}),)
             elif number == 1:
                 shell = Shell(top, bare)
             # In parts: a whole call may be long, and is joined once.
@@ -168,7 +181,7 @@ class Opening:
 
     __slots__ = ("_as_it_is", "_choice", "_gate", "_null", "_writer")
 
-    def __init__(self, writer: ChunkWriter, gate: Gate) -> None:
+    def __init__(self, writer: ChunkWriter, gate: Gate[bytes]) -> None:
         self._writer = writer
         self._gate = gate
         self._choice: Choice | None = None
@@ -204,6 +217,127 @@ class Opening:
         """What was kept, now that it may leave."""
         choice, self._choice = self._choice, None
         return self._null if choice is not None and choice.answer.calls else self._as_it_is
+
+
+class ChatEmitter:
+    """Writes the chunks of a chat answer. See `Emitter`.
+
+    include_usage: the client asked for the usage chunk. legacy, as_object, reasoning_field: see `DeltaWriter`.
+    """
+
+    def __init__(
+        self,
+        usage: UsageMeter,
+        gate: Gate[bytes],
+        *,
+        include_usage: bool,
+        legacy: bool = False,
+        as_object: bool = False,
+        reasoning_field: str | None = None,
+    ) -> None:
+        self.gate = gate
+        self.opens = False
+        self.fault: ToolCallError | None = None
+        self._usage = usage
+        self._include_usage = include_usage
+        self._usage_event = b""  # the backend's own, if it can go to the client as it is
+        self._writer = ChunkWriter(
+            DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
+        )
+        self._opening = Opening(self._writer, gate)
+        self.head = self._writer.head
+        self.turn_to = self._writer.turn_to
+
+    @property
+    def top(self) -> Fields:
+        return self._writer.top
+
+    def usual(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes:
+        if len(ops) == 1:
+            op = ops[0]
+            if type(op) is Content and op.text == text:
+                return raw
+            if (filled := template.filled(op, text)) is not None:
+                return filled
+        out: list[bytes] = []
+        self.repeated(raw, template, text, ops, out)
+        return b"".join(out)
+
+    def repeated(
+        self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes], *, news: bool = False
+    ) -> None:
+        if not template.answer.message.stopped:
+            if len(ops) == 1:
+                op = ops[0]
+                if type(op) is Content and op.text == text:
+                    out.append(raw)
+                    return
+                if (filled := template.filled(op, text)) is not None:
+                    out.append(filled)
+                    return
+            elif not ops and text and template.silent and not news:
+                return
+        if is_plain(ops, text):
+            if text or not template.answer.calls:  # nothing is no content after calls
+                out.append(raw)
+            return
+        part, writer = template.part, self._writer
+        part.text, part.ops = text, ops
+        before = len(out)
+        writer.put(part, out, shell=template.shell, news=news)
+        if ops:
+            op = ops[-1]
+            template.expect(op, writer.frame(template.shell, op), silent=not says_beside(part.fields))
+        else:
+            template.silent = len(out) == before
+        ops.clear()
+
+    def typed(
+        self, raw: bytes, data: bytes, typed: TypedChoice, choice: Choice, ops: list[Op], out: list[bytes], /
+    ) -> None:
+        text = typed.delta.content or ""
+        if len(ops) == 1 and type(only := ops[0]) is Content and only.text == text:
+            self._writer.unread = data
+            out.append(raw)
+        else:
+            out.append(self._writer.rewritten(choice, typed.index, data, text, ops))
+
+    def holds(self, event: ServerEvent, part: Part) -> bool:
+        return self._opening.holds(event, part)
+
+    def chunk(self, raw: bytes | None, parts: list[Part], out: list[bytes], *, news: bool) -> bool:
+        if raw is not None and all(part.unchanged for part in parts):
+            out.append(raw)
+            for part in parts:
+                part.choice.has_role = True
+            return True
+        for part in parts:
+            self._writer.put(part, out, news=news)
+            news = False
+        return True
+
+    def rest(self, part: Part, out: list[bytes]) -> None:
+        self._writer.put(part, out)
+
+    def comment(self, raw: bytes, out: list[bytes]) -> None:
+        out.append(raw)
+
+    beside = odd = comment
+
+    def counted(self, raw: bytes, usage: Any, top: Fields) -> None:  # noqa: ARG002 - the bytes have it
+        self._usage_event = raw
+        self._writer.top = self._writer.head() or top
+
+    def opening(self) -> list[bytes]:
+        return self._opening.take() if self._opening.is_held else []
+
+    def joined(self, out: list[bytes]) -> bytes:
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def end(self) -> bytes:
+        if not self._include_usage:
+            return DONE
+        return (self._usage_event or usage_chunk(self._writer.head(), self._usage)) + DONE
 
 
 def says_beside(fields: Fields) -> bool:

@@ -9,6 +9,7 @@ import enum
 import math
 from typing import Any
 
+from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.near_misses import unknown_name
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
@@ -17,7 +18,6 @@ from ..parsing.text_buffer import Gathered
 from ..wire.free_text import free_text
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
-from .operations import Arguments, CallOpened, Content, Op, ReasoningText
 from .outcome import CallOutcome, CallOutcomes, OpenCall, ShownText, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
@@ -272,7 +272,10 @@ class Message:
             if call.coercion.coerced:
                 self.outcomes.note(CallOutcome.COERCED, place_of(call.coercion.path))
         self._note_end(event)
+        begun = self.calls if call.parts is not None else self.calls - 1  # before this one
         self._judge(call, event, ops)
+        if self._policy.tells_ends and self.calls > begun:
+            ops.append(CallClosed(self.calls - 1, event.complete))  # type: ignore[arg-type]
         self.outcomes.end(call.name)
 
     def _note_end(self, event: CallEnd) -> None:

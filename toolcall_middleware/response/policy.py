@@ -94,6 +94,8 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Finds text that looks like a call but is not one. None where nothing is logged about it."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
+    tells_ends: bool = False
+    """Emit a `CallClosed` for each emitted call. An `AnswerWriter` needs it; a chat stream has no such event."""
 
     @property
     def is_straight(self) -> bool:

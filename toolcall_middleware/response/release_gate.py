@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
+from ..answer.operations import Arguments, Content, Op, ReasoningText, Refusal, Step
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
-from .operations import Content, Op
+
+_Held = TypeVar("_Held")
+_SIZE = 64  # bytes that a step takes besides its text, about
 
 
 class Hold(enum.Enum):
@@ -41,18 +46,25 @@ def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False) 
     return Hold.SPEECH if strict else Hold.NOTHING
 
 
-class Gate:
-    """Keeps what is made for the client until it may leave.
+def size_of(step: Step) -> int:
+    """How many bytes a step takes that is kept, about."""
+    return _SIZE + (len(step.text) if isinstance(step, Content | ReasoningText | Refusal | Arguments) else 0)
 
-    limit: bytes of what is kept. said: something that a client shows has come. is_open: all leaves at once.
+
+class Gate(Generic[_Held]):
+    """Keeps what is made for the client until it may leave: bytes of a chat stream, or steps for a writer.
+
+    limit: the most bytes that are kept. size: counts the bytes of an item.
+    said: something that a client shows has come. is_open: all leaves at once.
     """
 
-    __slots__ = ("_hold", "_kept", "_limit", "_size", "is_open", "said", "waits_for_speech")
+    __slots__ = ("_hold", "_kept", "_limit", "_size", "_size_of", "is_open", "said", "waits_for_speech")
 
-    def __init__(self, hold: Hold, limit: int | None) -> None:
+    def __init__(self, hold: Hold, limit: int | None, size: Callable[[_Held], int]) -> None:
         self._hold = hold
         self._limit = limit
-        self._kept: list[bytes] = []
+        self._size_of = size
+        self._kept: list[_Held] = []
         self._size = 0
         self.is_open = hold is Hold.NOTHING
         self.said = False
@@ -68,15 +80,15 @@ class Gate:
         """Whether the end of an answer opens it no more than its beginning."""
         return self._hold in _FOR_CALLS and not self.is_open
 
-    def keep(self, out: list[bytes]) -> None:
+    def keep(self, out: list[_Held]) -> None:
         """More that was made. Raises ToolCallError when it is too much."""
         self._kept += out
-        self._size += sum(map(len, out))
+        self._size += sum(map(self._size_of, out))
         if self._limit is not None and self._size > self._limit:
             message = f"What is held of the answer exceeds max_response_bytes ({self._limit})."
             raise ToolCallError("upstream_error", message)
 
-    def take(self, *, over: bool, all_there: bool, all_called: bool) -> list[bytes]:
+    def take(self, *, over: bool, all_there: bool, all_called: bool) -> list[_Held]:
         """What may leave now: all that was kept, or nothing.
 
         over: the stream came to its end. all_there: each choice that was asked for has begun. all_called: each that

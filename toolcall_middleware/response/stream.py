@@ -1,68 +1,127 @@
-"""A backend's stream of chunks becomes the client's: content and tool_call deltas, finish reasons, one `[DONE]`.
+"""Reads a backend's stream of chunks: events, choices, finish reasons, usage. An `Emitter` writes what becomes of them.
 
 A chunk goes one of two ways. One that fits a template (templates.py) is only asked for its text; any other is read in
-full (chunk.py) and written anew (chunk_writer.py). A chunk in which nothing is to be changed leaves with its own bytes.
-What is changed keeps its unknown fields: those of the chunk stay on each chunk made from it, those of its choice
-(logprobs, token ids) and of its delta leave once.
+full (chunk.py). chunk_writer.py emits chat chunks, said.py the steps of an answer in another API.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
+from ..answer.operations import Op
 from ..errors import ToolCallError
-from ..usage.meter import UsageMeter, usage_chunk
+from ..usage.meter import UsageMeter
+from ..usage.text_chunk import TypedChoice
 from ..wire import openai
 from ..wire.openai import Fields
-from ..wire.sse import DONE, EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
+from ..wire.sse import EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
 from .choice import ChoiceAnswer
-from .chunk import Choice, Choices, ChunkHead, is_plain, says
-from .chunk_writer import ChunkWriter, DeltaWriter, Opening, says_beside
-from .operations import Content, Op
-from .release_gate import Gate, Hold
+from .chunk import Choice, Choices, ChunkHead, Part, says
+from .release_gate import Gate
 from .templates import Template, Templates
 
 _COMMENT = b":\n\n"
-"""What leaves for an event with empty data, which keeps a connection alive: SDKs would read that data as JSON."""
+"""Replaces an event with empty data, which keeps a connection alive: SDKs would read that data as JSON."""
+Item = TypeVar("Item")
+
+
+class Emitter(Protocol[Item]):
+    """Writes what `StreamRewriter` reads. Items are held at the gate until `joined` makes bytes of them.
+
+    opens: the client's answer can begin although it has no item yet. fault: why the answer fails.
+    """
+
+    gate: Gate[Item]
+    opens: bool
+    fault: ToolCallError | None
+
+    @property
+    def top(self) -> Fields:
+        """The fields of the last chunk, where `head` may have to decode it first."""
+
+    def head(self) -> Fields:
+        """Return the fields of the last chunk, with what it says of the whole answer."""
+
+    def turn_to(self, top: Fields, /) -> bool:
+        """Keep the fields of a chunk. True when they hold something that the last chunk did not."""
+
+    def usual(self, raw: bytes, template: Template, text: str, ops: list[Op], /) -> bytes | None:
+        """Return the bytes for a chunk that repeats the last one, while the gate is open; None after a fault."""
+
+    def repeated(
+        self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[Item], /, *, news: bool = False
+    ) -> None:
+        """Emit a chunk that fits a template. news: the fields of its chunk must be emitted too."""
+
+    def typed(
+        self, raw: bytes, data: bytes, typed: TypedChoice, choice: Choice, ops: list[Op], out: list[Item], /
+    ) -> None:
+        """Emit a chunk of which only the text of one choice was read."""
+
+    def holds(self, event: ServerEvent, part: Part, /) -> bool:
+        """Whether a chunk of one part is not emitted yet because it only opens the answer."""
+
+    def chunk(self, raw: bytes | None, parts: list[Part], out: list[Item], /, *, news: bool) -> bool:
+        """Emit a chunk that was read in full. Return whether its template may be learned.
+
+        raw: the bytes of the chunk, where all of its choices were read.
+        """
+
+    def rest(self, part: Part, out: list[Item], /) -> None:
+        """Emit what was held back of a choice when the stream ended."""
+
+    def comment(self, raw: bytes, out: list[Item], /) -> None:
+        """Emit an event that keeps the connection alive."""
+
+    def beside(self, raw: bytes, out: list[Item], /) -> None:
+        """Emit a chunk without choices."""
+
+    def odd(self, raw: bytes, out: list[Item], /) -> None:
+        """Emit an event whose data is no JSON."""
+
+    def counted(self, raw: bytes, usage: Any, top: Fields, /) -> None:
+        """Keep the backend's usage chunk for the end; empty bytes and None where its numbers are not used."""
+
+    def opening(self) -> list[Item]:
+        """Return the items that open the answer and were held, once they may leave."""
+
+    def joined(self, out: list[Item], /) -> bytes:
+        """Return the bytes of items that leave."""
+
+    def end(self) -> bytes:
+        """Return the last bytes of a complete answer."""
 
 
 class StreamRewriter:
     """Bytes of the backend's event stream in, bytes for the client out. One per attempt. Never raises: see `failed`.
 
-    make_choice: makes a ChoiceAnswer. include_usage: whether the client asked for usage. choices: how many it asked
-    for. hold: what must have come before anything leaves. legacy: calls leave as the deprecated `function_call`.
-    as_object: arguments are a JSON object, whole, in the call's last delta; its first has an empty string there, as
-    ever. max_bytes: of one event, and of what is held. head: what a chunk says of itself where the backend does not.
+    make_choice: makes a ChoiceAnswer. emitter: writes the client's answer. include_usage: whether the client asked for
+    usage. choices: how many it asked for. max_bytes: of one event. head: what a chunk says of itself where the backend
+    does not.
     """
 
     def __init__(
         self,
         make_choice: Callable[[], ChoiceAnswer],
         usage: UsageMeter,
+        emitter: Emitter[Any],
         *,
         include_usage: bool,
         choices: int = 1,
-        hold: Hold = Hold.NOTHING,
-        legacy: bool = False,
-        as_object: bool = False,
-        reasoning_field: str | None = None,
         max_bytes: int | None = None,
         head: Fields | None = None,
     ) -> None:
         self._usage = usage
+        self._emit = emitter
         self._include_usage = include_usage
         self._counts = include_usage or usage.limit is not None
         self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
         """What has come so far, and how long a complete answer is waited for."""
-        self._writer = ChunkWriter(
-            DeltaWriter(usage, legacy=legacy, as_object=as_object, reasoning_field=reasoning_field)
-        )
         self._templates = Templates()
-        self._gate = Gate(hold, max_bytes)
-        self._opening = Opening(self._writer, self._gate)
+        self._gate = emitter.gate
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
-        self._usage_event = b""  # the backend's own, if it can go to the client as it is
         self._line_ends = LineEnds()
         self._head = ChunkHead(head)
         self._odd = b""  # an event that is no JSON, and waits for the next
@@ -77,7 +136,7 @@ class StreamRewriter:
 
     @property
     def received_done(self) -> bool:
-        """Whether the backend said `[DONE]` behind an answer: however its stream ends then, nothing is missing."""
+        """Whether the backend said `[DONE]` after an answer: however its stream ends then, nothing is missing."""
         return self.choices.begun and self.failed is None and self._read_all
 
     @property
@@ -88,7 +147,7 @@ class StreamRewriter:
     @property
     def opens(self) -> bool:
         """Whether the client's answer can begin, although its first chunk waits for what is said first."""
-        return self._gate.waits_for_speech
+        return self._gate.waits_for_speech or (self._emit.opens and self._gate.is_open)
 
     @property
     def is_due(self) -> bool:
@@ -108,40 +167,40 @@ class StreamRewriter:
             self._usage.wrote(text, template.index)
         answer = template.answer
         ops = answer.feed(text)
-        if len(ops) == 1:
-            op = ops[0]
-            if type(op) is Content and op.text == text:
-                return data  # what stops an answer takes some of its text away
-            if not answer.message.stopped and (filled := template.filled(op, text)) is not None:
-                return filled
-        return self._written(data, template, text, ops)
+        if not answer.message.stopped:
+            left = self._emit.usual(data, template, text, ops)
+            return left if left is not None else self._joined([])
+        out: list[Any] = []
+        self._emit.repeated(data, template, text, ops, out)
+        self._after(template.choice)
+        return self._joined(out)
 
     def _expect(self) -> None:
         """Settle which template the next bytes are compared with, so that nothing else is asked of each message.
 
-        None where they go on with an event, or what comes of them does not leave at once, or looks different.
+        None where they go on with an event, or what is made of them does not leave at once, or looks different.
         """
         last = self._templates.last
-        is_next = last is not None and last.top is self._writer.top and not last.choice.finished
+        is_next = last is not None and last.top is self._emit.top and not last.choice.finished
         self._expected = last if is_next and self._gate.is_open and not self._reader.buffer else None
 
     def _unexpected(self, data: bytes) -> bytes:
         """Bytes that are not like those before."""
         templates = self._templates
         if self._gate.is_open and not (self._reader.buffer or self._read_all):
+            out: list[Any] = []
             if templates.are_several and (found := templates.find(data)) is not None:
-                out = self._repeat(data, *found)
+                self._repeat(data, *found, out)
                 self._expect()
-                return out
+                return self._joined(out)
             if templates.are_useless and not self._head.fills and is_one_line(data):
-                typed = self._typed_chunk(data, data[6:-2])
-                if typed is not None:
-                    return typed
+                if self._typed_chunk(data, data[6:-2], out):
+                    return self._joined(out)
         return self._read(data)
 
     def _read(self, data: bytes) -> bytes:
         """The events that are complete with `data`, one by one."""
-        out: list[bytes] = []
+        out: list[Any] = []
         try:
             events = self._reader.feed(data)
         except TooLargeError:
@@ -163,7 +222,7 @@ class StreamRewriter:
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
-        choices, out, stopped = self.choices, list[bytes](), self.choices.stopped
+        choices, out, stopped = self.choices, list[Any](), self.choices.stopped
         for event in self._reader.finish():
             if not self._read_all and not stopped and event.data is not None:
                 # It has no blank line of its own.
@@ -175,7 +234,7 @@ class StreamRewriter:
                 if fault is not None:
                     self._fail(fault)
                 self._gate.said = self._gate.said or bool(part.ops) or part.reason is not None
-                self._writer.put(part, out)
+                self._emit.rest(part, out)
                 part.ops.clear()
         ends = not lost and self.failed is None
         self._read_all |= ends and not self._gate.waits_for_call
@@ -183,12 +242,10 @@ class StreamRewriter:
         return self._let(out, all_there=self.failed is None or choices.all_begun, over=ends)
 
     def end(self) -> bytes:
-        """The usage chunk, if the client asked for it, and `[DONE]`. Once, and last."""
-        if not self._include_usage:
-            return DONE
-        return (self._usage_event or usage_chunk(self._writer.head(), self._usage)) + DONE
+        """The last bytes of a complete answer, with its usage if the client asked for it. Once, and last."""
+        return self._emit.end()
 
-    def _let(self, out: list[bytes], *, all_there: bool, over: bool) -> bytes:
+    def _let(self, out: list[Any], *, all_there: bool, over: bool) -> bytes:
         """Let `out` go, or keep it until all has come that it waits for."""
         gate = self._gate
         if not gate.is_open:
@@ -197,9 +254,20 @@ class StreamRewriter:
             except ToolCallError as error:
                 self._fail(error)
             out = gate.take(over=over and self.failed is None, all_there=all_there, all_called=self.choices.all_called)
-            if gate.is_open and self._opening.is_held:
-                out = [*self._opening.take(), *out]
-        return out[0] if len(out) == 1 else b"".join(out)
+            if gate.is_open:
+                out = [*self._emit.opening(), *out]
+        return self._joined(out)
+
+    def _joined(self, out: list[Any]) -> bytes:
+        left = self._emit.joined(out)
+        if self._emit.fault is not None:
+            self._fail(self._emit.fault)
+        return left
+
+    def _after(self, choice: Choice) -> None:
+        """An event was read after which its choice is stopped."""
+        self.ended |= self.choices.end_after_event(self._read_all)
+        self._blame(choice)
 
     def _end_events(self) -> None:
         """Whatever else the backend sends is not read."""
@@ -218,7 +286,7 @@ class StreamRewriter:
 
     # -- events in -----------------------------------------------------------------------------------------------
 
-    def _event(self, event: ServerEvent, out: list[bytes]) -> None:
+    def _event(self, event: ServerEvent, out: list[Any]) -> None:
         data = event.data
         if (event := self._line_ends.of_one_kind(event)).raw == b"":
             return
@@ -226,20 +294,19 @@ class StreamRewriter:
             # Without a colon it is the beginning of a word where a stream broke off.
             if b":" in event.raw or not event.raw.strip():
                 self._gate.said = True  # a comment keeps the connection alive: that is what it is for
-                out.append(event.raw)
+                self._emit.comment(event.raw, out)
             return
         if (found := self._templates.find(event.raw)) is not None:
-            made = self._repeat(event.raw, *found)
-            self._gate.said = self._gate.said or bool(made)
-            out.append(made)
+            before = len(out)
+            self._repeat(event.raw, *found, out)
+            self._gate.said = self._gate.said or len(out) > before
             return
         if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
-            if (typed := self._typed_chunk(event.raw, data)) is not None:
-                out.append(typed)
+            if self._typed_chunk(event.raw, data, out):
                 return
         if not data.strip():
             self._gate.said = True
-            out.append(_COMMENT)
+            self._emit.comment(_COMMENT, out)
             return
         if data.strip() == b"[DONE]":
             self._flush_odd(out)
@@ -251,7 +318,7 @@ class StreamRewriter:
                 self._fail(error)
                 return
             self._flush_odd(out)
-            top = self._head.filled({**self._writer.head(), "choices": last})
+            top = self._head.filled({**self._emit.head(), "choices": last})
             self._chunk(ServerEvent(openai.event(openai.encode(top)), b""), top, out)
             self._end_events()
         elif top is None:
@@ -262,27 +329,30 @@ class StreamRewriter:
             self._flush_odd(out)
             self._chunk(event, top, out)
 
-    def _flush_odd(self, out: list[bytes]) -> None:
+    def _flush_odd(self, out: list[Any]) -> None:
         """Let an event go that is no JSON, now that it was not the last: half an event is where a stream broke off,
-        and a client that cannot read it never sees the error behind it.
+        and a client that cannot read it never sees the error after it.
         """
         if self._odd:
-            out.append(self._odd)
-            self._odd = b""
+            self._emit.odd(self._odd, out)
+            if self._emit.fault is not None:
+                self._fail(self._emit.fault)
+        self._odd = b""
 
-    # -- the full way --------------------------------------------------------------------------------------------
-
-    def _chunk(self, event: ServerEvent, top: Fields, out: list[bytes]) -> None:
+    def _chunk(self, event: ServerEvent, top: Fields, out: list[Any]) -> None:
+        """A chunk that is read in full."""
+        emit = self._emit
         counted = not openai.is_null(top.get("usage"))
-        good = counted and self._usage.saw(openai.read_value(top["usage"]))
+        usage = openai.read_value(top["usage"]) if counted else None
+        good = counted and self._usage.saw(usage)
         choices = openai.read_objects(top.get("choices"))
         if not choices:
             if not counted:
-                out.append(event.raw)
-                return
-            # For the end of the stream, wherever it stands here.
-            self._usage_event = event.raw if good and choices is not None else b""
-            self._writer.top = self._writer.head() or top
+                emit.beside(event.raw, out)
+            elif good and choices is not None:
+                emit.counted(event.raw, usage, top)  # for the end of the stream, wherever it is here
+            else:
+                emit.counted(b"", None, top)
             return
         try:
             parts = [part for fields in choices if (part := self.choices.read(fields)) is not None]
@@ -292,87 +362,50 @@ class StreamRewriter:
         for part in parts:
             if not part.may_repeat:
                 self._templates.forget(part.index)
-        news = self._writer.turn_to(top)
-        if len(parts) == 1 and not counted and self._opening.holds(event, parts[0]):
+        news = emit.turn_to(top)
+        alone = len(choices) == len(parts) == 1 and not counted
+        if len(parts) == 1 and not counted and emit.holds(event, parts[0]):
             return
         self._gate.said = self._gate.said or any(map(says, parts))
-        if not counted and len(parts) == len(choices) and all(part.unchanged for part in parts):
-            out.append(event.raw)
-            for part in parts:
-                part.choice.has_role = True
-        else:
-            for part in parts:
-                self._writer.put(part, out, news=news)
-                news = False
-        if len(choices) == len(parts) == 1 and not counted and not parts[0].beside:
-            self._templates.learn(event, parts[0], self._writer.top)
+        as_it_is = not counted and len(parts) == len(choices)
+        repeats = emit.chunk(event.raw if as_it_is else None, parts, out, news=news)
+        if alone and repeats and not parts[0].beside:
+            self._templates.learn(event, parts[0], emit.top)
         for part in parts:
             self._blame(part.choice)
 
-    def _repeat(self, raw: bytes, template: Template, text: str) -> bytes:
-        """What leaves for the event `raw`, which differs from an earlier one in its text alone."""
+    def _repeat(self, raw: bytes, template: Template, text: str, out: list[Any]) -> None:
+        """The event `raw` differs from an earlier one in its text alone."""
         template.met = True
-        writer = self._writer
-        news = writer.top is not template.top and writer.turn_to(template.top)
+        emit = self._emit
+        news = emit.top is not template.top and emit.turn_to(template.top)
         if template.choice.finished:
-            return b""
+            return
         if self._counts:
             self._usage.wrote(text, template.index)
-        return self._written(raw, template, text, template.answer.feed(text), news=news)
+        emit.repeated(raw, template, text, template.answer.feed(text), out, news=news)
+        if template.answer.message.stopped:
+            self._after(template.choice)
 
-    def _written(self, raw: bytes, template: Template, text: str, ops: list[Op], *, news: bool = False) -> bytes:
-        """What leaves for `raw`, whose text has become `ops`. news: its chunk's own fields must leave."""
-        if not template.answer.message.stopped:
-            if len(ops) == 1:
-                op = ops[0]
-                if type(op) is Content and op.text == text:
-                    return raw
-                filled = template.filled(op, text)
-                if filled is not None:
-                    return filled
-            elif not ops and text and template.silent and not news:
-                return b""
-        self.ended |= self.choices.end_after_event(self._read_all)
-        if is_plain(ops, text):
-            return raw if text or not template.answer.calls else b""  # nothing is no content behind calls
-        part, writer = template.part, self._writer
-        part.text, part.ops = text, ops
-        out: list[bytes] = []
-        writer.put(part, out, shell=template.shell, news=news)
-        if ops:
-            op = ops[-1]
-            template.expect(op, writer.frame(template.shell, op), silent=not says_beside(part.fields))
-        else:
-            template.silent = not out
-        ops.clear()
-        self._blame(template.choice)
-        return b"".join(out)
+    def _typed_chunk(self, raw: bytes, data: bytes, out: list[Any]) -> bool:
+        """Emit the event `raw`, if it says some text, and beside it only what the client reads.
 
-    def _typed_chunk(self, raw: bytes, data: bytes) -> bytes | None:
-        """What leaves for the event `raw`, which says some text, and beside it what only the client reads.
-
-        None: it says something else, and nothing of it has been read.
+        False: it says something else, and nothing of it has been read.
         """
         typed = None if self._odd else self._templates.read_typed(data)
         if typed is None:
-            return None
+            return False
         index, text = typed.index, typed.delta.content
         choice = self.choices.by_index.get(index)
         if choice is None or choice.finished or not text:
-            return None
+            return False
         answer = choice.answer
         if answer.reads_reasoning:
-            return None  # what comes in its reasoning field has to end first
+            return False  # what comes in its reasoning field has to end first
         self._templates.note_typed()
         if self._counts:
             self._usage.wrote(text, index)
-        ops = answer.feed(text)
-        out = raw
-        if len(ops) == 1 and type(only := ops[0]) is Content and only.text == text:
-            self._writer.unread = data
-        else:
-            out = self._writer.rewritten(choice, index, data, text, ops)
+        self._emit.typed(raw, data, typed, choice, answer.feed(text), out)
         if answer.stopped:
-            self.ended |= self.choices.end_after_event(self._read_all)
-            self._blame(choice)
-        return out
+            self._after(choice)
+        return True

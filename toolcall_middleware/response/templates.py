@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from ..answer.operations import Arguments, Content, Op
 from ..usage.text_chunk import MAX_UNLIKE, TypedChoice, read_by_type
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell
 from ..wire.sse import ServerEvent
 from .chunk import Part
-from .operations import Arguments, Content, Op
 
 MAX_TEMPLATES = 16
 """Choices of one stream that have a template. Those of more choices are read in full: nothing grows with them."""

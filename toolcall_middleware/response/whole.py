@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from ..answer.operations import Arguments, CallOpened, Content, Op, ReasoningText, Refusal, Signed, Step
 from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.content_parts import with_plain_content
 from ..wire.openai import Fields
 from ..wire.sse import DONE
-from .answer_outcome import AnswerOutcome
-from .choice import ChoiceAnswer
+from . import said
+from .choice import AnswerOutcome, ChoiceAnswer
 from .chunk import take_calls
-from .operations import Arguments, CallOpened, Content, Op, ReasoningText
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
@@ -51,6 +52,10 @@ class WholeAnswer:
 
     body: bytes
     outcome: AnswerOutcome
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    """For a writer."""
+    usage: Any = None
+    """For a writer; None where its count is due, or nothing is known."""
 
 
 def rewrite_whole(
@@ -64,12 +69,14 @@ def rewrite_whole(
     reasoning_field: str | None = None,
     defer: bool = False,
     head: Fields | None = None,
+    as_steps: bool = False,
 ) -> WholeAnswer | None:
     """The answer for the client, or None when `data` is no chat completion.
 
     as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
     calls carry their `index` as in a stream (profile gateway). head: what it says of itself where the backend does not.
-    defer: leave usage out when its count is due.
+    defer: leave usage out when its count is due. as_steps: the answer is steps for an
+    `AnswerWriter`, and no body.
     Raises ToolCallError for a fault of the model that a setting makes an error.
     """
     top = openai.read_object(data)
@@ -80,6 +87,7 @@ def rewrite_whole(
     usage.saw(numbers)  # they may tell whether the token limit has cut a call
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
+    steps: list[Step] = []
     for number, (choice, given) in enumerate(choices):
         if (broken := openai.broken_choice(choice)) is not None:
             raise broken
@@ -99,6 +107,10 @@ def rewrite_whole(
                 usage.thought(op.text)
         if answer.fault is not None:
             raise answer.fault
+        if as_steps:
+            if not number:
+                steps += [said.opened(top), *_in_order(message, ops + last), said.finished(answer, choice, reason)]
+            continue
         shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
         for name in openai.REASONING_FIELDS if answer.reads_reasoning else ():
             if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
@@ -107,11 +119,26 @@ def rewrite_whole(
             _open_arguments(shown)
         stop = {name: openai.raw(value) for name, value in answer.stop_reason.items()}
         made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason), **stop})
+    if as_steps:
+        told = numbers if usage.saw(numbers) else None
+        if told is None and not (defer and usage.is_due):
+            told = usage.total()  # also of an answer that is asked for again: it is counted while it is there
+        return WholeAnswer(b"", AnswerOutcome.of(answers), steps, told)
     left_out = openai.missing(head, top) if head is not None else {}
     body: dict[str, Any] = {**left_out, **top, **left_out, "choices": made}
     if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
     return WholeAnswer(_encode(body), AnswerOutcome.of(answers))
+
+
+_ORDER: dict[Any, int] = {ReasoningText: 0, Signed: 0, Content: 1, Refusal: 2}
+
+
+def _in_order(message: Fields, ops: list[Op]) -> list[Step]:
+    """The steps of a whole answer: thoughts before text, text before calls, as a chat message has them."""
+    steps: list[Step] = []
+    said.say(message, ops, steps)
+    return sorted(steps, key=lambda step: _ORDER.get(type(step), len(_ORDER)))
 
 
 def _ops_of(answer: ChoiceAnswer, message: Fields, text: str) -> tuple[list[Op], Fields]:

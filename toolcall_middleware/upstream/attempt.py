@@ -15,8 +15,7 @@ from ..formats import registry
 from ..formats.base import ToolFormat
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
-from ..response.answer_outcome import AnswerOutcome
-from ..response.choice import ChoiceAnswer
+from ..response.choice import AnswerOutcome, ChoiceAnswer
 from ..response.choice_setup import AnswerContext, make_choice, no_more_than_asked
 from ..response.outcome import CallReport
 from ..response.policy import Extension
@@ -88,8 +87,10 @@ class ToolRequest:
         extension: Extension | None,
         *,
         lowers_limit: bool = False,
+        tells_ends: bool = False,
     ) -> None:
         self.chat = chat
+        self._tells_ends = tells_ends
         self.model = chat.model
         counted = chat.include_usage or not chat.stream
         self.usage = meter_for(settings, chat.model, memory, wanted=counted)
@@ -184,6 +185,7 @@ class ToolRequest:
             retried=self._retried,
             opened=self._opened(),
             sure=not self._guesses,
+            tells_ends=self._tells_ends,
         )
         make = functools.partial(make_choice, self.chat, self.settings, self.syntax, context)
         return no_more_than_asked(make, self.chat.n)

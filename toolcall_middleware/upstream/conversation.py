@@ -100,8 +100,8 @@ class Conversation(Protocol):
     def finish(self, *, cut: bool, left: bool) -> bytes:
         """The stream is over. Raises ToolCallError where the client is to be told of an error, and nothing has left."""
 
-    def flush(self) -> bytes:
-        """What is held back of a stream that cannot go on."""
+    def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:
+        """The last bytes of an answer that has begun and fails. streaming: its stream is being read."""
 
     def whole(self, data: bytes) -> Reply | None:
         """A collected response. None: ask again. Raises ToolCallError as `finish` does."""

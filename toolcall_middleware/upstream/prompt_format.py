@@ -17,7 +17,7 @@ from ..errors import shown
 from ..formats import registry
 from ..formats.base import ToolFormat
 from ..request.parse import ChatRequest
-from ..response.answer_outcome import AnswerOutcome
+from ..response.choice import AnswerOutcome
 from ..settings import Settings
 from .backend_memory import BackendMemory, Fact, Topic
 from .request_shape import odd_fields, speaks_of_calls

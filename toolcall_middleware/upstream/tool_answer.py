@@ -9,24 +9,24 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..answer.writer import AnswerWriter
 from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
-from ..response.answer_outcome import AnswerOutcome
+from ..response.answer_form import AnswerForm
+from ..response.choice import AnswerOutcome
 from ..response.outcome import FinishedCall, as_header
 from ..response.policy import Extension
-from ..response.release_gate import hold_for
 from ..response.stream import StreamRewriter
-from ..response.whole import Reply, as_stream, is_stream, no_completion, rewrite_whole
+from ..response.whole import Reply, as_stream, is_stream, no_completion
 from ..settings import Settings
 from ..usage.pending_count import PendingCount
 from ..wire import openai
-from ..wire.sse import DONE
 from .actions import State
 from .attempt import Decision, ToolRequest
 from .backend_memory import BackendMemory
@@ -48,7 +48,7 @@ class ToolAnswer:
     """One request with tools, and the answers to its attempts. A `Conversation`; see there for what is public.
 
     extension: what is said beside calls. defer: whether a count that takes time is waited for (`pending`).
-    lowers_limit: see `Negotiation`.
+    lowers_limit: see `Negotiation`. writer: writes the answer where the client speaks another API.
     """
 
     def __init__(
@@ -60,13 +60,16 @@ class ToolAnswer:
         *,
         defer: bool,
         lowers_limit: bool = False,
+        writer: AnswerWriter | None = None,
     ) -> None:
         self._chat = chat
+        self._form = AnswerForm(chat, settings, writer)
         self._settings = settings
         self._memory = memory
         self._extension = extension
         self._defer = defer
-        self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit)
+        tells_ends = writer is not None
+        self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit, tells_ends=tells_ends)
         self.error: ToolCallError | None = None
         # Of the response at hand:
         self.stream: StreamRewriter | None = None
@@ -134,6 +137,7 @@ class ToolAnswer:
         """A response begins: what becomes of it."""
         self.stream = None
         self._request.unparsed = None
+        self._form.begin()
         self._status = status
         self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         if status >= 400:
@@ -153,22 +157,11 @@ class ToolAnswer:
         return State.STREAMING
 
     def _new_rewriter(self) -> StreamRewriter:
-        chat, settings = self._chat, self._request.settings
-        made = StreamRewriter(
-            self._request.make_choice,
-            self._request.usage,
-            include_usage=chat.include_usage,
-            choices=chat.n,
-            hold=hold_for(chat, settings, must_call=self._request.is_trial),
-            legacy=chat.legacy,
-            as_object=settings.arguments_as_object,
-            reasoning_field=settings.reasoning_field,
-            max_bytes=settings.max_response_bytes,
-            head=openai.new_head(chat.model, "chat.completion.chunk"),
-        )
+        request = self._request
+        made = self._form.stream(request.make_choice, request.usage, request.settings, must_call=request.is_trial)
         if self.offers_tools:
             made.choices.read_unparsed = self._reader_of(self._request.syntax)
-        if chat.include_usage and self._request.ends_itself:
+        if self._chat.include_usage and self._request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
 
@@ -232,7 +225,7 @@ class ToolAnswer:
             if not left:
                 raise error
             self.error = error
-            return out + error.sse() + DONE
+            return out + self._form.broken(error)
         outcome = stream.choices.outcome
         if not self._is_settled(outcome, left=left):
             return b""
@@ -272,15 +265,15 @@ class ToolAnswer:
         """
         return not is_ours(error.code) and self._request.repairs(error)
 
-    def flush(self) -> bytes:
-        """What is held back of a stream that has begun and cannot go on: an error follows."""
-        return self._stream.finish(cut=True)
+    def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:
+        """The last bytes of an answer that has begun and fails. streaming: its stream may hold back some of it."""
+        return (self._stream.finish(cut=True) if streaming else b"") + self._form.broken(error)
 
     # -- a whole answer ------------------------------------------------------------------------------------------
 
     def whole(self, data: bytes) -> Reply | None:
         """A collected response. None: ask again, with `take_next`. Raises ToolCallError as `finish` does."""
-        chat, request, settings = self._chat, self._request, self._settings
+        chat, request = self._chat, self._request
         if self._status >= 400:
             refusal = openai.read_error(data, self._status)
             if (written := self._written(refusal)) is not None:
@@ -297,17 +290,7 @@ class ToolAnswer:
         if chat.stream:
             return self._as_stream(data)
         try:
-            answer = rewrite_whole(
-                data,
-                request.make_choice,
-                request.usage,
-                legacy=chat.legacy,
-                indexed=settings.call_index,
-                as_object=settings.arguments_as_object,
-                reasoning_field=settings.reasoning_field,
-                defer=self._defer,
-                head=openai.new_head(chat.model, "chat.completion"),
-            )
+            answer = self._form.read_whole(data, request.make_choice, request.usage, defer=self._defer)
         except ToolCallError as error:
             if request.retries(error):
                 return None
@@ -326,6 +309,7 @@ class ToolAnswer:
         self._calls = outcome.calls
         self._warnings = outcome.warnings
         self._finished = outcome.finished
+        self._form.take(answer)
         if self._defer and request.usage.is_due:
             self._is_due = True
             return self._json(answer.body)
@@ -361,14 +345,16 @@ class ToolAnswer:
     def _counted_json(self, body: bytes) -> Reply:
         """A whole answer whose usage is in it, with our own remarks."""
         usage = self._request.usage
+        remarks: dict[str, Any] = {}
         if self._extension is not None:
             remarks = self._extension.of(self._warnings, self._finished) if self._calls else {}
             if injection := usage.injection():
                 name = self._extension.field
                 remarks = {name: {**remarks.get(name, {}), **injection}}
-            body = openai.with_fields(body, remarks) if remarks else body
         estimated = "; usage=estimated" if usage.is_estimated else ""
-        return self._json(body, f"; calls={self._calls}{as_header(self._finished)}{estimated}")
+        return self._json(
+            self._form.finished(body, remarks), f"; calls={self._calls}{as_header(self._finished)}{estimated}"
+        )
 
     def _json(self, body: bytes, note: str = "") -> Reply:
         headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}
@@ -390,7 +376,7 @@ class ToolAnswer:
         if self._chat.stream:
             return Reply(reply.status, reply.body + self.counted(), reply.headers)
         self._is_due = False
-        return self._counted_json(openai.with_fields(reply.body, {"usage": self._request.usage.total()}))
+        return self._counted_json(self._form.with_usage(reply.body, self._request.usage.total()))
 
 
 def _warn(warnings: Sequence[str]) -> None:

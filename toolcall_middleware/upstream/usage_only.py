@@ -12,6 +12,7 @@ from ..usage.meter import UsageMeter
 from ..usage.pending_count import PendingCount, meter_for, model_of
 from ..usage.tap import UsageTap
 from ..wire import openai
+from ..wire.sse import DONE
 from .actions import State
 from .backend_memory import BackendMemory
 from .conversation import Facts
@@ -108,9 +109,9 @@ class UsageOnlyAnswer:
         """The stream is over: what it broke off in the middle of."""
         return self._tap.finish()
 
-    def flush(self) -> bytes:
-        """Nothing is held back for an error to follow."""
-        return b""
+    def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:  # noqa: ARG002 - nothing is held back
+        """The error as the last event."""
+        return error.sse() + DONE
 
     def pending(self) -> PendingCount | None:
         """What the stream waits for."""

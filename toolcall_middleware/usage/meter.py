@@ -337,13 +337,16 @@ def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
             total[name] = value
 
 
+def remarks_of(meter: UsageMeter) -> dict[str, Any]:
+    """What is said beside the usage: the operator's field, with how much of the prompts was the injection."""
+    return {meter.extension: injection} if meter.extension is not None and (injection := meter.injection()) else {}
+
+
 def usage_chunk(head: openai.Fields, meter: UsageMeter) -> bytes:
     """The last chunk of a stream, with the head of another one; empty where there are no numbers."""
     usage = meter.total()
     if usage is None:
         return b""
     body = {name: value for name, value in head.items() if name in openai.HEAD}
-    chunk: dict[str, Any] = {**body, "choices": [], "usage": usage}
-    if meter.extension is not None and (injection := meter.injection()):
-        chunk[meter.extension] = injection
+    chunk: dict[str, Any] = {**body, "choices": [], "usage": usage, **remarks_of(meter)}
     return openai.event(msgspec.json.encode(chunk))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from toolcall_middleware.apis.messages.client.face import MessagesFace
+from tests.apis.fed import MessagesFace
 
 DATA = Path(__file__).parent.parent / "data"
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}

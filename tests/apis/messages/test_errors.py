@@ -9,8 +9,8 @@ import anthropic
 import httpx2
 import pytest
 
+from tests.apis.fed import MessagesFace
 from toolcall_middleware.apis.face import FaceReply
-from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.errors import ToolCallError, error_body
 
 from .chat import READ, asked

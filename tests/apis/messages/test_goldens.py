@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.apis.fed import MessagesFace
 from tests.exchange.test_goldens_on_the_wire import chunks, is_object, offered, whole
 from tests.formats import goldens
 from tests.formats.goldens import Case
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole
 from tests.helpers.thorough import THOROUGH
-from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 

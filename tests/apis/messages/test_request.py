@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.apis.fed import MessagesFace
 from toolcall_middleware.apis.face import Face
-from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.errors import ToolCallError
 
 from .chat import READ, body, chat_of, messages_of, recorded

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from toolcall_middleware.apis.messages.client.face import MessagesFace
+from tests.apis.fed import MessagesFace
 from toolcall_middleware.apis.messages.client.typed_tools import typed_tool
 from toolcall_middleware.errors import ToolCallError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.apis.fed import ResponsesFace
 from toolcall_middleware.apis.face import FaceRequest
-from toolcall_middleware.apis.responses import ResponsesFace
 
 MARK = "0123456789abcdef"
 WEATHER: dict[str, Any] = {

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from tests.apis.fed import ResponsesFace
 from tests.exchange.test_goldens_on_the_wire import chunks, is_object, offered, whole
 from tests.helpers import stream_rules
 from tests.helpers.driven import Driven
 from tests.helpers.thorough import THOROUGH
-from toolcall_middleware.apis.responses import ResponsesFace
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 

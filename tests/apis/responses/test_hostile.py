@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.responses import ResponsesFace
+from tests.apis.fed import ResponsesFace
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import read_request
 from toolcall_middleware.settings import Settings

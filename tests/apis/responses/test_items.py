@@ -389,7 +389,7 @@ def test_errors_of_the_core_name_the_clients_field(core: str | None, param: str 
 
 def test_half_an_emoji_of_the_client_does_no_harm() -> None:
     data = body().replace(b'"hi"', rb'"a\ud83d \ud83d\ude00"')
-    from toolcall_middleware.apis.responses import ResponsesFace
+    from tests.apis.fed import ResponsesFace
 
     assert json.loads(ResponsesFace().request(data, {}).body)["messages"][0]["content"] == "a� \U0001f600"
 

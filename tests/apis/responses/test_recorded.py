@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.responses import ResponsesFace
+from tests.apis.fed import ResponsesFace
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import Settings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.responses import ResponsesFace
+from tests.apis.fed import ResponsesFace
 from toolcall_middleware.errors import ToolCallError
 
 from .asking import WEATHER, asked, body, chat_of

@@ -40,7 +40,7 @@ def refused(**fields: Any) -> ToolCallError:
 def test_a_function_stays_as_it_was_spelled() -> None:
     schema = '{"type":"object",  "properties": {"n": {"default": 1.00}}}'
     data = '{"model": "m", "input": "x", "tools": [{"type": "function", "name": "f", "parameters": ' + schema + "}]}"
-    from toolcall_middleware.apis.responses import ResponsesFace
+    from tests.apis.fed import ResponsesFace
 
     assert schema.encode() in ResponsesFace().request(data.encode(), {}).body
 

@@ -43,11 +43,34 @@ class WholePairs:
         held, self.holds = self.holds, ""
         return _inner(re.sub(_HIGH, "\\\\ufffd", held))
 
+    def text(self, text: str) -> str:
+        """As `feed`, of a piece that is no JSON string."""
+        if not text.isascii():
+            text = _whole(text)
+        if not self.holds and "\\u" not in text and not text.endswith("\\"):
+            return text
+        text, self.holds = self.holds + text, ""
+        return _ESCAPE.sub(self._one, text)
+
+    def rest(self) -> str:
+        """As `finish`."""
+        held, self.holds = self.holds, ""
+        return re.sub(_HIGH, "\\\\ufffd", held)
+
     def _one(self, match: re.Match[str]) -> str:
         if match["open"] is not None:
             self.holds = match["open"]
             return ""
         return "\\ufffd" if match["half"] else match[0]
+
+
+def _whole(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _inner(text: str) -> bytes:

@@ -13,7 +13,7 @@ from .chat_so_far import ChatSoFar
 from .client.chunks import read_chunk
 from .client.errors import Errors
 from .client.stream import PING, MessageStream
-from .client.usage import usage_of
+from .client.writer import usage_of
 from .passed_events import PassedEvents
 
 _LONGEST_EVENT = 64 << 20

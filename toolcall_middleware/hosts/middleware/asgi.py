@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...answer.writer import AnswerWriter
 from ...apis.extension import ExtensionCopy
 from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
@@ -244,7 +245,8 @@ class ToolCallMiddleware:
             return
         async with answer.waiting(scope):
             inner, messages = chat_request(scope, asked.body, settings.paths, passage)
-            await self._chat(caller, asked.body, inner, messages, (messages, inner), always=True)
+            untouched = (messages, inner)
+            await self._chat(caller, asked.body, inner, messages, untouched, always=True, writer=face.writer)
 
     async def _count(self, caller: _Caller, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
         """How long the prompt would be that the backend is asked with."""
@@ -274,12 +276,16 @@ class ToolCallMiddleware:
         untouched: tuple[list[Message], Scope],
         *,
         always: bool = False,
+        writer: AnswerWriter | None = None,
     ) -> None:
-        """A chat completion. untouched: its messages as they came. always: its answer is read in any case."""
+        """A chat completion. untouched: its messages as they came. always: its answer is read in any case.
+
+        writer: writes the answer in another API.
+        """
         settings, receive, send, tenant = caller.settings, caller.receive, caller.send, caller.tenant
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
-        exchange = exchange_for(settings, memory, record.report, always=always)
+        exchange = exchange_for(settings, memory, record.report, always=always, writer=writer)
         came = body
         try:
             if is_guarded(settings):

@@ -46,7 +46,8 @@ class FaceAnswer:
         self._limit = _LIMIT if limit is None else limit
         self._turns = Turns()
         self._start: Message | None = None
-        self._streams = False  # the chat answer at hand is a stream
+        self._streams = False  # the answer at hand is a stream
+        self._written = False  # it is in the client's words already: the exchange gave it to the face's writer
         self._parts: list[bytes] = []
         self._size = 0
         self._held = Held()
@@ -73,6 +74,13 @@ class FaceAnswer:
                 data, more = message.get("body", b""), message.get("more_body", False)
                 if not self._streams:
                     await self._on_body(data, more=more)
+                elif self._written:
+                    if data or not more:
+                        self._quiet = False
+                        self._over = not more
+                        if data and self.recorder is not None:
+                            self.recorder.data("face", data)
+                        await self._send({"type": "http.response.body", "body": data, "more_body": more})
                 elif not more:
                     await self._on_last_event(data)
                 else:
@@ -100,6 +108,8 @@ class FaceAnswer:
     async def _on_start(self, message: Message) -> None:
         self._start, self._parts, self._size = message, [], 0
         headers = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
+        writer = self._face.writer
+        self._written = writer is not None and writer.in_use and message["status"] < 300
         wanted = self.asked is not None and self.asked.stream
         self._streams = wanted and message["status"] < 300 and headers.get(b"content-type", b"").startswith(_STREAM)
         if self._streams:
@@ -123,6 +133,9 @@ class FaceAnswer:
     async def _whole(self, data: bytes) -> None:
         start = self._start or {"type": "http.response.start", "status": 502, "headers": []}
         status = start["status"]
+        if self._written:
+            await self._reply(FaceReply(status=status, body=data, headers=self._face.whole_headers()))
+            return
         headers = {name.lower(): value for name, value in start.get("headers", ())}
         if 300 <= status < 400:
             error = _redirected(status, headers.get(b"location", b""))

@@ -10,7 +10,10 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
+from ...answer.operations import Arguments, CallOpened, Content, Finished, ReasoningText, Refusal, Step
+from ...answer.writer import AnswerWriter
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
 from ...observe.recorder import Recorder
 from ...observe.report import Attempt, Report
@@ -41,13 +44,15 @@ class ExchangeNotes:
         self._memory = memory
         self._decided = 0
         self._answering = False  # the attempt at hand has its first byte
+        self._steps: list[Step] = []  # emitted since the last event, where a recorder wants them
 
     def add(self, exchange: Exchange, event: Event, actions: Sequence[Action], begin: float, now: float) -> None:
         """An event came at `begin`, and led to `actions` by `now` (seconds of `time.perf_counter`)."""
         report = self._report
         report.own += now - begin
         if report.recorder is not None:
-            self._record(report.recorder, exchange.facts, event, actions, begin, now)
+            written = exchange.writer is not None and exchange.writer.in_use
+            self._record(report.recorder, exchange.facts, event, actions, begin, now, written=written)
         if type(event) is Body:
             if not self._answering and report.attempts:
                 self._answering = True
@@ -56,7 +61,8 @@ class ExchangeNotes:
             report.attempts[-1].status = event.status
         for action in actions:
             if type(action) is Send:
-                self._note_sent(action.data, now, called=exchange.emitted_calls > 0)
+                if exchange.writer is None:  # else see `WatchedWriter`
+                    self._note_sent(action.data, now, called=exchange.emitted_calls > 0)
             elif type(action) is Forward and type(event) is Body:
                 self._note_sent(event.data, now, called=exchange.emitted_calls > 0)
             elif type(action) is Ask:
@@ -76,6 +82,21 @@ class ExchangeNotes:
         if report.recorder is not None:
             report.recorder.data("ask", data, now)
 
+    def step(self, step: Step) -> None:
+        """A step is emitted to the writer of another API's answer."""
+        report = self._report
+        if report.recorder is not None:
+            self._steps.append(step)
+        match step:
+            case CallOpened() if report.first_call is None:
+                report.first_call = time.perf_counter()
+            case Content(text) if report.first_content is None and text:
+                report.first_content = time.perf_counter()
+            case Finished(reason) if len(report.finish_reasons) < _MAX_REASONS:
+                report.finish_reasons.append(reason)
+            case _:
+                pass
+
     def _note_sent(self, data: bytes, now: float, *, called: bool) -> None:
         report = self._report
         if report.first_call is None and called and b"_call" in data:
@@ -94,7 +115,10 @@ class ExchangeNotes:
         actions: Sequence[Action],
         begin: float,
         now: float,
+        *,
+        written: bool,
     ) -> None:
+        """Record an event and its actions. written: an `AnswerWriter` writes what is sent; its steps are recorded."""
         cause = -1
         match event:
             case Request(body):
@@ -112,13 +136,14 @@ class ExchangeNotes:
                 cause = recorder.note("event", begin, what=type(event).__name__)
         if actions:
             self._record_decisions(recorder, facts, now)  # all that is decided leads to what is done now
+            self._record_steps(recorder, cause, now)
         for action in actions:
             match action:
                 case Ask(body, prompt):
                     if prompt is None:
                         recorder.data("ask", body, now)
                 case Send(data):
-                    if data:
+                    if data and not written:
                         recorder.data("client", data, now, of=cause)
                 case Forward():
                     if type(event) is Body and event.data:
@@ -128,6 +153,12 @@ class ExchangeNotes:
                 case _:
                     pass
 
+    def _record_steps(self, recorder: Recorder, cause: int, now: float) -> None:
+        for step in self._steps:
+            if (said := _row_of(step)) is not None:
+                recorder.note("client", now, of=cause, **said)
+        self._steps.clear()
+
     def _record_decisions(self, recorder: Recorder, facts: Facts | None, now: float) -> None:
         decisions = () if facts is None else facts.decisions
         for what, value, why in decisions[self._decided :]:
@@ -135,26 +166,85 @@ class ExchangeNotes:
         self._decided = len(decisions)
 
 
-class ObservedExchange(Exchange):
-    """See `Exchange`, and `Report` for what becomes of it."""
+def _row_of(step: Step) -> dict[str, Any] | None:
+    """The fields of a step's row in a recording; None for a step that has no row."""
+    match step:
+        case Content(text):
+            return {"step": "text", "text": text}
+        case ReasoningText(text):
+            return {"step": "reasoning", "text": text}
+        case Refusal(text):
+            return {"step": "refusal", "text": text}
+        case CallOpened(index, call_id, name):
+            return {"step": "call", "index": index, "id": call_id, "name": name}
+        case Arguments(index, text):
+            return {"step": "arguments", "index": index, "text": text}
+        case Finished(reason):
+            return {"step": "finish", "reason": reason}
+        case _:
+            return None
 
-    def __init__(self, settings: Settings, memory: BackendMemory, report: Report, *, always: bool) -> None:
-        super().__init__(settings, memory, defer=True, always=always)
-        self._notes = ExchangeNotes(report, settings, memory)
+
+class WatchedWriter:
+    """An `AnswerWriter` whose steps are noted."""
+
+    def __init__(self, writer: AnswerWriter, notes: ExchangeNotes) -> None:
+        self._writer = writer
+        self._note = notes.step
+        self.end, self.fail, self.alive = writer.end, writer.fail, writer.alive
+        self.begin, self.leaving, self.whole = writer.begin, writer.leaving, writer.whole
+
+    @property
+    def over(self) -> bool:
+        return self._writer.over
+
+    @property
+    def in_use(self) -> bool:
+        return self._writer.in_use
+
+    @in_use.setter
+    def in_use(self, value: bool) -> None:
+        self._writer.in_use = value
+
+    def say(self, op: Content | Arguments, /) -> bytes:
+        self._note(op)
+        return self._writer.say(op)
+
+    def take(self, step: Step, /) -> None:
+        self._note(step)
+        self._writer.take(step)
+
+
+class ObservedExchange(Exchange):
+    """An exchange that `notes` follows."""
+
+    notes: ExchangeNotes
 
     def receive(self, event: Event) -> Sequence[Action]:
         """As of an exchange."""
         begin = time.perf_counter()
         actions = super().receive(event)
-        self._notes.add(self, event, actions, begin, time.perf_counter())
+        self.notes.add(self, event, actions, begin, time.perf_counter())
         return actions
 
 
-def exchange_for(settings: Settings, memory: BackendMemory, report: Report | None, *, always: bool) -> Exchange:
+def exchange_for(
+    settings: Settings,
+    memory: BackendMemory,
+    report: Report | None,
+    *,
+    always: bool,
+    writer: AnswerWriter | None = None,
+) -> Exchange:
     """A new exchange; observed where there is a report. always: a request is answered here whatever it holds."""
     if report is None:
-        return Exchange(settings, memory, defer=True, always=always)
-    return ObservedExchange(settings, memory, report, always=always)
+        exchange = Exchange(settings, memory, defer=True, always=always)
+        exchange.writer = writer
+        return exchange
+    observed = ObservedExchange(settings, memory, defer=True, always=always)
+    observed.notes = notes = ExchangeNotes(report, settings, memory)
+    observed.writer = None if writer is None else WatchedWriter(writer, notes)
+    return observed
 
 
 def tell(exchange: Exchange, report: Report) -> None:

@@ -14,7 +14,7 @@ from .blocks import Blocks, as_input, text_of
 from .chunks import arguments_of, thoughts_of
 from .request import Asked
 from .thinking import Thinking, write_signature
-from .usage import stop_of, usage_of
+from .writer import stop_of, usage_of
 
 _BYTES_A_TOKEN = 4
 

@@ -21,6 +21,7 @@ from .errors import JSON, Errors, is_error
 from .models import model_of, models_of
 from .request import Asked, read_request
 from .stream import MessageStream
+from .writer import MessageWriter
 
 _PATH = "/v1/messages"
 _COUNT = "/v1/messages/count_tokens"
@@ -63,6 +64,8 @@ class MessagesFace(StreamedFace):
         asked = self._asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
         self._errors.messages, self._errors.tools = asked.messages, asked.tools
         chat = self._chat_request(asked)
+        if not self._native:
+            self.writer = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
             self.passage = Passage(
                 _COUNT if counting else _PATH,
@@ -115,6 +118,9 @@ class MessagesFace(StreamedFace):
         """The answer to count_tokens. That it is an estimate is said in `x-toolcall`, by the host."""
         body = openai.encode({"input_tokens": tokens})
         return FaceReply(status=200, body=body, headers=(JSON, self._id_header))
+
+    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        return JSON, self._id_header
 
     # -- a stream ----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from .chunks import Choice, arguments_of, read_chunk, text_in, thoughts_of
 from .errors import Errors
 from .request import Asked
 from .thinking import MOST_CARRIED, Thinking, write_signature
-from .usage import stop_of, usage_of
+from .writer import stop_of, usage_of
 
 _LONGEST_EVENT = 64 << 20
 _BYTES_A_TOKEN = 4

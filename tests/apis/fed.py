@@ -1,0 +1,104 @@
+"""Faces that read the bytes of a chat answer: the exchange's stream reader feeds the face's writer.
+
+The reader takes a backend's own calls, without tools to choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolcall_middleware.answer.operations import Step
+from toolcall_middleware.apis.face import FaceReply
+from toolcall_middleware.apis.messages.client import face as messages
+from toolcall_middleware.apis.responses import responder as responses
+from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.model import ToolSet
+from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
+from toolcall_middleware.response.native_calls import NativeCalls
+from toolcall_middleware.response.policy import AnswerPolicy
+from toolcall_middleware.response.release_gate import Gate, Hold, size_of
+from toolcall_middleware.response.said import StepEmitter
+from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.response.whole import no_completion, rewrite_whole
+from toolcall_middleware.usage.meter import UsageMeter
+from toolcall_middleware.wire import openai
+
+
+def _choice() -> ChoiceAnswer:
+    policy = AnswerPolicy(
+        may_call=True, tells_ends=True, keep_ids=True, reasoning_field="reasoning", malformed="forward"
+    )
+    return ChoiceAnswer(Verbatim(), policy, NativeCalls(ToolSet(()), free=True))
+
+
+class _Fed:
+    writer: Any
+    rewriter: StreamRewriter | None = None
+    max_bytes: int | None = None
+
+    def _read_by(self) -> StreamRewriter:
+        if self.rewriter is None:
+            usage = UsageMeter(count=False)
+            emitter = StepEmitter(usage, Gate[Step](Hold.NOTHING, None, size=size_of), self.writer)
+            self.rewriter = StreamRewriter(_choice, usage, emitter, include_usage=True, max_bytes=self.max_bytes)
+        return self.rewriter
+
+    def feed(self, data: bytes, /) -> bytes:
+        rewriter = self._read_by()
+        if self.writer.over:
+            return b""
+        out = rewriter.feed(data)
+        if rewriter.failed is not None or rewriter.received_done:
+            out += self.finish(cut=False)
+        return out
+
+    def finish(self, *, cut: bool) -> bytes:
+        if self.writer.over:
+            return b""
+        rewriter = self._read_by()
+        out = rewriter.finish(cut=cut and not rewriter.received_done)
+        if rewriter.failed is not None:
+            self.writer.fail(rewriter.failed)
+            return out + bytes(self.writer.leaving())
+        if cut and not rewriter.complete:
+            error = ToolCallError("upstream_error", "The stream broke off before the answer was complete.")
+            self.writer.fail(error)
+            return out + bytes(self.writer.leaving())
+        return out + rewriter.end()
+
+    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
+        if status >= 400:
+            return super().whole(status, headers, data)  # type: ignore[misc, no-any-return]
+        try:
+            answer = rewrite_whole(data, _choice, UsageMeter(count=False), as_steps=True)
+            if answer is None:
+                raise no_completion(data)
+            top = openai.read_object(data) or {}
+            name = self.extension._name  # type: ignore[attr-defined]
+            said = openai.read_value(top.get(name)) if name else None
+            for step in answer.steps:
+                self.writer.take(step)
+        except ToolCallError as error:
+            return self.error(error)  # type: ignore[attr-defined, no-any-return]
+        self.writer.end(answer.usage, {name: said} if said else {})
+        return FaceReply(status=status, body=self.writer.whole(), headers=self.whole_headers())  # type: ignore[attr-defined]
+
+
+class MessagesFace(_Fed, messages.MessagesFace):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        del self.feed  # the attribute hides the method
+
+    feed = _Fed.feed
+
+
+class ResponsesFace(_Fed, responses.ResponsesFace):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        del self.feed
+
+    feed = _Fed.feed
+
+
+model_reply, models_reply = messages.model_reply, messages.models_reply

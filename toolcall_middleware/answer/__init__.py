@@ -1,0 +1,1 @@
+"""What an answer says, as operations, and what writes them for a client."""

@@ -1,0 +1,88 @@
+"""The operations that an answer consists of: text, reasoning, a call, more of its arguments.
+
+response/choice.py emits them. response/chunk_writer.py writes deltas of them, response/whole.py one chat message.
+`Arguments` follow their `CallOpened`.
+
+An `AnswerWriter` (writer.py) also takes steps for what a chat chunk says outside of operations: the beginning and the
+end of the answer, the end of a call, and fields of the backend's own (response/said.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..parsing.events import Text
+
+Content = Text  # what the parser says is text is what the client gets for `content`, as the same value
+
+
+class ReasoningText(msgspec.Struct, frozen=True, gc=False):
+    """Text for the reasoning field. `names` are the fields that it came in, where it is the backend's own."""
+
+    text: str
+    names: tuple[str, ...] = ()
+
+
+class CallOpened(msgspec.Struct, frozen=True, gc=False):
+    """A call begins. `extra` are fields that the backend gave it and nobody here knows."""
+
+    index: int
+    id: str
+    name: str
+    custom: bool = False
+    extra: dict[str, Any] | None = None
+
+
+class Arguments(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the open call's arguments."""
+
+    index: int
+    text: str
+    custom: bool = False
+
+
+Op = Content | ReasoningText | CallOpened | Arguments
+
+
+class Opened(msgspec.Struct, frozen=True, gc=False):
+    """The answer begins. model, created: as the backend's first chunk says, where it does."""
+
+    model: str | None = None
+    created: int | None = None
+
+
+class CallClosed(msgspec.Struct, frozen=True, gc=False):
+    """No more arguments follow for this call. complete: False where the text ended inside of them."""
+
+    index: int
+    complete: bool = True
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """Text of the `refusal` field."""
+
+    text: str
+
+
+class Signed(msgspec.Struct, frozen=True):
+    """What an upstream wants back with its reasoning: items of `reasoning_details`."""
+
+    details: list[dict[str, Any]]
+
+
+class Alive(msgspec.Struct, frozen=True, gc=False):
+    """A comment of the backend's stream: the answer is still being made."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The model has stopped. matched: what the backend says ended it. remarks: fields of the whole answer."""
+
+    reason: str
+    matched: Any = None
+    remarks: dict[str, Any] = {}
+
+
+Step = Op | Opened | CallClosed | Refusal | Signed | Alive | Finished
+"""What an `AnswerWriter` takes."""

@@ -1,0 +1,301 @@
+"""The answer of Anthropic's Messages: steps in, events or one whole message out. An `AnswerWriter`.
+
+message_start, ping, (content_block_start, content_block_delta …, content_block_stop) …, message_delta, message_stop
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ....answer.operations import (
+    Alive,
+    Arguments,
+    CallClosed,
+    CallOpened,
+    Content,
+    Finished,
+    Opened,
+    ReasoningText,
+    Refusal,
+    Step,
+)
+from ....errors import ToolCallError
+from ....wire import openai
+from ....wire.new_call_id import new_call_id
+from ...serial import Kind, Serial
+from ..lone_surrogates import WholePairs
+from .blocks import as_input
+from .errors import Errors
+from .request import Asked
+from .thinking import MOST_CARRIED, write_signature
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+_BYTES_A_TOKEN = 4
+_REASONS = {"length": "max_tokens", "content_filter": "refusal", "model_length": "model_context_window_exceeded"}
+"""`model_length` is Mistral's word for a context that is full."""
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_encode = msgspec.json.encode
+_END = b"}}\n\n"
+_DELTAS = {
+    Kind.TEXT: (b"text_delta", b"text"),
+    Kind.THOUGHT: (b"thinking_delta", b"thinking"),
+    Kind.CALL: (b"input_json_delta", b"partial_json"),
+}
+
+
+def _size(text: str) -> int:
+    """How many bytes a text has as JSON, without its quotes."""
+    return len(openai.encode(text)) - 2
+
+
+def event(name: str, fields: dict[str, Any]) -> bytes:
+    """One event; its data has the name as `type`."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), openai.encode({"type": name, **fields}))
+
+
+class MessageWriter:
+    """Writes the answer to one request. asked: the request. See `AnswerWriter`.
+
+    Rules of the wire that it keeps: one block at a time; no block of text that is blank; ids are unique and of
+    `[a-zA-Z0-9_-]`; a call's input is an object.
+    """
+
+    def __init__(self, asked: Asked, message_id: str, errors: Errors) -> None:
+        self._asked = asked
+        self._id = message_id
+        self._errors = errors
+        self._serial = Serial(self, blanks=False)
+        self._out: list[bytes] = []
+        self._content: list[dict[str, Any]] = []
+        self._taken = set(asked.call_ids)
+        self._pieces: list[str] = []  # of the open block
+        self._before = b""  # a delta of the open block, up to its text
+        self._plain: type | None = None  # see `_goes_on`
+        self._is_object: bool | None = None  # the open call's arguments; None while they are white space only
+        self._pairs: WholePairs | None = None  # of the open call's arguments
+        self._size = 0
+        self._finished: Finished | None = None
+        self._refused = False
+        self._remarks: dict[str, Any] = {}
+        self._whole: dict[str, Any] = {}
+        self._begun = False
+        self.over = False
+        self.in_use = False
+
+    # -- the whole answer ------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        usage = usage_of(None, input_estimate=self._asked.estimate, output_estimate=1)
+        message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+        self._out += (event("message_start", {"message": message}), PING)
+
+    def say(self, op: Content | Arguments, /) -> bytes:
+        text = op.text
+        if type(op) is self._plain and (self._pairs is None or "\\" not in text):
+            written = _encode(text) if text.isascii() else openai.encode(text)
+            self._size += len(written) - 2
+            self._pieces.append(text)
+            return self._before + written + _END
+        self.take(op)
+        return self.leaving()
+
+    def take(self, step: Step, /) -> None:
+        kind = type(step)
+        match step:
+            case _ if self.over:
+                return
+            case Opened():
+                self.begin()
+            case Alive():
+                self.alive()
+            case Finished():
+                self._finished = step
+                self._remarks |= step.remarks
+            case ReasoningText(text):
+                self._size += _size(text)
+                if self._asked.thinking.wanted and text:
+                    self._serial.take(step)
+            case Content(text) | Refusal(text):
+                self._size += _size(text)
+                self._refused |= kind is Refusal
+                if text:
+                    self._serial.take(step)
+            case Arguments() | CallOpened() | CallClosed():
+                self._size += _size(getattr(step, "text", ""))
+                self._serial.take(step)
+            case _:
+                pass  # signed thoughts are of other APIs
+        self._plain = self._goes_on()
+
+    def end(self, usage: Any, remarks: dict[str, Any], /) -> None:
+        if self.over:
+            return
+        if self._finished is None:
+            self.fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
+            return
+        self.over, self._plain = True, None
+        self._serial.finish(complete=True)
+        for name, said in remarks.items():
+            self._remarks[name] = {**self._remarks.get(name, {}), **said}
+        finished, asked = self._finished, self._asked
+        reason, sequence = stop_of(
+            finished.reason,
+            calls=self._serial.calls,
+            refused=self._refused,
+            matched=finished.matched,
+            stops=asked.stops,
+        )
+        told = usage_of(usage, input_estimate=asked.estimate, output_estimate=self._size // _BYTES_A_TOKEN)
+        delta = {"stop_reason": reason, "stop_sequence": sequence}
+        last = {"type": "message_delta", "delta": delta, "usage": told}
+        self._out += (event("message_delta", {**self._remarks, **last}), event("message_stop", {}))
+        self._whole = {**self._head(), "content": self._content, **delta, "usage": told}
+
+    def fail(self, error: ToolCallError, /) -> None:
+        if not self.over:
+            self.over, self._plain = True, None
+            self._out.append(self._errors.event(error))
+
+    def alive(self) -> None:
+        if self._begun and not self.over:
+            self._out.append(PING)
+
+    def leaving(self) -> bytes:
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
+
+    def whole(self) -> bytes:
+        self._out.clear()
+        return openai.encode({**self._whole, **{n: v for n, v in self._remarks.items() if n not in self._whole}})
+
+    def _head(self) -> dict[str, Any]:
+        return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
+
+    # -- blocks (`Sink`) -------------------------------------------------------------------------------------------
+
+    def open(self, kind: Kind, call: CallOpened | None, /) -> None:
+        self._pieces, self._pairs, self._is_object = [], None, None
+        match kind:
+            case Kind.TEXT:
+                block: dict[str, Any] = {"type": "text", "text": ""}
+            case Kind.THOUGHT:
+                block = {"type": "thinking", "thinking": "", "signature": ""}
+            case Kind.CALL:
+                assert call is not None  # noqa: S101 - a block of a call has one
+                block = {"type": "tool_use", "id": self._safe_id(call.id), "name": call.name, "input": {}}
+                self._pairs = WholePairs()
+        index, (delta, field) = len(self._content), _DELTAS[kind]
+        self._out.append(event("content_block_start", {"index": index, "content_block": block}))
+        self._before = (
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":'
+            % (index, delta, field)
+        )
+        self._content.append(block)
+
+    def add(self, step: Step, /) -> None:
+        text: str = step.text  # type: ignore[union-attr]
+        if self._pairs is None:
+            self._pieces.append(text)
+            if not (self._serial.kind is Kind.THOUGHT and self._asked.thinking.omitted):
+                self._delta(text)
+            return
+        self._pieces.append(text)
+        if self._is_object is None and (begun := text.lstrip()):
+            self._is_object = begun.startswith("{")
+            text = "".join(self._pieces)  # with the white space before it
+        if self._is_object:
+            self._delta(self._pairs.text(text))
+
+    def close(self, *, complete: bool) -> None:  # noqa: ARG002 - a block does not say so here
+        block, text = self._content[-1], "".join(self._pieces)
+        match block["type"]:
+            case "text":
+                block["text"] = text
+            case "thinking":
+                omitted = self._asked.thinking.omitted
+                carried = text if omitted and len(text) <= MOST_CARRIED else None
+                block["thinking"], block["signature"] = "" if omitted else text, write_signature(carried)
+                self._event_delta({"type": "signature_delta", "signature": block["signature"]})
+            case _:
+                written = as_input(text)
+                block["input"] = msgspec.Raw(written)
+                if self._is_object is False:
+                    self._delta(written.decode())
+                elif self._pairs is not None:
+                    self._delta(self._pairs.rest())
+        self._out.append(event("content_block_stop", {"index": len(self._content) - 1}))
+
+    def _delta(self, text: str) -> None:
+        if text:
+            self._out += (self._before, openai.encode(text), _END)
+
+    def _event_delta(self, delta: dict[str, Any]) -> None:
+        self._out.append(event("content_block_delta", {"index": len(self._content) - 1, "delta": delta}))
+
+    def _goes_on(self) -> type | None:
+        """The type of step that is a delta of the open block: of arguments those without a backslash."""
+        serial = self._serial
+        if serial.kind is Kind.TEXT and serial.call is None:
+            return Content
+        if serial.call is not None and self._is_object and self._pairs is not None and not self._pairs.holds:
+            return Arguments
+        return None
+
+    def _safe_id(self, call_id: str) -> str:
+        """The id, or a new one where it cannot be one on this wire, or is another call's."""
+        if not _ID.fullmatch(call_id) or call_id in self._taken:
+            call_id = new_call_id()
+        self._taken.add(call_id)
+        return call_id
+
+
+def usage_of(usage: Any, *, input_estimate: int, output_estimate: int) -> dict[str, Any]:
+    """The `usage` object. Where the chat answer has none, both numbers are estimates: clients need them to be there."""
+    numbers = usage if isinstance(usage, dict) else {}
+    prompt = _count(numbers.get("prompt_tokens"))
+    written = _count(numbers.get("completion_tokens"))
+    cached = min(_count(_detail(numbers, "prompt_tokens_details", "cached_tokens")) or 0, prompt or 0)
+    made: dict[str, Any] = {
+        "input_tokens": input_estimate if prompt is None else prompt - cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": output_estimate if written is None else written,
+    }
+    thought = _count(_detail(numbers, "completion_tokens_details", "reasoning_tokens"))
+    if thought:
+        made["output_tokens_details"] = {"thinking_tokens": min(thought, made["output_tokens"])}
+    return made
+
+
+def _detail(numbers: dict[str, Any], group: str, name: str) -> Any:
+    details = numbers.get(group)
+    return details.get(name) if isinstance(details, dict) else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def stop_of(reason: str, *, calls: int, refused: bool, matched: Any, stops: Sequence[str]) -> tuple[str, str | None]:
+    """`stop_reason` and `stop_sequence` for a chat answer's `finish_reason`.
+
+    calls: how many calls it has. refused: it holds a refusal. matched: what the backend says ended it; a string where
+    it was a stop string (vLLM's `stop_reason`, SGLang's `matched_stop`).
+    """
+    if reason in _REASONS:
+        return _REASONS[reason], None
+    if calls:
+        return "tool_use", None
+    if refused:
+        return "refusal", None
+    if isinstance(matched, str) and matched in stops:
+        return "stop_sequence", matched
+    return "end_turn", None

@@ -1,0 +1,493 @@
+"""The answer of OpenAI's Responses: steps in, events or one whole response out. An `AnswerWriter`.
+
+    response.created, response.in_progress, (output_item.added, … deltas …, … done, output_item.done) …,
+    response.completed | response.incomplete | response.failed
+
+Each event has its `sequence_number`. An item is encoded once, when it is done, and is in the last event as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import msgspec
+
+from ...answer.operations import (
+    Alive,
+    Arguments,
+    CallOpened,
+    Content,
+    Finished,
+    Opened,
+    ReasoningText,
+    Refusal,
+    Signed,
+    Step,
+)
+from ...errors import ToolCallError
+from ...wire.new_call_id import new_call_id
+from ..serial import Kind as Block
+from ..serial import Serial
+from .errors import failed_code
+from .fields import whole_text
+from .freeform import FreeformInput
+from .local_kinds import call_fields
+from .names import ITEM_TYPES, ClientTool, Kind
+from .reasoning import Carried, write_carried
+from .request import Asked
+from .usage import Usage, response_usage
+
+_encode = msgspec.json.encode
+_DELTA = b'%b%d,"delta":%b}\n\n'
+_PIECE = 64  # bytes that a kept piece of text takes besides its characters, about
+_CUT = {
+    "length": "max_output_tokens",
+    "model_length": "max_output_tokens",  # Mistral's word for a context that is full
+    "content_filter": "content_filter",
+}
+"""What cuts an answer short, as `incomplete_details` has it."""
+_DELTAS = {
+    Content: "response.output_text.delta",
+    Refusal: "response.refusal.delta",
+    ReasoningText: "response.reasoning_text.delta",
+}
+_PARTS = {Content: "output_text", Refusal: "refusal", ReasoningText: "reasoning_text"}
+
+
+class ResponseWriter:
+    """Writes the answer to one request. asked: the request. mark: what is random in the ids. See `AnswerWriter`.
+
+    max_kept: bytes of the answer, all of which is kept for the last event; None where that is not bounded.
+    """
+
+    def __init__(self, asked: Asked, mark: str, max_kept: int | None = None) -> None:
+        self._asked = asked
+        self._mark = mark
+        self._max_kept = max_kept
+        self._left = math.inf if max_kept is None else max_kept
+        self._serial = Serial(self, blanks=True)
+        self._out: list[bytes] = []
+        self._number = 0
+        self._items: list[msgspec.Raw] = []
+        self._item = _Item(self, 0)  # the open one
+        self._call_ids: set[str] = set()
+        self._plain: type | None = None  # steps of this type are a delta of the open item, whatever they say
+        self._model = asked.model
+        self._created = 0
+        self._finished: Finished | None = None
+        self._cut_in_call = False
+        self._abandoned = False  # the answer has failed: no more events of its items
+        self._remarks: dict[str, Any] = {}
+        self._whole: dict[str, Any] = {}
+        self._begun = False
+        self.over = False
+        self.in_use = False
+
+    # -- the whole answer ------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._begin(Opened())
+
+    def say(self, op: Content | Arguments, /) -> bytes:
+        text = op.text
+        if type(op) is self._plain and text.isascii() and self._left > (size := len(text) + _PIECE):
+            self._left -= size
+            item, number = self._item, self._number
+            self._number = number + 1
+            item.pieces.append(text)
+            return _DELTA % (item.head, number, _encode(text))
+        self.take(op)
+        return self.leaving()
+
+    def take(self, step: Step, /) -> None:
+        if self.over:
+            return
+        self._left -= len(getattr(step, "text", "")) + _PIECE
+        if self._left < 0:
+            raise ToolCallError("upstream_error", f"The answer exceeds max_response_bytes ({self._max_kept}).")
+        match step:
+            case Opened():
+                self._begin(step)
+            case Alive():
+                pass
+            case Finished():
+                self._finished = step
+                self._remarks |= step.remarks
+                self._serial.finish(complete=step.reason not in _CUT)
+            case Signed() if not self._asked.encrypted:
+                pass
+            case CallOpened(index, call_id, name, _, extra):
+                if not call_id or call_id in self._call_ids:
+                    call_id = new_call_id()  # clients tell calls apart by it
+                self._call_ids.add(call_id)
+                given = (extra or {}).get("extra_content")
+                if isinstance(given, dict) and self._asked.encrypted:
+                    # A call's item has no field in which clients give a signature back: an item before it carries it.
+                    self._serial.take(Signed([{call_id: given}]))
+                self._serial.take(CallOpened(index, call_id, name))
+            case Content(text) | Refusal(text) | ReasoningText(text) if not text:
+                pass
+            case _:
+                self._serial.take(step)
+        serial = self._serial
+        self._plain = self._item.plain if (serial.kind is Block.CALL) is (serial.call is not None) else None
+
+    def end(self, usage: Any, remarks: dict[str, Any], /) -> None:
+        if self.over:
+            return
+        if self._finished is None:
+            self.fail(ToolCallError("upstream_error", "The backend's answer ended before its end."), "server_error")
+            return
+        cut = _CUT.get(self._finished.reason)
+        if cut is None and not self._item.said:
+            self._serial.take(Content(""))  # several clients cannot do without any output
+            self._serial.finish(complete=True)
+        for name, said in remarks.items():
+            self._remarks[name] = {**self._remarks.get(name, {}), **said}
+        response = self._response("completed" if cut is None else "incomplete")
+        response["incomplete_details"] = None if cut is None else {"reason": cut}
+        response["usage"] = response_usage(_usage(usage))
+        response |= {name: said for name, said in self._remarks.items() if name not in response}
+        self.over, self._whole = True, response
+        self.emit(f"response.{response['status']}", {"response": response})
+
+    def fail(self, error: ToolCallError, code: str | None = None, /) -> None:
+        if self.over:
+            return
+        self.begin()
+        self.over, self._plain = True, None
+        self._abandoned = True
+        self._serial.finish(complete=False)  # what was said is in the output; no event says that it is done
+        self._abandoned = False
+        response = self._response("failed")
+        response["error"] = {"code": code or failed_code(error), "message": error.message}
+        self.emit("response.failed", {"response": response})
+
+    def alive(self) -> None:
+        if self._begun and not self.over:
+            self.emit("response.in_progress", {"response": self._response("in_progress")})
+
+    def leaving(self) -> bytes:
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
+
+    def whole(self) -> bytes:
+        self._out.clear()
+        return _encode(self._whole)
+
+    def _begin(self, opened: Opened) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._model = opened.model or self._asked.model
+        self._created = opened.created or int(time.time())
+        self.emit("response.created", {"response": self._response("in_progress")})
+        self.emit("response.in_progress", {"response": self._response("in_progress")})
+
+    def _response(self, status: str) -> dict[str, Any]:
+        return {
+            "id": f"resp_{self._mark}",
+            "object": "response",
+            "created_at": self._created,
+            "completed_at": int(time.time()) if status == "completed" else None,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "model": self._model,
+            "output": [] if status == "in_progress" else self._items,
+            **self._asked.echo,
+            "usage": None,
+        }
+
+    # -- items (`Sink`) --------------------------------------------------------------------------------------------
+
+    def open(self, kind: Block, call: CallOpened | None, /) -> None:
+        index, said = len(self._items), self._item.said
+        match kind:
+            case Block.TEXT:
+                self._item = _Text(self, index)
+            case Block.THOUGHT:
+                self._item = _Thought(self, index, said=said)
+            case Block.CALL:
+                assert call is not None  # noqa: S101 - a block of a call has one
+                tool = self._asked.names.by_offered.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
+                made = {Kind.FUNCTION: _Call, Kind.CUSTOM: _Custom}.get(tool.kind, _Local)
+                self._item = made(self, index, tool=tool, call_id=call.id)
+        self.emit("response.output_item.added", {"output_index": index, "item": self._item.fields("in_progress")})
+
+    def add(self, step: Step, /) -> None:
+        self._item.add(step)
+
+    def close(self, *, complete: bool) -> None:
+        """A call is complete where nothing is missing of what the client gets, also in an answer that was cut later."""
+        item = self._item
+        if item.is_call:
+            if item.whole is not None and self._finished is not None:
+                complete = item.whole
+            cut = self._finished is None or self._finished.reason in _CUT
+            self._cut_in_call |= cut and not complete
+        else:  # text is cut where it is the last that was said, unless the answer was cut in a call before it
+            cut = self._finished is not None and self._finished.reason in _CUT and not self._cut_in_call
+        status = "incomplete" if cut and not complete else "completed"
+        done = status == "completed" or item.done_when_cut
+        if self._abandoned:
+            status, done = "incomplete", False
+        if done:
+            item.ending()
+        raw = msgspec.Raw(_encode(item.fields(status)))
+        self._items.append(raw)
+        if done:
+            self.emit("response.output_item.done", {"output_index": item.index, "item": raw})
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    @property
+    def mark(self) -> str:
+        """What is random in the ids."""
+        return self._mark
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether thoughts are carried in `encrypted_content`."""
+        return self._asked.encrypted
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        """An event of this type, with its number and these fields."""
+        if self._abandoned:
+            return
+        data = _encode({"type": name, "sequence_number": self._number, **fields})
+        self._number += 1
+        self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+
+    def delta(self, head: bytes, text: str) -> None:
+        """The same for a piece of text, of which an answer has thousands. head: see `_delta_head`."""
+        if self._abandoned:
+            return
+        self._out.append(_DELTA % (head, self._number, _encode(text)))
+        self._number += 1
+
+
+def _delta_head(name: str, fields: dict[str, Any]) -> bytes:
+    """What is the same in all pieces of a text: the event as bytes, up to its number."""
+    return b'event: %b\ndata: %b,"sequence_number":' % (name.encode(), _encode({"type": name, **fields})[:-1])
+
+
+def _part(kind: type, text: str) -> dict[str, Any]:
+    if kind is Refusal:
+        return {"type": "refusal", "refusal": text}
+    if kind is ReasoningText:
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(usage: Any) -> Usage | None:
+    return msgspec.convert(usage, Usage) if isinstance(usage, dict) else None
+
+
+class _Item:
+    """One item of the output. said: whether the answer has any but thoughts. plain: see `ResponseWriter`."""
+
+    prefix = ""
+    done_when_cut = True
+    said = False
+    is_call = False
+    whole: bool | None = None
+    """Whether nothing is missing of it; None where the end of the call's arguments says so."""
+
+    def __init__(self, writer: ResponseWriter, index: int) -> None:
+        self._writer = writer
+        self.index = index
+        self._id = f"{self.prefix}_{writer.mark}{index:08x}"
+        self._place = {"item_id": self._id, "output_index": index}
+        self.pieces: list[str] = []
+        self.head = b""
+        self.plain: type | None = None
+
+    def fields(self, status: str) -> dict[str, Any]:
+        """The item as far as it is known."""
+        raise NotImplementedError
+
+    def add(self, step: Step) -> None:
+        """More of it."""
+        raise NotImplementedError
+
+    def more(self, text: str) -> None:
+        """A piece of its text."""
+        text = text if text.isascii() else whole_text(text)
+        self.pieces.append(text)
+        self._writer.delta(self.head, text)
+
+    def ending(self) -> None:
+        """The events before `output_item.done`."""
+
+
+class _Text(_Item):
+    """A message: text, or a refusal, each a part of its content."""
+
+    prefix = "msg"
+    said = True
+
+    def __init__(self, writer: ResponseWriter, index: int) -> None:
+        super().__init__(writer, index)
+        self._parts: list[dict[str, Any]] = []
+        self._kind: type | None = None  # of the open part
+        self._part: dict[str, Any] = {}
+
+    def fields(self, status: str) -> dict[str, Any]:
+        parts = [*self._parts, *([_part(self._kind, "".join(self.pieces))] if self._kind else [])]
+        return {"type": "message", "id": self._id, "status": status, "role": "assistant", "content": parts}
+
+    def add(self, step: Step) -> None:
+        kind = type(step)
+        if kind is not self._kind:
+            self.ending()
+            self._kind = self.plain = kind
+            self._part = {**self._place, "content_index": len(self._parts)}
+            logged = {**self._part, "logprobs": []} if kind is Content else self._part
+            self.head = _delta_head(_DELTAS[kind], logged)
+            self._writer.emit("response.content_part.added", {**self._part, "part": _part(kind, "")})
+        if step.text:  # type: ignore[union-attr]
+            self.more(step.text)  # type: ignore[union-attr]
+
+    def ending(self) -> None:
+        if self._kind is None:
+            return
+        text = "".join(self.pieces)
+        part = _part(self._kind, text)
+        if self._kind is Content:
+            self._writer.emit("response.output_text.done", {**self._part, "text": text, "logprobs": []})
+        else:
+            self._writer.emit("response.refusal.done", {**self._part, "refusal": text})
+        self._writer.emit("response.content_part.done", {**self._part, "part": part})
+        self._parts.append(part)
+        self.pieces, self._kind = [], None
+
+
+class _Thought(_Item):
+    """A thought, and what an upstream signed of it."""
+
+    prefix = "rs"
+
+    def __init__(self, writer: ResponseWriter, index: int, *, said: bool) -> None:
+        super().__init__(writer, index)
+        self.said = said
+        self._signed = Carried()
+        self._part = {**self._place, "content_index": 0}
+        self.head = _delta_head(_DELTAS[ReasoningText], self._part)
+
+    def fields(self, status: str) -> dict[str, Any]:
+        text = "".join(self.pieces)
+        content = [_part(ReasoningText, text)] if text else []
+        item = {"type": "reasoning", "id": self._id, "status": status, "summary": [], "content": content}
+        carried = msgspec.structs.replace(self._signed, text=text)
+        if self._writer.encrypted and carried:
+            item["encrypted_content"] = write_carried(carried)
+        return item
+
+    def add(self, step: Step) -> None:
+        if type(step) is Signed:
+            for detail in step.details:
+                # A call's signature comes under its id (`ResponseWriter.take`): no detail of a thought is like that.
+                (key, value), *others = detail.items() if detail else [("", None)]
+                if not others and isinstance(value, dict) and key.startswith("call_"):
+                    self._signed.calls[key] = value
+                else:
+                    self._signed.details.append(detail)
+            return
+        if not self.pieces:
+            self._writer.emit("response.content_part.added", {**self._part, "part": _part(ReasoningText, "")})
+        self.plain = ReasoningText
+        self.more(step.text)  # type: ignore[union-attr]
+
+    def ending(self) -> None:
+        if self.pieces:
+            text = "".join(self.pieces)
+            self._writer.emit("response.reasoning_text.done", {**self._part, "text": text})
+            self._writer.emit("response.content_part.done", {**self._part, "part": _part(ReasoningText, text)})
+
+
+class _Call(_Item):
+    """A call of a function."""
+
+    prefix = "fc"
+    said = is_call = True
+    delta_event = "response.function_call_arguments.delta"
+
+    def __init__(self, writer: ResponseWriter, index: int, *, tool: ClientTool, call_id: str) -> None:
+        super().__init__(writer, index)
+        self._tool = tool
+        self._call_id = call_id
+        self.head = _delta_head(self.delta_event, self._place)
+        self.plain = Arguments if type(self) is _Call else None
+
+    def fields(self, status: str) -> dict[str, Any]:
+        return {**self._known(status), "arguments": "".join(self.pieces)}
+
+    def _known(self, status: str) -> dict[str, Any]:
+        tool = self._tool
+        if tool.kind is Kind.APPLY_PATCH and status == "incomplete":
+            status = "in_progress"  # the API has no other word for it there
+        item = {"type": ITEM_TYPES[tool.kind], "id": self._id, "status": status, "call_id": self._call_id}
+        if tool.kind in (Kind.FUNCTION, Kind.CUSTOM):
+            item["name"] = tool.name
+            if tool.namespace is not None:
+                item["namespace"] = tool.namespace
+        return item
+
+    def add(self, step: Step) -> None:
+        self.more(step.text)  # type: ignore[union-attr]
+
+    def ending(self) -> None:
+        arguments = "".join(self.pieces)
+        self._writer.emit("response.function_call_arguments.done", {**self._place, "arguments": arguments})
+
+
+class _Custom(_Call):
+    """A call of a custom tool, whose input is free text.
+
+    One that is cut off is never told to be done: nothing in a text says that its end is missing, and clients run what
+    is done, whatever its status.
+    """
+
+    prefix = "ctc"
+    delta_event = "response.custom_tool_call_input.delta"
+    done_when_cut = False
+
+    def __init__(self, writer: ResponseWriter, index: int, *, tool: ClientTool, call_id: str) -> None:
+        super().__init__(writer, index, tool=tool, call_id=call_id)
+        self._input = FreeformInput()
+        self.whole = False
+
+    def fields(self, status: str) -> dict[str, Any]:
+        return {**self._known(status), "input": "".join(self.pieces)}
+
+    def add(self, step: Step) -> None:
+        if text := self._input.feed(step.text):  # type: ignore[union-attr]
+            self.more(text)
+        self.whole = self._input.ended
+
+    def ending(self) -> None:
+        if text := self._input.finish():
+            self.more(text)
+        written = "".join(self.pieces)
+        self._writer.emit("response.custom_tool_call_input.done", {**self._place, "input": written})
+
+
+class _Local(_Call):
+    """A call whose item holds no arguments but what they say: it is known when they are complete."""
+
+    prefix = "lc"
+    done_when_cut = False
+
+    def fields(self, status: str) -> dict[str, Any]:
+        arguments = "".join(self.pieces) if status == "completed" else "{}"
+        return {**self._known(status), **call_fields(self._tool.kind, arguments)}
+
+    def add(self, step: Step) -> None:
+        self.pieces.append(whole_text(step.text))  # type: ignore[union-attr]
+
+    def ending(self) -> None:
+        """No event tells of its parts."""
