@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.http1.answer import Answer
+from toolcall_middleware.hosts.proxy.upstream.http1.answer import HttpAnswer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 COUNTED = OK + b"Content-Length: 5\r\n\r\nhello"
 CHUNKED = OK + b"transfer-encoding: Chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nx-sum: 1\r\n\r\n"
 
 
-def read(*pieces: bytes, to_head: bool = False) -> Answer:
-    answer = Answer(to_head=to_head)
+def read(*pieces: bytes, to_head: bool = False) -> HttpAnswer:
+    answer = HttpAnswer(to_head=to_head)
     for piece in pieces:
         answer.feed(memoryview(piece))
     return answer
@@ -76,7 +76,7 @@ def test_a_connection_that_may_end_or_be_out_of_step_is_unclean(wire: bytes) -> 
     ids=lambda wire: wire[:60].decode("latin-1"),
 )
 def test_what_is_no_answer_is_refused_and_never_complete(wire: bytes) -> None:
-    answer = Answer()
+    answer = HttpAnswer()
 
     def feed() -> None:
         for at in range(0, len(wire), 65536):

@@ -197,7 +197,7 @@ class Collected(Answer):
         self._over = asyncio.Event()
 
     async def gone(self) -> Message:
-        """ASGI's `receive` behind the request: a disconnect once the answer is complete, as from a server."""
+        """ASGI's `receive` after the request: a disconnect once the answer is complete, as from a server."""
         await self._over.wait()
         return {"type": "http.disconnect"}
 
@@ -254,7 +254,7 @@ class PassingAnswer:
         await self._send(message)
 
     def started(self, start: Message) -> Message:
-        """What leaves for the answer's start."""
+        """The head that the client gets."""
         return start
 
 
@@ -268,7 +268,7 @@ class AnswerTail:
 
     def add(self, data: bytes) -> None:
         """The next piece."""
-        # It may stand in two pieces, and [DONE] in a third.
+        # The usage may be in two pieces, and [DONE] in a third.
         _, two, three = self._tail
         self._tail = two, three, data if len(data) <= _TAIL else data[-_TAIL:]
 

@@ -9,14 +9,14 @@ from starlette.types import Message, Receive
 from ...errors import ToolCallError
 
 _FRAME = 2
-# Bytes that a decompressor gets at once: it copies what comes behind the end of its stream.
+# Bytes that a decompressor gets at once: it copies the bytes after the end of its stream.
 _FIRST, _MOST = 512, 64 * 1024
 
 
 def decompressed(decoder: zlib._Decompress, data: memoryview, most: int) -> tuple[bytes, int]:
     """(what `decoder` makes of `data`, how many bytes of `data` that took: up to the end of its stream).
 
-    most: bytes after which it stops, 0 for no bound. Raises zlib.error. A million streams of a few bytes, one behind
+    most: bytes after which it stops, 0 for no bound. Raises zlib.error. A million streams of a few bytes, one after
     another, take time in proportion.
     """
     out: list[bytes] = []
@@ -64,7 +64,7 @@ class Inflate:
             while rest:
                 if self._decoder.eof:
                     if self._coding == "deflate":
-                        break  # what comes behind it says nothing
+                        break  # bytes after the stream are ignored
                     self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
                 part, taken = self._some(rest)
                 out.append(part)
@@ -97,7 +97,7 @@ class Replay:
         return self._left.pop() if self._left else await self._receive()
 
     def at_hand(self) -> Message | None:
-        """The next message where nobody has to be waited for."""
+        """The next message that need not be waited for."""
         return self._left.pop() if self._left else None
 
 

@@ -21,7 +21,7 @@ _ALLOW_ORIGIN = b"access-control-allow-origin"
 
 
 def header_of(scope: Scope, name: bytes) -> str | None:
-    """The header's value; None where there is none. Two values are one that no list holds."""
+    """The header's value, or None. Two values are joined to one that no list holds."""
     values = [value for key, value in scope.get("headers", ()) if key.lower() == name]
     return b", ".join(values).decode("latin-1") if values else None
 

@@ -27,7 +27,7 @@ _HOP_BY_HOP = frozenset(
 )
 # `expect` was met when the body was read; the others are written anew.
 _NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"authorization", b"x-forwarded-for"}
-# Where clients show keys. To an upstream that has one of ours they are nobody's business.
+# Where clients show keys. They are not sent to an upstream that gets one of ours.
 _KEYS = frozenset({b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"})
 KEYS = _KEYS | {b"authorization"}
 """Where clients show who they are."""
@@ -65,7 +65,7 @@ def request_headers(
     `own` replace the client's of the same name. `key_header` is where the upstream reads its key: the client's goes on
     only with `keep_key`, there too where it came as `Authorization: Bearer`; without it none of its keys and cookies
     does. `length` is that of the body, None where it is not known yet: then the client's word is passed on, or the body
-    is chunked. Who asked is told only with `tell_client`.
+    is chunked. With `tell_client` the upstream gets the client's address.
     Raises ValueError for a request that could be read in two ways (RFC 9112, 11.2).
     """
     given = _lower(scope["headers"])
@@ -139,8 +139,9 @@ def request_scope(scope: Scope, length: int) -> Scope:
 
 
 def response_head(start: Message, headers: dict[str, str], *, status: int | None) -> Message:
-    """The app's response start with other headers, and without those that told of its own body, or of its error where
-    `status` says that it is none any more.
+    """The app's response start with other headers, and without those about its own body.
+
+    status: another one; where that is no error, the headers about the app's error go, too.
     """
     replaced = {name.encode("latin-1") for name in headers}
     status = start["status"] if status is None else status

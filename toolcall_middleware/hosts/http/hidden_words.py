@@ -1,4 +1,4 @@
-"""Words in bodies that are not read: whether their letters may stand there in another spelling."""
+"""Whether a body that is not read may hold a word in another spelling of its letters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BYTE_ORDER_MARKS = (b"\xfe\xff", b"\xff\xfe")
 
 
 def hides_words(body: bytes) -> bool:
-    """Whether a word may stand in `body` without its letters.
+    """Whether `body` may hold a word without its letters.
 
     By searches for plain bytes: a pattern of alternatives takes twenty times as long, and nothing interrupts it.
     """

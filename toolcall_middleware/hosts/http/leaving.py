@@ -30,7 +30,7 @@ class Leaving:
         return self
 
     def watch(self) -> None:
-        """The request has been received: what comes now can only be that the client leaves."""
+        """The request has been received: the next message can only be that the client leaves."""
         if self._watcher is None and not self._over:
             self._watcher = asyncio.create_task(self._watch())
 

@@ -1,7 +1,7 @@
 """Large work in threads: the event loop serves other requests meanwhile.
 
-The threads are our own. asyncio's look up addresses too, which must not wait behind a body of 30 MiB. What is huge has
-threads of its own, so that ordinary large requests do not wait behind it either; there are few of each, because every
+The threads are our own. asyncio's look up addresses too, which must not wait for a body of 30 MiB. What is huge has
+threads of its own, so that ordinary large requests do not wait for it either; there are few of each, because every
 thread that computes delays the event loop by some milliseconds, the interpreter's switch interval.
 """
 
@@ -121,7 +121,7 @@ def _without_full_collections(work: Callable[[], _Result]) -> _Result:
 
 
 def behind(size: int, work: Callable[[], object]) -> None:
-    """Have `work` done some time, where `size` is huge: nobody waits for it, and it raises nothing."""
+    """Do `work` later in a thread, where `size` is huge. It is not waited for, and raises nothing."""
     if size > _HUGE:
         _huge.submit(work)
 
@@ -129,7 +129,7 @@ def behind(size: int, work: Callable[[], object]) -> None:
 async def offloaded(size: int, work: Callable[[*_Given], _Result], *given: *_Given) -> _Result:
     """What `work(*given)` gives. Done at once where it reads at most LARGE bytes, else in a thread.
 
-    Where the caller is cancelled, it goes on once the thread is through: nobody else may use meanwhile what the work
+    Where the caller is cancelled, it goes on once the thread is through: nothing else may use meanwhile what the work
     uses. Raises what `work` raises.
     """
     if size <= LARGE:

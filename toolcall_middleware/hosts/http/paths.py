@@ -72,7 +72,7 @@ def ends_with(path: str, suffixes: Iterable[str]) -> bool:
 def matches(path: str, patterns: Iterable[str]) -> bool:
     """Whether a normal path is one of `patterns`, with or without `/v1` before it.
 
-    A pattern that ends in `/*` stands for everything below it, `*` for everything.
+    A pattern that ends in `/*` matches everything below it, `*` everything.
     """
     shorter = path.removeprefix("/v1")
     candidates = {path, shorter} if shorter.startswith("/") else {path}

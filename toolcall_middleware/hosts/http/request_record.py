@@ -39,11 +39,11 @@ class Record:
     trace: str | None = None
     """The trace id of the client's `traceparent`."""
     report: Report | None = None
-    """What observers are told; None where there are none."""
+    """What observers get; None where there are none."""
 
 
 def record_of(scope: Scope) -> Record:
-    """The record of the request in `scope`; a new one, kept there, where nobody has made it."""
+    """The record of the request in `scope`; a new one, kept there, where it has none."""
     record = scope.get(RECORD)
     if not isinstance(record, Record):
         record = scope[RECORD] = Record()

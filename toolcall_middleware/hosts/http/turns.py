@@ -8,7 +8,7 @@ from types import TracebackType
 
 
 class Turns:
-    """As `asyncio.Lock`, for what is done thousands of times: where nobody waits, a turn costs no call.
+    """As `asyncio.Lock`, for what is done thousands of times: where none waits, a turn costs no call.
 
         if turns.taken:
             await turns.come()
@@ -21,7 +21,7 @@ class Turns:
             else:
                 turns.taken = False
 
-    taken: somebody has the turn. waiting: who comes next.
+    taken: a task has the turn. waiting: those that come next.
     """
 
     __slots__ = ("taken", "waiting")
@@ -31,7 +31,7 @@ class Turns:
         self.waiting: deque[asyncio.Future[None]] = deque()
 
     async def come(self) -> None:
-        """Wait for the turn. A task that is cancelled meanwhile has it not, and nobody waits for that task."""
+        """Wait for the turn. A task that is cancelled meanwhile does not get it, and does not hold up others."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(mine)
         try:

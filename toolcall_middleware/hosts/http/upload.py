@@ -22,7 +22,7 @@ from .offload import CODED, LARGE, offloaded
 _LEAST = 1024
 _CODING = b"content-encoding"
 _MAX_MESSAGES = 1024
-_DIGITS = 18  # of a length; nobody has more to send
+_DIGITS = 18  # of a length
 
 
 class Upload:
@@ -62,9 +62,9 @@ class Upload:
 def in_the_clear(
     body: bytes, messages: list[Message], scope: Scope, limit: int | None
 ) -> tuple[bytes, list[Message], Scope]:
-    """What `collect` gave, and the scope for it, without a content coding: nobody may hide tools in one.
+    """What `collect` gave, and the scope for it, without a content coding, which could hide tools.
 
-    A body that is a JSON object as it stands has none, whatever its headers say (`utf-8`, to some clients). Raises
+    A body that is a JSON object undecoded has none, whatever its headers say (`utf-8`, to some clients). Raises
     ToolCallError for a coding that cannot be undone, and for more than `limit` bytes.
     """
     codings = [value.strip().lower() for name, value in scope.get("headers", ()) if name.lower() == _CODING]
@@ -123,14 +123,14 @@ def _inflated(body: bytes, coding: bytes, limit: int | None) -> bytes:
 
 
 def _member(body: memoryview, bits: int, limit: int | None) -> tuple[bytes, memoryview]:
-    """(what one compressed stream holds, what comes behind it)."""
+    """(what one compressed stream holds, the bytes after it)."""
     decoder = zlib.decompressobj(bits)
     part, taken = decompressed(decoder, body, 0 if limit is None else limit + 1)
     rest = body[taken:]
     if limit is not None and len(part) > limit:
         return part, rest[:0]
     if not decoder.eof or (rest and bits != zlib.MAX_WBITS | 32):
-        raise zlib.error("it is cut off, or something comes behind it")
+        raise zlib.error("it is cut off, or bytes follow it")
     return part, rest
 
 

@@ -1,4 +1,4 @@
-"""Observers around an app: each request gets a report, and they are told when it begins and when it has ended."""
+"""Observers around an app: they get a report of each request when it begins, and again when it has ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def api_of(path: str) -> str:
 
 
 async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run `app` for one request that nobody watches yet."""
+    """Run `app` for one request that has no report yet."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     record = record_of(scope)
     path: str = scope["path"]

@@ -41,7 +41,7 @@ class Completions:
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send, CompletionAnswer(top=self._top, limit=self._limit), self._limit)
+        answer = _ChatAnswer(send, CompletionAnswer(top=self._top, limit=self._limit), self._limit)
         await self._app(_beside(scope), receive, answer.send)
         await answer.broken_off()
 
@@ -61,7 +61,7 @@ def _beside(scope: Scope) -> Scope:
     }
 
 
-class _Answer(Answer):
+class _ChatAnswer(Answer):
     """A text completion on its way to the exchange, which gets a chat's."""
 
     def __init__(self, send: Send, answer: CompletionAnswer, limit: int | None) -> None:

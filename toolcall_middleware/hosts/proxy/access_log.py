@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
 _MAX_VALUE = 256
 # Fields that are never text.
 _NUMBERS = frozenset({"status", "duration_ms", "first_byte_ms", "bytes", "calls", "prompt_tokens", "completion_tokens"})
-# The model is read for the log alone where nobody else reads it: not from what takes long (some 5 ms).
+# Where only the log needs the model, it is not read from bodies that take long (some 5 ms).
 _PEEK = 8 << 20
 # Of W3C's Trace Context.
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
@@ -70,7 +70,7 @@ class AccessLog:
             headers = [pair for pair in headers if pair[0] != _ID]
         headers.append((_ID, own))
         record = Record(id=own.decode(), trace=_trace_in(headers))
-        answer = _Answer(send, own)
+        answer = _LoggedAnswer(send, own)
         begin = time.perf_counter()
         ended = "error"
         try:
@@ -82,7 +82,7 @@ class AccessLog:
             if self._style != "off":
                 self._log(scope, record, answer, begin, ended)
 
-    def _log(self, scope: Scope, record: Record, answer: _Answer, begin: float, ended: str) -> None:
+    def _log(self, scope: Scope, record: Record, answer: _LoggedAnswer, begin: float, ended: str) -> None:
         if not logger.isEnabledFor(logging.INFO):
             return
         first = None if answer.first is None else round((answer.first - begin) * 1000, 1)
@@ -129,8 +129,8 @@ def _trace_in(headers: list[tuple[bytes, bytes]]) -> str | None:
     return None if found is None else found[1].decode()
 
 
-class _Answer(PassingAnswer):
-    """What is told of the answer, which gets the request's id."""
+class _LoggedAnswer(PassingAnswer):
+    """The answer, which gets the request's id."""
 
     __slots__ = ("_id", "calls")
 
@@ -157,7 +157,7 @@ class _Answer(PassingAnswer):
 
 
 def _as_text(row: dict[str, Any]) -> str:
-    """`time name=value ...`; what is no plain word is written as JSON, and what there is none of is left out."""
+    """`time name=value ...`; what is no plain word is written as JSON, and a missing value is left out."""
     words = [str(row["time"])]
     for name, value in row.items():
         if name in _NUMBERS:
@@ -195,7 +195,7 @@ def _model_in(body: bytes) -> str | None:
 
 
 def write_to_stdout() -> None:
-    """Lets the access log come out on standard output, where nobody has said where it goes."""
+    """Write the access log to standard output, where no handler is set for it."""
     logger.setLevel(logging.INFO)
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stdout)

@@ -63,7 +63,7 @@ class HeadsHeld:
         self._write(data)
 
     def close(self) -> None:
-        """As a transport's: what was written leaves before."""
+        """As a transport's: what was written is sent first."""
         self._flush()
         self._transport.close()
 

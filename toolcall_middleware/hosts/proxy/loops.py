@@ -69,7 +69,7 @@ def _is_itself(url: str, host: str, port: int) -> bool:
 
 
 def _addresses(host: str) -> frozenset[str]:
-    """The addresses that a host's name stands for, as far as no name server need be asked."""
+    """The addresses of a host's name, as far as no name server need be asked."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "":
         return _EVERY

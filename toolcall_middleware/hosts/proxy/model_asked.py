@@ -1,5 +1,5 @@
-"""The model that a request is for, in whatever encoding its body is. What cannot be told is refused: the first upstream
-would else be asked for it with the operator's key.
+"""The model that a request is for, in whatever encoding its body is. A request whose model
+cannot be read is refused: the first upstream would else be asked for it with the operator's key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECOGNISED = re.compile(r"utf-?8-sig|utf-?(?:16|32)(?:-?[lb]e)?")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for. `model`: None where it names none. `span`: where it stands in a form's body."""
+    """What a request asks for. `model`: None where it names none. `span`: its place in a form's body."""
 
     model: str | None
     span: tuple[int, int] | None = None

@@ -22,7 +22,7 @@ from .upstream.upstream import Upstream
 _PATIENCE = 5.0
 _FRESH = 15.0
 _FAILED = 5.0
-# Lists by what the upstream was told of the client.
+# Lists by the client's headers that the upstream got.
 _MOST_KEPT = 64
 # Of the body and the connection, and what differs from request to request and says nothing of who asks.
 _NOT_ASKED = frozenset(
@@ -48,10 +48,10 @@ class Listing:
     _kept: dict[tuple[int, tuple[Pair, ...]], tuple[float, list[dict[str, Any]] | None]] = field(default_factory=dict)
 
     async def models(self, upstreams: Iterable[Upstream], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
-        """(entries, whether every upstream told what it has). One entry a client's name; the first upstream's wins."""
+        """(entries, whether every upstream gave its list). One entry for each name; the first upstream's wins."""
         upstreams = list(upstreams)
         if len({upstream.origin for upstream in upstreams}) > 1:
-            # A client's key is for one of them, and nobody says for which.
+            # A client's key is for one of them, and it is not known for which.
             scope = without_keys(scope)
         lists = await asyncio.gather(*(self._of(upstream, scope) for upstream in upstreams))
         entries: dict[str, dict[str, Any]] = {}
@@ -64,7 +64,7 @@ class Listing:
         """An upstream's own list; empty where its names are known without, None where it cannot be had."""
         if not upstream.config.has_globs:
             return []
-        # What is sent on is what lists are told apart by: whatever makes an upstream's answer, it is nobody else's.
+        # Lists are kept by the headers that are sent: whatever decides an upstream's answer is among them.
         told = tuple(_told(scope["headers"], keyed=upstream.config.settings.upstream_key is not None))
         key = (id(upstream), told)
         kept = self._kept.get(key)

@@ -1,4 +1,4 @@
-"""`template=props`: the chat template that the upstream, a llama.cpp server, tells of itself at `/props`."""
+"""`template=props`: the chat template that the upstream, a llama.cpp server, shows at `/props`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many upstreams behind one address: the model of a request says who may answer it, in which order they are asked.
+"""Many upstreams at one address: the model of a request decides which of them may answer it, and in which order.
 
 An upstream that cannot be reached, says nothing in time, or says that it is busy (429, 503, 529) is passed over as long
 as the client has got nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end
@@ -239,7 +239,7 @@ class Router:
         *,
         named: str,
     ) -> bool:
-        """Ask one upstream; False when its answer is none for the client and another one is left.
+        """Ask one upstream; False when its answer is not for the client and another upstream is left.
 
         named: our name of the model, which is another one than the client's where it has an alias.
         """

@@ -41,7 +41,7 @@ MAX_WEIGHT = 1e6
 def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     """The upstreams of the file at `path`, in its order. What a table does not say is as in `base`.
 
-    `model_aliases` of the file, which stand before its tables, take the place of those in `base`; a table's own are
+    `model_aliases` of the file, which precede its tables, take the place of those in `base`; a table's own are
     for its upstream alone.
 
     Raises SettingsError.
@@ -154,7 +154,7 @@ class _Table:
         if not isinstance(given, dict):
             raise self._error("rename", f'{given!r} is not allowed; use {{client = "upstream\'s"}}')
         for pattern, target in given.items():
-            wanted = "the upstream's name of it; `*` may stand once, on the left, or once on both sides"
+            wanted = "the upstream's name of it; one `*` is allowed, on the left or on both sides"
             if not isinstance(target, str) or not target or not pattern:
                 raise self._error(f"rename.{pattern}", f"{target!r} is not allowed; use {wanted}")
             stars = (pattern.count("*"), target.count("*"))

@@ -50,7 +50,7 @@ class Entry:
 
 
 class Store(Room):
-    """An observer that keeps what it is told of. `changed` is set at each change, for who waits in the event loop.
+    """An observer that keeps exchanges. `changed` is set at each change, for who waits in the event loop.
 
     An exchange that runs counts as it grows. Those that have ended make room for it, the oldest first.
     """

@@ -31,7 +31,7 @@ class RequestBody(httpx.AsyncByteStream):
             self.stop()
 
     def declare(self, length: bytes | None) -> None:
-        """What the upstream is told of the length. A body that turns out not to fit raises ToolCallError."""
+        """The length that the upstream is sent. A body that does not fit it raises ToolCallError."""
         self._declared = None if length is None else int(length)
 
     def stop(self) -> None:

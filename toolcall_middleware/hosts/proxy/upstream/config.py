@@ -15,7 +15,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Client's models that match `pattern` are `target` to the upstream; one `*` on both sides stands for the same."""
+    """Client's models that match `pattern` are `target` to the upstream; a `*` on both sides is the same text."""
 
     pattern: str
     target: str
@@ -84,7 +84,7 @@ def aliases_of(settings: Settings) -> list[Rename]:
 
 
 def _carry(model: str, pattern: str, target: str) -> str | None:
-    """`model` rewritten from one pattern to the other; None when it does not match or nothing tells the `*`."""
+    """`model` rewritten from one pattern to the other; None when it does not match or the `*` has no value."""
     before, star, after = pattern.partition("*")
     if not star:
         return target if model == pattern and "*" not in target else None

@@ -24,7 +24,7 @@ _ANOTHER_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def free_port(host: str, port: int = 0) -> int:
-    """`port` of `host`, or for 0 one that nobody listens on. Raises SettingsError where a server could not listen."""
+    """`port` of `host`, or for 0 a free one. Raises SettingsError where a server could not listen."""
     what = f"--host {host} --port {port}"
     try:
         places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -24,7 +24,7 @@ class ErrorEnvelope:
     """Passes everything but answers of status 400 and more: these get OpenAI's envelope where POST `paths` were asked.
 
     `secrets`: replaced by `***` in bodies and in the headers of every answer; some servers quote what they refuse. An
-    error, or a stream, in a content coding is decoded for that; one whose coding is not known leaves without its body.
+    error, or a stream, in a content coding is decoded for that; one whose coding is not known is sent without its body.
     """
 
     def __init__(self, app: ASGIApp, *, paths: tuple[str, ...], secrets: tuple[str, ...] = ()) -> None:
@@ -71,7 +71,7 @@ class _Refusal(Answer):
         self._stream = MaskedStream(self._mask, keeps_length=bool(self.header(b"content-length")))
 
     async def decoded(self, data: bytes) -> bytes:
-        """See Answer. What cannot be decoded leaves without its body."""
+        """See Answer. What cannot be decoded is sent without its body."""
         if not self._unreadable:
             try:
                 return await super().decoded(data)

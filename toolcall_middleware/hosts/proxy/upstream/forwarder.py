@@ -290,7 +290,7 @@ class Forwarder:
     def _question(self, scope: Scope, body: RequestBody, progress: Progress) -> Question:
         method = scope["method"]
         if method != method.upper():
-            # httpx would make them upper case: a `post` would be a POST that nobody has checked.
+            # httpx would make them upper case: a `post` would be a POST that was not checked.
             raise ToolCallError("invalid_request", f"There is no method {method}; they are upper case.", status=405)
         if method in {"CONNECT", "TRACE"}:
             # TRACE would show the client the upstream's key.

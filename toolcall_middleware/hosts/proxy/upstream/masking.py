@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...http.headers import SECRET_NAME
 
-# What is shorter is no key, and its letters stand anywhere.
+# What is shorter is no key, and its letters occur anywhere.
 _SHORTEST = 8
 _LONGEST_UNIT = 6  # of one character: \u0061
 _NO_LINE = re.compile(rb"[\r\n]")
@@ -59,7 +59,7 @@ class Mask:
         return self._pattern.sub(lambda found: b"*" * len(found[0]), data)
 
     def _may_hold(self, data: bytes) -> bool:
-        """Whether a secret can stand in `data`: it begins as it is, or something is escaped. Nearly always not."""
+        """Whether `data` may hold a secret: it begins as it is, or something is escaped. Nearly always not."""
         return any(head in data for head in self._heads)
 
     def unfinished(self, data: bytes) -> int:

@@ -26,7 +26,7 @@ from .translator import Translator
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An API behind the OpenAI face.
+    """An API that is not OpenAI's.
 
     `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
     the paths of a translation begin with a version. `key_header` is the Forwarder's, `headers` are the Translator's.

@@ -84,7 +84,7 @@ class Translator:
             return
         if request is None:
             return
-        answer = _Answer(translation, send, self._max_response_bytes)
+        answer = _TranslatedAnswer(translation, send, self._max_response_bytes)
         try:
             await self._app(_scope_of(scope, request, self._headers), giving(request.body, receive), answer.send)
         except ToolCallError as error:
@@ -122,7 +122,7 @@ class Translator:
         )
 
 
-class _Answer(Answer):
+class _TranslatedAnswer(Answer):
     """What the provider sends, on its way to the client."""
 
     lazy = True

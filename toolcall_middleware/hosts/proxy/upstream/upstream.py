@@ -30,7 +30,7 @@ ALL_FACES = ("chat", "messages", "responses")
 
 
 class Upstream:
-    """An app: the middleware before an upstream. Its connections close when it is retired and nobody asks it.
+    """An app: the middleware before an upstream. Its connections close once it is retired and idle.
 
     Raises SettingsError or FormatError.
     """

@@ -15,7 +15,7 @@ from ...http.headers import Headers
 _LONGEST = 1 << 20
 # Enough to hold the last line of a stream and its end.
 _TAIL = 32
-# A line end and a blank line; the second stands for two spellings.
+# A line end and a blank line; the second covers two spellings.
 _ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
@@ -36,7 +36,7 @@ class WholeEvents:
         self._tail = b""  # of what has left
 
     def feed(self, part: bytes) -> bytes:
-        """The next bytes; what leaves: up to the end of the last whole event."""
+        """The next bytes; returns those up to the end of the last whole event."""
         held = self._held
         if not held and part.endswith((b"\n\n", b"\r\n\r\n")):  # nearly always
             self._leaves(part)

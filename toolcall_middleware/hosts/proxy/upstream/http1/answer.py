@@ -1,6 +1,6 @@
 """One HTTP/1.1 answer as its bytes come, by httptools' parser (llhttp). No I/O.
 
-The parser takes heads and trailers of any length, and says nothing of what comes behind an answer. Both are watched
+The parser takes heads and trailers of any length, and does not report bytes after an answer. Both are watched
 here: the first would fill the memory, the second would be the answer to another client's request.
 """
 
@@ -16,12 +16,12 @@ _SWITCHING = 101
 _BODILESS = frozenset({204, 304})
 
 
-class Answer:
+class HttpAnswer:
     """The answer to one request. `to_head`: the request was a HEAD, no body follows.
 
     `begun`: status and headers are known. `complete`: the body has ended, too. `clean`: the connection may serve
     another request, as far as this answer tells. `chunked`: the body comes in chunks. `held`: bytes of the body that
-    nobody has taken yet. `interim`: how many answers of status 1xx came before.
+    were not taken yet. `interim`: how many answers of status 1xx came before.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class Answer:
     def feed(self, data: bytes | memoryview) -> None:
         """The next bytes of the connection. Raises httpx.RemoteProtocolError where they are no HTTP.
 
-        What came before the fault is kept. Bytes behind the answer raise nothing: they make it unclean.
+        What came before the fault is kept. Bytes after the answer raise nothing: they make it unclean.
         """
         parser = self._parser
         assert parser is not None  # noqa: S101 - it is open
@@ -78,7 +78,7 @@ class Answer:
             raise httpx.RemoteProtocolError("a head or a trailer is too long")
 
     def _ends(self, data: bytes | memoryview) -> bool:
-        """Whether the answer, which is complete, ends where `data` does. The parser skips empty lines behind one."""
+        """Whether the answer, which is complete, ends where `data` does. The parser skips empty lines after one."""
         if self.chunked or not self._last:
             return data[-6:] != b"\r\n\r\n\r\n"
         return data[-len(self._last) :] == self._last
@@ -121,7 +121,7 @@ class Answer:
             self.clean = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer, which nobody gets."""
+        """A header, or a trailer, which is dropped."""
         if not self.begun:
             self._received.append((name, value.strip(b" \t")))
 

@@ -10,19 +10,19 @@ from collections.abc import Iterable
 
 from ....http.client_library import httpx
 from ..asking import Headers, Question
-from .answer import Answer
+from .answer import HttpAnswer
 from .connection import Connection
 from .dial import dial
 
 _READ_SIZE = 64 * 1024
 _SETTLE = 0.05
-"""Seconds for which a connection waits behind a streamed answer. llama.cpp's server closes it there without having said
+"""Seconds for which a connection waits after a streamed answer. llama.cpp's server closes it there without having said
 so: a request that is sent meanwhile is lost, and cannot be sent again, because it may have been read."""
 _PORTS = {"http": 80, "https": 443}
 
 _TOKEN = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
-# A name, and a value without blanks around it, and without control characters that end a line to somebody.
+# A name, and a value without blanks around it, and without control characters that any reader takes for a line end.
 # Possessive, because what does not match need not be tried in another way.
 _LINES = re.compile(rb"(?:[-!#$%&'*+.^_`|~0-9a-zA-Z]++: (?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?\r\n)*+")
 
@@ -52,7 +52,7 @@ class OriginClient:
         self._most_idle = idle
         self._keepalive = keepalive
         self._idle: deque[Connection] = deque()  # the one that was used last comes last
-        self._open: set[Connection] = set()  # those in use, and those that wait behind a stream
+        self._open: set[Connection] = set()  # those in use, and those that wait after a stream
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
         self._buffer = memoryview(bytearray(_READ_SIZE))
@@ -69,7 +69,7 @@ class OriginClient:
             if connection is None:
                 connection = await self._dial(seconds.get("connect"))
             self._open.add(connection)
-            answer = Answer(to_head=question.method == "HEAD")
+            answer = HttpAnswer(to_head=question.method == "HEAD")
             connection.begin(answer)
             try:
                 await _send(connection, head, question)
@@ -145,7 +145,7 @@ class OriginClient:
             raise httpx.ConnectError(str(error)) from error
 
     def _sweep(self) -> None:
-        """Close those that nobody has used for long."""
+        """Close those that were not used for long."""
         self._sweeping = None
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._keepalive
@@ -170,7 +170,7 @@ class OriginReply:
 
     __slots__ = ("_client", "_connection", "_seconds", "headers", "status")
 
-    def __init__(self, client: OriginClient, connection: Connection, answer: Answer, seconds: float | None) -> None:
+    def __init__(self, client: OriginClient, connection: Connection, answer: HttpAnswer, seconds: float | None) -> None:
         self._client: OriginClient | None = client
         self._connection = connection
         self._seconds = seconds

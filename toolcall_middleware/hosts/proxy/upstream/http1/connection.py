@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable
 from typing import cast
 
 from ....http.client_library import httpx
-from .answer import Answer
+from .answer import HttpAnswer
 
 # Bytes of a body that wait here for a client who reads slowly; then the upstream has to wait.
 _MOST_HELD = 64 * 1024
@@ -26,7 +26,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._buffer = buffer
         self._transport: asyncio.Transport
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._fault: httpx.TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._refused: asyncio.Future[None] | None = None
@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come. While nobody asks there are none to come: who sends some is not asked again."""
+        """Bytes have come. An upstream that sends some without a request is not asked again."""
         answer = self._answer
         if answer is None:
             self.abort()
@@ -94,10 +94,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether an idle connection can be asked: nothing has come on it, not even its end that nobody has read."""
+        """Whether an idle connection can be asked: nothing has come on it, not even its end."""
         return not self.lost and not self._transport.is_closing() and not self._has_input()
 
-    def begin(self, answer: Answer) -> None:
+    def begin(self, answer: HttpAnswer) -> None:
         """From now on bytes that come are of `answer`."""
         self._answer = answer
         self._fault = None
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
             if not upload.done():
                 upload.cancel()
                 await asyncio.wait({upload})
-            # Asked for also where this task is cancelled, and nobody will hear of it.
+            # Retrieved also where this task is cancelled, so that asyncio does not log it.
             fault = None if upload.cancelled() else upload.exception()
         if fault is not None:
             raise fault
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     def _all_written(self) -> None:
         self.sent = not self._write_paused and not self._transport.is_closing()
         if self._answer is not None and self._answer.begun:
-            # Who answers what it has not read may never read it, and the next request would stand behind that.
+            # Who answers what it has not read may never read it, and the next request would have to wait for that.
             self._answer.clean = False
 
     async def _taken(self, seconds: float | None) -> None:
@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
             raise httpx.WriteTimeout("nothing was taken") from None
 
     def _is_answered(self) -> bool:
-        """Whether nobody waits for the rest of the request: it is refused, or its answer is whole."""
+        """Whether the rest of the request need not be sent: it is refused, or its answer is whole."""
         answer = self._answer
         return answer is not None and (answer.complete or answer.status >= _FIRST_REFUSAL)
 
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def end(self) -> bool:
-        """The answer has been read, or nobody wants it any more. Whether another request may follow; if not, it closes.
+        """The answer has been read, or is not wanted any more. Whether another request may follow; if not, it closes.
 
         Nobody waits for it.
         """
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         usable = answer.complete and answer.clean and self.sent and fault is None
         if usable and not self._write_paused and not self._read_paused and not self._transport.is_closing():
             return True
-        # What is still to be written would have to be taken first, and nobody may do that.
+        # What is still to be written would have to be taken first, and the upstream may not do that.
         if answer.complete and not self._transport.get_write_buffer_size():
             self._transport.close()
         else:
