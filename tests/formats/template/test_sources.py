@@ -236,7 +236,7 @@ def test_a_declaration_that_is_not_compiled_leaves_it_to_the_template_and_says_w
     found = at_hand.of_source(str(checkpoint(tmp_path, chat_template=templates.JSON, response_template=declared)))
     assert found.kind == "JSON objects behind <acme_call>"
     (said,) = (each for each in found.unknown if "response_template" in each)
-    assert said == "the checkpoint's response_template is not used: content of the kind kv-lines that holds the name"
+    assert said == "the checkpoint's response_template is not used: content of the kind kv-lines"
     with caplog.at_level(logging.WARNING):
         registry.for_model("auto", "acme-9b", str(tmp_path))
     assert said in caplog.text

@@ -222,11 +222,11 @@ class _Parts:
         if "|>" in head:
             return _in_token(head, self.rest, "name", d.alias)
         if head.endswith('"'):
-            stray = d.stray
+            stray, (tag, of) = d.stray, _tag_of(head)
             return (
-                attribute(re.escape(_tag_of(head)), "name", "(?P<empty>/)?", stray=stray),
-                heads(_tag_of(head)),
-                begun(*heads(_tag_of(head)), stray=stray),
+                attribute(re.escape(tag), "name", "(?P<empty>/)?", stray=stray, of=of),
+                heads(tag, of),
+                begun(*heads(tag, of), stray=stray),
             )
         tag, json = re.escape(head[:-1]), r"(?:>|[=(,]?[ ]?(?=\[?\{))"  # Llama 3 writes JSON there, without the bracket
         spaced = (head, f"{head[:-1]} ")
@@ -265,11 +265,11 @@ class _Parts:
         if "|>" in head:
             return _in_token(head, self.slot_rest, "key")
         if head.endswith('"'):
-            tag, prefix = _tag_of(head), self.d.prefix
+            (tag, of), prefix = _tag_of(head), self.d.prefix
             plain = tag.removeprefix(prefix)
-            both = (*heads(tag), *(heads(plain) if prefix else ()))
+            both = (*heads(tag, of), *(heads(plain, of) if prefix else ()))
             mark = f"(?:{re.escape(prefix)})?" if prefix else ""
-            return attribute(mark + re.escape(plain), "key", _STRING), both, begun(*both)
+            return attribute(mark + re.escape(plain), "key", _STRING, of=of), both, begun(*both)
         spaced = (head, f"{head[:-1]} ")
         return f"{re.escape(head[:-1])}{_ASSIGNED.format('key')}{_STRING}{_END}", spaced, begun(*spaced)
 
@@ -294,23 +294,24 @@ class _Parts:
         return f"{key}(?P<key>{char}{{1,256}}?){end}{kind}", (self.slot_head,), half
 
 
-def _tag_of(head: str) -> str:
-    """`<invoke name="`: the tag's name."""
-    return head[1 : head.rindex(" ")]
+def _tag_of(head: str) -> tuple[str, str]:
+    """`<invoke name="`: the tag's name and the attribute's."""
+    tag, _, of = head[1:].rpartition(" ")
+    return tag, of.partition("=")[0]
 
 
-def heads(tag: str) -> tuple[str, ...]:
+def heads(tag: str, of: str = "name") -> tuple[str, ...]:
     """How a tag begins. The space gets lost where special tokens are joined; some tokenizers write it as `Ġ`."""
-    return tuple(f"<{tag}{space}name" for space in (" ", "", "Ġ"))
+    return tuple(f"<{tag}{space}{of}" for space in (" ", "", "Ġ"))
 
 
-def attribute(tag: str, group: str, more: str = "", *, stray: str = "") -> str:
-    """A pattern of `<tag name="…">`, the name in the group `group`; see `heads`. stray: see `Slots.stray`."""
+def attribute(tag: str, group: str, more: str = "", *, stray: str = "", of: str = "name") -> str:
+    """A pattern of `<tag name="…">`, what the attribute `of` holds in the group `group`. stray: see `Slots.stray`."""
     end = f"{_UNQUOTED.format(group)}{more}>"
     if stray:
         strays = f"(?:{re.escape(stray)}){{1,4}}"
         end = rf"(?:(?:{_UNQUOTED.format(group)}|{strays}[\"']?[ ]?){more}>|{strays}(?=\n{{0,8}}<[/a-z]))"
-    return f"<{tag}[ Ġ]?name{_QUOTED.format(group)}{end}"
+    return f"<{tag}[ Ġ]?{of}{_QUOTED.format(group)}{end}"
 
 
 def begun(*heads: str, stray: str = "") -> str:

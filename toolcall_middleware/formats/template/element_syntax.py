@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.calls.gemma_calls import GemmaSyntax
@@ -13,18 +12,15 @@ from ...parsing.text.grammar import Opener, Where
 from .. import reading
 from ..syntax.gemma import GemmaWriter, gemma_calls
 from ..syntax.nested_xml import NestedXmlWriter
-from ..syntax.openers import Make, ignored, opener, pythonic_calls
+from ..syntax.openers import opener, pythonic_calls
 from ..syntax.openers import shared as shared_opener
 from ..syntax.pythonic import JSON_WORDS, PYTHON_WORDS, PythonicWriter, double, single
-from ..syntax.slots import begun, slot_calls
-from ..syntax.xml import Tags, TagWriter
+from ..syntax.slots import Slots
 from .compare import common_end, common_start, shared, tokens
 from .json_syntax import Syntax, is_special, unmistakable
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
 from .probes import KEYS, VALUES
 
-_SPACE = r"[ \t\r\n]{0,64}"
-_CALLED = r"[^\s<>{}\[\]\"'`]{1,256}"
 Rendered = Callable[[dict[str, Any]], str | None]
 """A turn with one call with these arguments, without what stands around calls in general."""
 
@@ -116,102 +112,44 @@ def _nested(layout: Layout, next_: str) -> Syntax | None:
 # -- tags -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """The texts of calls in tags."""
-
-    outer: str
-    """Before all calls."""
-    wrapper: str
-    """Before a call's own tag."""
-    head: str
-    """A call's tag up to the name; empty: the name has none."""
-    rest: str
-    """Behind the name."""
-    parameter: str
-    """Before a key."""
-    value_end: str
-    gap: str
-    """Behind a value's closing tag."""
-    end: str
-    """Closes a call."""
-
-
 def _tags(layout: Layout, is_: str, next_: str, rendered: Rendered) -> Syntax | None:
     value_end = common_start(next_, layout.after)
     parameter = common_end(next_[len(value_end) :], layout.behind(NAME))
-    closing_tags = tokens(value_end)
-    if value_end + parameter != next_ or not parameter or len(closing_tags) != 1:
-        return None
-    before = layout.before
-    cut = len(before) if before.rstrip().endswith((">", "]")) else before.rfind("<")
     end = layout.after[len(value_end) :]
-    if cut < 0 or not tokens(end):
+    written = _between_key_and_value(is_, rendered)
+    if value_end + parameter != next_ or not parameter or len(tokens(value_end)) != 1 or not tokens(end) or not written:
         return None
-    parts = _Parts(
-        outer=layout.opening.strip(),
-        wrapper=before[:cut].strip(),
-        head=before[cut:].strip(),
-        rest=layout.behind(NAME).removesuffix(parameter),
-        parameter=parameter,
-        value_end=closing_tags[0],
-        gap=value_end[value_end.index(closing_tags[0]) + len(closing_tags[0]) :],
-        end=end,
+    before, outer = layout.before, layout.opening.strip()
+    slots = Slots(
+        open=layout.opening.lstrip(),
+        close=layout.closing.rstrip(),
+        between=layout.between or "",
+        call=before + "{name}" + layout.behind(NAME).removesuffix(parameter) + "{slots}" + end,
+        slot=parameter + "{key}" + written + "{value}" + value_end,
+        noise=(*tokens(before[: before.rfind("<")]), *tokens(end)[1:]) if outer else (),
     )
-    kinds = _kinds(is_, rendered)
-    if kinds is None:
+    try:
+        slots.layout()
+    except (LookupError, ValueError, re.error):
         return None
-    made = _reader(parts, layout, kinds)
-    if made is None:
-        return None
-    make, closes = made
-    marker = parts.wrapper or parts.outer
-    head = parts.head.rstrip("\"'")
+    marker, head = outer or slots.parts.wrapper, slots.parts.head.rstrip("\"'")
     openers: list[Opener] = []
     if marker and unmistakable(marker):
-        openers.append(opener(marker, make, special=is_special(marker)))
-    if head and unmistakable(head):  # what opens before it may be missing
-        openers.append(opener(head, make, consume=False))
-    if parts.wrapper and parts.outer:
-        openers += [ignored(each) for each in (parts.outer, layout.closing.strip()) if each]
-    if not openers or (not head and not marker):
+        openers.append(opener(marker, slots, special=is_special(marker)))
+    if unmistakable(head):  # what opens before it may be missing
+        openers.append(opener(head, slots, consume=False))
+    if not openers:
         return None
-    written = Tags(
-        opening=layout.opening.lstrip(),
-        closing=layout.closing.rstrip(),
-        between=layout.between or "",
-        call=layout.before + "{name}" + parts.rest,
-        call_end=end,
-        parameter=parameter + "{key}" + kinds.written.removesuffix("\n" if kinds.lines else ""),
-        parameter_end=parts.value_end,
-        gap=parts.gap,
-        key=r"[^<]{1,256}" if "</" in is_ else r"(?![\"'])[^\"'>\n]{1,256}",
-        lines=kinds.lines,
-        exact=kinds.typed,
-        more=tuple(closes),
-    )
-    shown = marker or head
-    return Syntax(f"a tag for each argument behind {shown}", tuple(openers), TagWriter(written, tuple(openers)))
+    return Syntax(f"a tag for each argument behind {openers[0].marker}", tuple(openers), slots.writer(*openers))
 
 
-@dataclass(frozen=True, slots=True)
-class _Kinds:
-    """What stands between key and value."""
-
-    written: str
-    """With `{kind}` or `{type}` where it says what the value is."""
-    pattern: str
-    typed: bool
-    lines: bool
-
-
-def _kinds(is_: str, rendered: Rendered) -> _Kinds | None:
+def _between_key_and_value(is_: str, rendered: Rendered) -> str | None:
+    """The text between key and value, with `{kind}` or `{type}` where it says what the value is."""
     number = re.search(r"days(.*?)7", rendered({"days": 7}) or "", re.DOTALL)
     if number is None:
         return None
-    lines = is_.endswith("\n")
     if number[1] == is_:
-        return _Kinds(is_, _loosely(is_), typed=False, lines=lines)
+        return is_
     start = is_[: shared(is_, number[1])]
     text, other = is_[len(start) :], number[1][len(start) :]
     alike = shared(text[::-1], other[::-1])
@@ -219,70 +157,4 @@ def _kinds(is_: str, rendered: Rendered) -> _Kinds | None:
     if text == "tru" and other == "fals":  # the last letter is the same
         text, other, end = "true", "false", end[1:]
     words = {("true", "false"): "{kind}", ("string", "number"): "{type}", ("string", "integer"): "{type}"}
-    if (text, other) not in words:
-        return None
-    pattern = _loosely(start) + r"(?P<kind>\w{1,12})" + _loosely(end)
-    if start.startswith('" ') and end == '">':  # an attribute, which models leave out
-        pattern = rf'"(?:[ ]{{1,4}}{re.escape(start[1:].strip())}(?P<kind>\w{{1,12}})")?[ ]?>'
-    return _Kinds(start + words[text, other] + end, pattern, typed=True, lines=lines)
-
-
-def _loosely(text: str) -> str:
-    """A pattern of a text whose white space may be less or more."""
-    return _SPACE.join(map(re.escape, re.split(r"[ \t\r\n]+", text.strip())))
-
-
-def _reader(parts: _Parts, layout: Layout, kinds: _Kinds) -> tuple[Make, list[str]] | None:
-    closes = tokens(parts.end)
-    close = layout.closing.strip() if parts.outer and not parts.wrapper else "".join(closes[1:])
-    parameter = parts.parameter.strip().rstrip("\"'")
-    quote = r"(?P<{0}>[\"']?)"
-    keyed = "</" in kinds.written
-    syntax: dict[str, Any] = {
-        "slot_heads": (parameter,),
-        "value_close": parts.value_end,
-        "call_close": closes[0],
-        "close": close,
-        "newlines": not kinds.typed,
-        "reopen": tuple(filter(None, [parts.wrapper])),
-    }
-    key = re.escape(parameter)
-    if keyed:
-        pair = tokens(kinds.written)
-        if len(pair) != 2 or kinds.typed:
-            return None
-        syntax |= {
-            "key_close": pair[0],
-            "value_open": pair[1],
-            "slot": re.compile(rf"(?:{key}{_SPACE}){{1,4}}(?P<key>[^<]{{1,256}}){re.escape(pair[0])}"),
-            "slot_begun": re.compile(rf"(?:{key}{_SPACE}){{1,4}}[^<]{{0,256}}(?:</?[\w:.-]{{0,64}})?"),
-        }
-    else:
-        tail = kinds.pattern.removeprefix('"').removeprefix(r"\"")
-        syntax |= {
-            "slot": re.compile(rf"{key}{quote.format('key_quote')}(?P<key>[^\"'>\n]{{1,256}}?)(?P=key_quote){tail}"),
-            "slot_begun": re.compile(begun(parameter)),
-        }
-    call = _call_pattern(parts, closes[0], key, syntax)
-    return slot_calls(**syntax, **call), closes
-
-
-def _call_pattern(parts: _Parts, end: str, parameter: str, syntax: dict[str, Any]) -> dict[str, Any]:
-    head, rest = parts.head.rstrip("\"'"), parts.rest.strip()
-    if head:
-        tail = _loosely(rest).removeprefix('"').removeprefix(r"\"")
-        return {
-            "call": re.compile(
-                rf"{re.escape(head)}(?P<name_quote>[\"']?)(?P<name>[^\"'>\n]{{1,256}}?)(?P=name_quote){tail}"
-            ),
-            "call_heads": (head,),
-            "call_begun": re.compile(begun(head)),
-        }
-    syntax["close"] = syntax["close"] or end
-    between = f"(?:{_loosely(rest)}{_SPACE})?" if rest else ""
-    return {
-        "call": re.compile(rf"(?P<name>{_CALLED}){_SPACE}{between}(?={parameter}|{re.escape(end)}|\{{)"),
-        "call_heads": (),
-        "call_begun": re.compile(rf"{_CALLED}{_SPACE}{between}(?:<[^<>\n]{{0,64}})?"),
-        "bare_name": True,
-    }
+    return start + words[text, other] + end if (text, other) in words else None

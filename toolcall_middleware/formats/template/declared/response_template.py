@@ -1,10 +1,10 @@
 """`response_template`: what a checkpoint itself declares of how its answers are read, compiled into the readers here.
 
 Transformers has it since 5.13 (`transformers.utils.chat_parsing`, `docs: chat_response_parsing`): each field of a
-message has `open` or `open_pattern` and `close` or `close_pattern`, a parser of its `content` (`json`, `xml-inline`,
-`kv-lines`, `text`, `int`, `float`, `bool`) and a `transform` that puts what was read in its place. Here `tool_calls` is
-of use, and what is thought. Patterns are not run: a declaration is hostile as a template is. What of one is literal is
-taken; one that is more than literals around a name, keys and values is not used, and the chat template tells instead.
+message has `open` or `open_pattern` and `close` or `close_pattern`, a parser of its `content` and a `transform` that
+puts what was read in its place. Here `tool_calls` with `content` of `json` or `xml-inline` is used, and reasoning.
+Patterns are not run, because a declaration is as hostile as a template. Of a pattern the literals are taken; where it
+is more than literals around a name, keys and values the declaration is not used, and the chat template tells instead.
 What is compiled must read back what it writes.
 """
 
@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....json_schema.types import STRING
-from ....parsing.calls.line_calls import LineSyntax
 from ....parsing.text.grammar import Opener
 from ... import reading
 from .. import element_syntax, json_syntax
@@ -24,25 +22,15 @@ from ..json_syntax import Syntax
 from ..layout import ARGUMENTS, NAME, Layout
 from ..probes import KEYS, PLAIN, VALUES, as_call
 from ..round_trip import Rendered, reads
-from .line_syntax import of_lines
-from .loose_tags import TooLooseError, of_attributes
 
 VERSION = 1
 _MAX_PATTERN = 2000
 _MAX_TEXT = 256  # characters of one marker: it is looked for in all that a model writes
 _SPACES = re.compile(r"(?:\\s|\\n|\\r|\\t|\\ | |\n)(?:[*+?]\??|\{\d*,?\d*\})?")
 _GROUP = "(?P<{}>"
-_GAPS = re.compile(r"\\b|\[\^[^\]]+\][*+]|\.[*+]")
-"""What leaves room for other attributes of a tag."""
 _PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
 _MAX_OPENS = 8
-_SCALARS: dict[str, frozenset[str]] = {
-    "text": STRING,
-    "int": frozenset({"number"}),
-    "float": frozenset({"number"}),
-    "bool": frozenset({"boolean"}),
-}
-"""Parsers whose content is one value, and its type."""
+_SCALARS = frozenset({"text", "int", "float", "bool"})
 
 
 class NotCompiled(ValueError):
@@ -63,7 +51,7 @@ def compile_calls(declared: Mapping[str, Any]) -> Syntax:
     found = [_compiled({**field, "open": begin}, places) for begin in begins[:_MAX_OPENS]]
     openers = tuple(opener for each in found for opener in each.openers)
     known = {opener.marker for opener in openers if opener.marker}
-    if not all(_comes_back(each, openers, places) for each in found) or len(known) < len(found):
+    if not all(_comes_back(each, openers) for each in found) or len(known) < len(found):
         raise NotCompiled("calls that are written so are not read back")
     return Syntax(f"declared by the checkpoint: {found[0].kind}", openers, found[0].write, found[0].trigger)
 
@@ -79,8 +67,6 @@ def _compiled(field: Mapping[str, Any], places: _Places) -> Syntax:
         found = json_syntax.of_layout(_json_layout(field, places))
     elif content == "xml-inline":
         found = _tags(field, places)
-    elif content == "kv-lines" or content in _SCALARS:
-        return _lines(field, places, content)
     else:
         raise NotCompiled(f"content of the kind {content[:40]}")
     if found is None:
@@ -88,15 +74,12 @@ def _compiled(field: Mapping[str, Any], places: _Places) -> Syntax:
     return found
 
 
-def _comes_back(syntax: Syntax, openers: tuple[Opener, ...], places: _Places) -> bool:
+def _comes_back(syntax: Syntax, openers: tuple[Opener, ...]) -> bool:
     """Whether calls of plain arguments are read as they are written."""
-    samples = PLAIN if places.only is None else ({places.only: "Paris"},)
-    for sample in samples:
+    for sample in PLAIN:
         call = as_call("look_up", sample)
         text = syntax.write([call])
-        if text is None and places.only is None:
-            return False
-        if text is not None and not reads((*openers, *reading.ANY_JSON), Rendered(text, (call,))):
+        if text is None or not reads((*openers, *reading.ANY_JSON), Rendered(text, (call,))):
             return False
     return True
 
@@ -126,8 +109,6 @@ class _Places:
     arguments: str = "arguments"
     within: tuple[str, ...] = ()
     """Keys of the objects that these two keys stand in."""
-    only: str | None = None
-    """The one argument that the content is."""
 
 
 def _places(field: Mapping[str, Any]) -> _Places:
@@ -143,9 +124,7 @@ def _places(field: Mapping[str, Any]) -> _Places:
     if name is None:
         raise NotCompiled("a transform of another shape: a name that is not what the model wrote")
     if isinstance(wanted, Mapping):
-        if len(wanted) != 1 or next(iter(wanted.values())) != "{content}" or len(name) != 1:
-            raise NotCompiled("a transform of another shape: arguments that are put together")
-        return _Places(group=name[0], only=str(next(iter(wanted))))
+        raise NotCompiled("a transform of another shape: arguments that are put together")
     arguments = _path(wanted)
     if arguments is None:
         raise NotCompiled("a transform of another shape: arguments that are not what the model wrote")
@@ -187,7 +166,7 @@ def _string_mark(field: Mapping[str, Any]) -> str | None:
 
 def _gemma(field: Mapping[str, Any], places: _Places, mark: str) -> Syntax:
     """`call:f{x:<mark>v<mark>}`, the one dialect of JSON that there is a reader for."""
-    if places.group is None or places.only is not None:
+    if places.group is None:
         raise NotCompiled("JSON of a dialect that holds the name")
     before, after = _around(field, places.group)
     if not before.endswith("call:") or after.strip():
@@ -206,34 +185,6 @@ def _gemma(field: Mapping[str, Any], places: _Places, mark: str) -> Syntax:
     return found
 
 
-def _lines(field: Mapping[str, Any], places: _Places, content: str) -> Syntax:
-    """`kv-lines`, and content that is one argument."""
-    arguments = field.get("content_args") or {}
-    if not isinstance(arguments, Mapping) or arguments.get("strip", True) is not True:
-        raise NotCompiled(f"{content} with blanks around it")
-    if places.group is None:
-        raise NotCompiled(f"content of the kind {content} that holds the name")
-    if (places.only is None) != (content == "kv-lines"):
-        raise NotCompiled(f"content of the kind {content}, which makes no arguments")
-    _check_values(arguments)
-    before, after = _around(field, places.group)
-    end = after.strip() or ("\n" if "\n" in after else "")
-    close = _anchor(field, "close").strip()
-    key_end, line_end = arguments.get("kv_sep", ":"), arguments.get("line_sep", "\n")
-    known = all(isinstance(each, str) and 0 < len(each) <= _MAX_TEXT for each in (key_end, line_end))
-    if not known or not end or not close or not json_syntax.unmistakable(before.strip()):
-        raise NotCompiled(f"content of the kind {content} without texts that tell where it begins and ends")
-    syntax = LineSyntax(
-        name_end=end,
-        key_end=key_end,
-        line_end=line_end,
-        close=close,
-        key=places.only or "",
-        types=_SCALARS.get(content, STRING),
-    )
-    return of_lines(before, after, syntax)
-
-
 def _check_values(arguments: Mapping[str, Any]) -> None:
     """Values are typed by the tool's schema, and else read as JSON: more than that no `value_parser` may want."""
     parser = arguments.get("value_parser")
@@ -245,8 +196,6 @@ def _check_values(arguments: Mapping[str, Any]) -> None:
 
 
 def _json_layout(field: Mapping[str, Any], places: _Places) -> Layout:
-    if places.only is not None:
-        raise NotCompiled("a transform of another shape: JSON that is one argument")
     close = _anchor(field, "close") if "close" in field or "close_pattern" in field else ""
     if places.group is not None:
         before, after = _around(field, places.group)
@@ -264,7 +213,7 @@ def _json_layout(field: Mapping[str, Any], places: _Places) -> Layout:
 
 def _tags(field: Mapping[str, Any], places: _Places) -> Syntax | None:
     arguments = field.get("content_args")
-    if not isinstance(arguments, Mapping) or places.group is None or places.only is not None:
+    if not isinstance(arguments, Mapping) or places.group is None:
         raise NotCompiled("xml-inline without arguments, or whose name is not captured")
     _check_values(arguments)
     pattern, opening = arguments.get("tag_pattern"), field.get("open_pattern")
@@ -274,12 +223,6 @@ def _tags(field: Mapping[str, Any], places: _Places) -> Syntax | None:
     between, after = _split(rest, "value")
     begin, behind = _split(opening, places.group)
     end, close = _short(_plain(after)), _anchor(field, "close")
-    if _GAPS.search(begin + behind + before + between):
-        stripped = between.endswith((r"\s*", r"\n", r"\s*?"))
-        try:
-            return of_attributes((begin, behind), (before, between), end.strip(), close.strip(), stripped=stripped)
-        except TooLooseError as error:
-            raise NotCompiled(str(error)) from None
     begin, behind, parameter, is_ = (_short(_plain(each)) for each in (begin, behind, before, between))
     region = f"{KEYS[0]}{is_}{VALUES[0]}{end}{parameter}{KEYS[1]}{is_}{VALUES[1]}"
     call = f"{begin}{NAME}{behind}{parameter}{ARGUMENTS}{end}{close}"
