@@ -33,7 +33,7 @@ async def test_a_call_is_a_line_with_its_fields_by_name(caplog: pytest.LogCaptur
     await Client(ask()).run(ToolCallMiddleware(TextBackend([CALL]), mode="prompt", format="hermes"))
     (call,) = [row for row in rows(caplog) if row.get("event") == "call"]
     assert (call["tool"], call["outcome"], call["model"], call["level"]) == ("weather", "clean", "m", "info")
-    assert call["how"] == "mode=prompt; format=hermes"
+    assert (call["mode"], call["format"]) == ("prompt", "hermes")
     assert call["message"].startswith("call: model=")
     assert "Paris" not in json.dumps(rows(caplog))
 

@@ -129,7 +129,7 @@ def test_a_hostile_model_name_is_one_bounded_label() -> None:
 
 def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(SettingsError, match=r"toolcall-middleware\[metrics\]"):
+    with pytest.raises(SettingsError, match=r"pip install .*\[metrics\]"):
         Metrics()
 
 

@@ -84,7 +84,7 @@ async def test_an_error_is_told() -> None:
 
 def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(SettingsError, match=r"toolcall-middleware\[otel\]"):
+    with pytest.raises(SettingsError, match=r"pip install .*\[otel\]"):
         Spans()
 
 

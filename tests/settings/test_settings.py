@@ -100,6 +100,7 @@ DEFAULTS: dict[str, Any] = {
     "trace_sample": 1.0,
     "trace_max_bytes": 16 * 1024 * 1024,
     "trace_dir_max_bytes": 1024 * 1024 * 1024,
+    "log_upstream_errors": True,
     "otel": False,
     "inspector": None,
 }

@@ -145,7 +145,7 @@ def test_a_shape_is_never_taken_from_the_wrong_place(text: str, more: dict[str, 
         (b'{"error":true,"message":"m"}', "m"),
         (b'{"message":"m"}', "m"),
         (b"m", "m"),
-        (b"<html>m</html>", "<html>m</html>"),
+        (b"<html>m</html>", "m"),
         (b'["m"]', '["m"]'),
         (b'{"error":{"reason":"m"}}', '{"reason":"m"}'),
         (b'{"error":{}}', '{"error":{}}'),
@@ -190,3 +190,22 @@ def test_a_long_error_page_is_cut() -> None:
 )  # fmt: skip
 def test_the_code_of_an_error_in_a_stream_is_its_status(code: Any, status: int) -> None:
     assert openai.read_error(json.dumps({"error": {"message": "m", "code": code}}).encode()).status == status
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("plain <b>text</b>", "plain <b>text</b>"),
+        ("<html><body>Bad Gateway</body></html>", "Bad Gateway"),
+        ("<!DOCTYPE html>\n<title>a &lt; b</title>\n<h1>a &lt; b</h1>c  d", "a < b; c d"),
+        ("<html><script>never ends <p>x", ""),
+        ("<HTML><STYLE>x</STYLE>y", "y"),
+    ],
+)
+def test_an_html_page_is_its_words(page: str, words: str) -> None:
+    assert openai.words_of(page) == words
+
+
+def test_a_hostile_page_is_read_up_to_a_bound() -> None:
+    for piece in ("<script>", "<", "<p", "&lt", "<script>x</script>"):
+        assert len(openai.words_of("<html>" + piece * 200_000)) <= 17_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -10,9 +11,20 @@ from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.logging import DefaultFormatter
+
+from ..observe.json_log import time_of
 
 _START = 10.0
 _STOP = 5
+
+
+class LineFormatter(DefaultFormatter):
+    """Uvicorn's, with the time as every other line has it."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        """As `logging.Formatter`'s."""
+        return time_of(record.created)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_style(parser)
     add_settings(parser)
     parser.add_argument("--workers", metavar="N", type=number(1, 1024), default=1, help="processes (default: 1)")
-    parser.add_argument("--log-level", default="info", choices=("critical", "error", "warning", "info", "debug"))
+    parser.add_argument(
+        "--log-level",
+        default="info",
+        choices=("critical", "error", "warning", "info", "debug"),
+        help="from which level on lines are written; those of requests are info (default: %(default)s)",
+    )
     parser.add_argument("--inspect", action="store_true", help="with a page of the exchanges, for this machine alone")
     parser.add_argument(
         "--shutdown-grace",
@@ -181,10 +186,13 @@ def _logging(level: str, *, as_json: bool = False) -> dict[str, Any]:
     from uvicorn.config import LOGGING_CONFIG
 
     formatters: dict[str, dict[str, Any]] = {**LOGGING_CONFIG["formatters"], "line": {"format": "%(message)s"}}
-    # A line that is read at night says when it was written.
-    formatters["default"] = {**formatters["default"], "fmt": "%(asctime)s %(levelprefix)s %(message)s"}
+    formatters["default"] = {
+        **formatters["default"],
+        "()": "toolcall_middleware.cli._serving.LineFormatter",
+        "fmt": "%(asctime)s %(levelprefix)s %(message)s",
+    }
     if os.environ.get("NO_COLOR"):  # no-color.org: set and not empty
-        formatters["default"] = {**formatters["default"], "use_colors": False}
+        formatters["default"]["use_colors"] = False
     if as_json:
         formatters["default"] = {"()": "toolcall_middleware.observe.json_log.JsonFormatter"}
     return {
@@ -197,7 +205,7 @@ def _logging(level: str, *, as_json: bool = False) -> dict[str, Any]:
         "loggers": {
             **LOGGING_CONFIG["loggers"],
             "toolcall_middleware": {"handlers": ["default"], "level": level.upper(), "propagate": False},
-            "toolcall_middleware.access": {"handlers": ["line"], "level": "INFO", "propagate": False},
+            "toolcall_middleware.access": {"handlers": ["line"], "level": level.upper(), "propagate": False},
         },
     }
 

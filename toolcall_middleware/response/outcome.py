@@ -123,6 +123,11 @@ def _read_cut_string(text: str) -> Any:
     return next(filter(None, (_read(f'{text[: len(text) - cut]}"') for cut in range(_ESCAPE))), None)
 
 
+def _fields(how: str) -> dict[str, str]:
+    """`mode=prompt; format=hermes` by name."""
+    return dict(pair.split("=", 1) for pair in how.split("; ") if "=" in pair)
+
+
 class CallReport:
     """The finished calls of one request, over all its attempts, in the order of their ends. Each is logged at INFO.
 
@@ -142,7 +147,7 @@ class CallReport:
         path = call.path if call.path.isprintable() else shown(call.path)  # a key may be any text
         what = (shown(self.model), self.how, shown(call.name), call.outcome.value, path or "-")
         fields = {
-            "event": "call", "model": self.model[:_MAX_NAME], "how": self.how, "tool": call.name[:_MAX_NAME],
+            "event": "call", "model": self.model[:_MAX_NAME], **_fields(self.how), "tool": call.name[:_MAX_NAME],
             "outcome": call.outcome.value, "path": call.path[:_MAX_NAME],
         }  # fmt: skip
         _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what, extra={"toolcall": fields})

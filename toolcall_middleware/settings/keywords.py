@@ -86,6 +86,7 @@ class Keywords(TypedDict, total=False):
     cors_origins: str | Iterable[str] | None
     shutdown_grace: int | str
     access_log: str
+    log_upstream_errors: bool | str
     metrics: str
     metrics_open: bool | str
     trace_dir: str | None
@@ -176,6 +177,7 @@ class Values:
     cors_origins: tuple[str, ...]
     shutdown_grace: int
     access_log: str
+    log_upstream_errors: bool
     metrics: str
     metrics_open: bool
     trace_dir: str | None

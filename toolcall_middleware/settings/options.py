@@ -233,6 +233,8 @@ _ROWS = (
            "Seconds that running answers may go on after a signal to stop."),
     Option("access_log", "text", choice("text", "json", "off"), "proxy", OPERATOR,
            "One line a request on standard output. `json`: the lines of the log on standard error are JSON too."),
+    Option("log_upstream_errors", True, flag(), "proxy", OPERATOR,
+           "The log's line of an upstream's error has its words, at most 200 characters. They may quote a request."),
     Option("metrics", "off", readers.METRICS, "see", OPERATOR,
            "Metrics of Prometheus (extra `metrics`); the proxy has them at `/metrics`, or at the path that is given."),
     Option("metrics_open", False, flag(), "see", OPERATOR, "The proxy's metrics want none of `api_keys`."),

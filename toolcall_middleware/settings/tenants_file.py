@@ -44,6 +44,12 @@ class Tenant:
     key: str
     settings: Settings
 
+    @property
+    def name(self) -> str | None:
+        """Its name in the file or of its API key; None for a client that has none."""
+        kind, _, name = self.key.partition(":")
+        return name if kind == "tenant" else None
+
 
 @dataclass(frozen=True, slots=True)
 class Tenants:

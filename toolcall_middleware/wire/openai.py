@@ -5,8 +5,10 @@ Values that nobody here looks at stay `msgspec.Raw`, so unknown fields survive w
 
 from __future__ import annotations
 
+import html
 import json
 import math
+import re
 import time
 from typing import Any
 
@@ -29,6 +31,9 @@ _SENTINEL_JSON = _encode(_SENTINEL)
 FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no JSON, or not of the type that is asked for."""
 _MAX_SHOWN = 4000
+_MAX_PAGE = 16384  # characters of an HTML page of which the words are read
+_UNSEEN = re.compile(r"<(script|style)\b", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
 _ENVELOPE = frozenset({"message", "type", "param", "code"})
 NULL = msgspec.Raw(b"null")
 REASONING_FIELDS = ("reasoning", "reasoning_content")
@@ -266,6 +271,22 @@ def broken_choice(choice: Fields) -> ToolCallError | None:
     return read_error(encode({"error": choice["error"]}))
 
 
+def words_of(page: str) -> str:
+    """The words of an HTML page, as gateways answer errors with, each line once; any other text as it is. Linear."""
+    begin = page[:64].lower()
+    if not begin.startswith(("<!doctype html", "<html")):
+        return page
+    page = page[:_MAX_PAGE]
+    lower = page.lower()
+    kept, at = [], 0
+    while (found := _UNSEEN.search(page, at)) is not None:
+        kept.append(page[at : found.start()])
+        end = lower.find(f"</{found[1].lower()}", found.end())
+        at = len(page) if end < 0 else end
+    lines = [" ".join(html.unescape(line).split()) for line in _TAG.split("".join([*kept, page[at:]]))]
+    return "; ".join(dict.fromkeys(line for line in lines if line))
+
+
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     """A backend's error, in whatever form it came, as one of ours. Its text is kept, and its code.
 
@@ -287,7 +308,7 @@ def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     if status is None:
         status = status_of(code)
     if not isinstance(message, str | list | dict) or not message:
-        text = data.decode("utf-8", "replace").strip()[:_MAX_SHOWN]
+        text = words_of(data.decode("utf-8", "replace").strip())[:_MAX_SHOWN]
         message = text or f"The backend answered with status {status} and no text."
     return ToolCallError(
         code,

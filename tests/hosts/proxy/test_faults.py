@@ -443,7 +443,7 @@ VLLM = {"error": {"message": "too long", "type": "BadRequestError", "param": "me
         (b'{"detail": "Not Found"}', "Not Found"),
         (b'{"detail": [{"msg": "bad"}]}', '[{"msg":"bad"}]'),
         (b'{"error": "plain"}', "plain"),
-        (HTML, HTML.decode()),
+        (HTML, "Bad Gateway"),
         (b"Internal Server Error", "Internal Server Error"),
         (b"", "The backend answered with status {} and no text."),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import Scope
@@ -10,6 +12,8 @@ from ...observe.report import Report
 
 # A key of the scope.
 RECORD = "toolcall.request"
+# What other systems give out, and nothing that could be more than one word in a log or a header.
+SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,13 +42,17 @@ class Record:
     """The code of the error that the client was told."""
     trace: str | None = None
     """The trace id of the client's `traceparent`."""
+    hide: Callable[[bytes], bytes] | None = None
+    """Takes the operator's keys out of what the upstream at hand says; None: its words are not logged."""
     report: Report | None = None
     """What observers get; None where there are none."""
 
 
 def record_of(scope: Scope) -> Record:
-    """The record of the request in `scope`; a new one, kept there, where it has none."""
+    """The record of the request in `scope`; a new one with the client's own id, kept there, where it has none."""
     record = scope.get(RECORD)
     if not isinstance(record, Record):
-        record = scope[RECORD] = Record()
+        shown = (value for name, value in scope.get("headers", ()) if name.lower() == b"x-request-id")
+        sane = next((value.decode() for value in shown if SANE_ID.fullmatch(value)), "")
+        record = scope[RECORD] = Record(id=sane)
     return record

@@ -21,6 +21,7 @@ from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Pass, Request
 from ...formats import registry
+from ...observe.json_log import lines_of
 from ...observe.observers import observers_of
 from ...request.one_reading import one_reading
 from ...request.overrides import without_overrides
@@ -174,7 +175,10 @@ class ToolCallMiddleware:
             models = ModelsAnswer(scope, send)
             await self.app(models.scope, receive, models.send)
             return
-        answer = partial(self._answer, endpoint)
+        with lines_of(record_of(scope)):
+            await self._observed(partial(self._answer, endpoint), scope, receive, send)
+
+    async def _observed(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         if self._observers is not None and record_of(scope).report is None:
             await watched(answer, self._observers, scope, receive, send)
         else:
@@ -192,6 +196,8 @@ class ToolCallMiddleware:
         try:
             if self._tenancy is not None:
                 caller.tenant = await self._tenancy.find(scope)
+                record = record_of(scope)
+                record.tenant = record.tenant or caller.tenant.name
                 caller.settings = settings = caller.tenant.settings
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout

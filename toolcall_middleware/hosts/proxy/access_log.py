@@ -11,23 +11,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
+from ...observe.json_log import lines_of, time_of
 from ...wire.openai import FAILURES
 from ..http.answer import PassingAnswer
 from ..http.headers import raw_path
-from ..http.request_record import RECORD, Record
+from ..http.request_record import RECORD, SANE_ID, Record
 
 logger = logging.getLogger("toolcall_middleware.access")
 
 _ID = b"x-request-id"
 _UPSTREAM_ID = b"x-upstream-request-id"
-# What other systems give out, and nothing that could be more than one word in a log or a header.
-_SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
 _MAX_VALUE = 256
 # Fields that are never text.
@@ -65,7 +63,7 @@ class AccessLog:
         """
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         shown = [value for name, value in headers if name == _ID]
-        own = shown[0] if len(shown) == 1 and _SANE_ID.fullmatch(shown[0]) else b"req_" + secrets.token_hex(16).encode()
+        own = shown[0] if len(shown) == 1 and SANE_ID.fullmatch(shown[0]) else b"req_" + secrets.token_hex(16).encode()
         if shown:
             headers = [pair for pair in headers if pair[0] != _ID]
         headers.append((_ID, own))
@@ -76,7 +74,8 @@ class AccessLog:
         try:
             if self._peek and scope["method"] == "POST":
                 receive = _peeking(receive, record)
-            yield {**scope, "headers": headers, RECORD: record}, receive, answer.send
+            with lines_of(record):
+                yield {**scope, "headers": headers, RECORD: record}, receive, answer.send
             ended = "complete" if answer.complete else "gone"
         finally:
             if self._style != "off":
@@ -87,7 +86,7 @@ class AccessLog:
             return
         first = None if answer.first is None else round((answer.first - begin) * 1000, 1)
         row: dict[str, Any] = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": time_of(time.time()),
             "id": record.id,
             "client": _short((scope.get("client") or ("",))[0]),
             "tenant": _short(record.tenant),
@@ -196,7 +195,8 @@ def _model_in(body: bytes) -> str | None:
 
 def write_to_stdout() -> None:
     """Write the access log to standard output, where no handler is set for it."""
-    logger.setLevel(logging.INFO)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(logging.Formatter("%(message)s"))

@@ -59,7 +59,7 @@ class Readiness:
 
 async def _answers(upstream: Upstream, scope: Scope) -> bool:
     # None of the client's headers are sent: a client without a key may ask this.
-    record = Record(id="readyz", others=True)
+    record = Record(others=True)
     try:
         async with asyncio.timeout(_PATIENCE):
             answer = await ask_for_models(upstream, scope, [(b"host", b"localhost")], record)

@@ -226,7 +226,7 @@ class Router:
             if await self._attempt(upstream, asked, body, shown, receive, send, named=named):
                 return
             name = upstream.config.name
-            logger.warning("The upstream %s refused or was not reached: the next one is asked (%s).", name, record.id)
+            logger.warning("The upstream %s refused or was not reached: the next one is asked.", name)
 
     async def _attempt(
         self,

@@ -7,17 +7,20 @@ import errno
 import importlib.util
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import urllib.request
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ....errors import SettingsError
 from ....settings import read_variable
 from ....wire import openai
 from ...http.client_library import httpx
 
+_VERSION = re.compile(r"/v\d")
 _LONGEST_WORDS = 200  # characters of a server's own
 # This machine has no such address; another one of the same name may do.
 _ANOTHER_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -89,6 +92,14 @@ def refusal(status: int, body: bytes) -> str:
         return told
     words = openai.read_error(body, status).message.strip().rstrip(".")
     return f"{told}: {words}" if words.isprintable() and 0 < len(words) <= _LONGEST_WORDS else told
+
+
+def version_hint(url: str) -> str:
+    """What to add to a 404 of an upstream whose base address names no version of its API; empty where it does."""
+    parts = urlsplit(url)
+    if _VERSION.search(parts.path):
+        return ""
+    return f"Is /v1 missing in the upstream's address, {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}?"
 
 
 def proxy_of_environment(url: httpx.URL) -> httpx.Proxy | None:

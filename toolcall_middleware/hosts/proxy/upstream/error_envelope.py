@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from http import HTTPStatus
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,10 +26,12 @@ class ErrorEnvelope:
 
     `secrets`: replaced by `***` in bodies and in the headers of every answer; some servers quote what they refuse. An
     error, or a stream, in a content coding is decoded for that; one whose coding is not known is sent without its body.
+    `hint`: added to the message of a 404.
     """
 
-    def __init__(self, app: ASGIApp, *, paths: tuple[str, ...], secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, app: ASGIApp, *, paths: tuple[str, ...], secrets: tuple[str, ...] = (), hint: str = "") -> None:
         self._app = app
+        self._hint = hint
         self._paths = paths
         self._mask = Mask(secrets)
 
@@ -36,15 +39,16 @@ class ErrorEnvelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Refusal(send, self._mask, chat=is_chat(scope, self._paths))
+        answer = _Refusal(send, self._mask, chat=is_chat(scope, self._paths), hint=self._hint)
         await self._app(scope, receive, answer.send)
 
 
 class _Refusal(Answer):
     """An answer without secrets; where it is an error, in OpenAI's envelope for `chat`."""
 
-    def __init__(self, send: Send, mask: Mask, *, chat: bool) -> None:
+    def __init__(self, send: Send, mask: Mask, *, chat: bool, hint: str) -> None:
         super().__init__(send, _LIMIT)
+        self._hint = hint
         self._mask = mask
         self._chat = chat
         self._stream: MaskedStream | None = None
@@ -89,8 +93,9 @@ class _Refusal(Answer):
     async def whole(self, body: bytes) -> bytes | None:
         """See Answer."""
         out = await offloaded(len(body), self._mask.whole, body)
-        if self._chat and not await offloaded(len(out), _is_envelope, out):
-            out = await offloaded(len(out), _in_envelope, out, self.start["status"])
+        hint = self._hint if self.start["status"] == HTTPStatus.NOT_FOUND else ""
+        if self._chat and (hint or not await offloaded(len(out), _is_envelope, out)):
+            out = await offloaded(len(out), _in_envelope, out, self.start["status"], hint)
             self.replaced((b"content-type", b"application/json"), length=len(out))
         elif out != body or self._decodes:
             self.start["headers"] = without(self.start["headers"], {b"content-length"})
@@ -107,8 +112,10 @@ class _Refusal(Answer):
             await self.give(await self.piece(message["body"], last=False), more=True)
 
 
-def _in_envelope(body: bytes, status: int) -> bytes:
-    return read_error(body, status).body()
+def _in_envelope(body: bytes, status: int, hint: str) -> bytes:
+    error = read_error(body, status)
+    error.message += f" {hint}" if hint else ""
+    return error.body()
 
 
 def _is_envelope(body: bytes) -> bool:

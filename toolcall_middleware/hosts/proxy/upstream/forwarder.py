@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import random
 import re
 from base64 import b64encode
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ....errors import SettingsError, ToolCallError
+from ....errors import SettingsError, ToolCallError, on_one_line
+from ....observe.json_log import FIELDS
+from ....wire import openai
+from ...http.bodies import Inflate
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
-from ...http.headers import raw_path, request_headers, response_headers
+from ...http.headers import Headers, raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
 from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
 from ...http.upload import Upload
 from .asking import Client, ClientGoneError, Progress, Question, Reply, RequestBody
 from .client import HttpxClient, client_to
-from .connection import reason, tls_to
+from .connection import reason, tls_to, version_hint
 from .limits import BUSY, DEFAULT_LIMITS, LONGEST_WAIT, Limits, pause, retry_after
 from .whole_events import WholeEvents, is_event_stream
 
@@ -38,6 +43,8 @@ logger = logging.getLogger("toolcall_middleware.proxy")
 T = TypeVar("T")
 # Also escaped, because some servers unescape before they resolve.
 _DOT_SEGMENT = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:;|/|\\|%2f|%5c|$)", re.IGNORECASE)
+_MOST_WORDS = 8192  # bytes of an error that are looked at for the log
+_SHOWN_WORDS = 200
 # How a request ends on a connection that the upstream has closed.
 _CLOSED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
@@ -91,6 +98,7 @@ class Forwarder:
         self._base = url.raw_path.rstrip(b"/")
         self._translated = translated
         self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
+        self._hint = "" if translated else version_hint(self.address)
         self._timeout = timeout
         self._total_timeout = limits.total
         connect = min(timeout, limits.connect)
@@ -183,6 +191,8 @@ class Forwarder:
             except ToolCallError as error:
                 await send_error(send, error)
                 return
+            words = _Words(send) if reply.status >= HTTPStatus.BAD_REQUEST else None
+            send = send if words is None else words.send
             await send(head)
             events = WholeEvents() if not self._translated and is_event_stream(head["headers"]) else None
             ending = b""
@@ -203,6 +213,9 @@ class Forwarder:
             elif fault is not None:
                 raise fault
             await send({"type": "http.response.body", "body": ending, "more_body": False})
+            if words is not None:
+                hint = self._hint if reply.status == HTTPStatus.NOT_FOUND else ""
+                words.log(reply.status, head["headers"], record_of(scope), hint)
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
             await reply.close()
@@ -390,8 +403,39 @@ async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, send: Se
             await send({"type": "http.response.body", "body": out, "more_body": True})
 
 
+class _Words:
+    """The beginning of an upstream's error on its way to the client, for one line of the log."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begin = b""
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if message["type"] == "http.response.body" and len(self._begin) < _MOST_WORDS:
+            self._begin += bytes(message["body"][:_MOST_WORDS])
+        await self._send(message)
+
+    def log(self, status: int, headers: Headers, record: Record, hint: str) -> None:
+        """Say why the upstream refused. A question of the proxy's own has no id, and no line."""
+        if not record.id:
+            return
+        says = "" if record.hide is None else self._says(status, headers, record.hide)
+        fields = {"event": "upstream_refused", "status": status, "says": says}
+        shown = json.dumps(says, ensure_ascii=False) + (f"; hint={json.dumps(hint)}" if hint else "")
+        logger.warning("upstream refused: status=%s; says=%s", status, shown, extra={FIELDS: fields})
+
+    def _says(self, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
+        coding = next((value.decode("latin-1") for name, value in headers if name.lower() == b"content-encoding"), "")
+        try:
+            said = Inflate(coding.strip().lower(), _MOST_WORDS * 8).feed(self._begin) if coding else self._begin
+        except ToolCallError:
+            said = b""
+        words = " ".join(openai.read_error(hide(said), status).message.split())
+        return on_one_line(words if len(words) <= _SHOWN_WORDS else words[: _SHOWN_WORDS - 1] + "…")
+
+
 def _tell(fault: ToolCallError, record: Record) -> None:
     """One line a request, however often it was tried: which one it was, and what is wrong with which upstream."""
     record.error = str(fault.code)
-    name = f"upstream={record.upstream} " if record.upstream else ""
-    logger.warning("%sid=%s %s", name, record.id or "-", fault.message)
+    logger.warning("%s", fault.message)

@@ -14,6 +14,7 @@ from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.warmup import warm
 from .config import UpstreamConfig
+from .connection import version_hint
 from .error_envelope import ErrorEnvelope
 from .masking import Mask, secrets_of
 from .providers import upstream_app
@@ -48,7 +49,8 @@ class Upstream:
         whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
         secrets = secrets_of(settings.upstream_key, settings.upstream_url, config.headers)
         self._mask = Mask(secrets)
-        self._app = ErrorEnvelope(whole, paths=settings.paths, secrets=secrets)
+        hint = version_hint(settings.upstream_url or "") if settings.upstream_api == "openai" else ""
+        self._app = ErrorEnvelope(whole, paths=settings.paths, secrets=secrets, hint=hint)
         self.origin = urlsplit(settings.upstream_url or settings.upstream_api).netloc.rpartition("@")[2]
         self._users = 0
         self._retired = False
@@ -63,6 +65,7 @@ class Upstream:
         if scope["type"] == "http":
             record = record_of(scope)
             record.upstream = self.config.name
+            record.hide = self._mask.whole if self.config.settings.log_upstream_errors else None
             if self._mask and record.report is not None and record.report.recorder is not None:
                 record.report.recorder.hide = self._mask.whole
         try:
