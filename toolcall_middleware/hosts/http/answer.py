@@ -191,7 +191,7 @@ class Collected(Answer):
     """
 
     def __init__(self, limit: int) -> None:
-        super().__init__(_no_client, limit)
+        super().__init__(no_client, limit)
         self.status = 0
         self.body: bytes | None = None
         self._over = asyncio.Event()
@@ -219,8 +219,8 @@ class Collected(Answer):
         raise TooLongError
 
 
-async def _no_client(_message: Message) -> None:
-    """What would be sent to a client is dropped."""
+async def no_client(_message: Message) -> None:
+    """A `send` that drops its messages: they are for no client."""
 
 
 class PassingAnswer:

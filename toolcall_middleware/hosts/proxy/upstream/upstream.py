@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...http.answer import no_client
 from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.warmup import warm
@@ -87,15 +88,12 @@ class Upstream:
             await self._close()
 
     async def _close(self) -> None:
-        """By ASGI's own word for it, which the apps in between hand on."""
+        """By ASGI's lifespan, which the apps in between pass on."""
 
         async def receive() -> Message:
             return {"type": "lifespan.shutdown"}
 
-        async def send(_message: Message) -> None:
-            pass
-
-        await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+        await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, no_client)
 
     def was_silent(self) -> None:
         """It said nothing in time. Once may be chance; it rests when it happens again."""
