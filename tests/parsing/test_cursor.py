@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from toolcall_middleware.parsing.calls.json.arguments import CallArguments
+from toolcall_middleware.parsing.calls.call_arguments import CallArguments
 from toolcall_middleware.parsing.cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 from toolcall_middleware.parsing.sink import Sink

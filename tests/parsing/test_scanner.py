@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.json.calls import JsonCalls
-from toolcall_middleware.parsing.calls.json.syntax import JsonCallSyntax
+from toolcall_middleware.parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from toolcall_middleware.parsing.text import markdown_code
 from toolcall_middleware.parsing.text import scanner as scanner_module

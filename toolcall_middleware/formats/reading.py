@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import ToolSet
-from ..parsing.calls.json.calls import JsonCalls
-from ..parsing.calls.json.syntax import JsonCallSyntax
+from ..parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ..parsing.calls.last_line import LastLine
 from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ..parsing.sink import Body, Sink

@@ -142,6 +142,14 @@ class Cursor:
         if self.over:
             raise TextOver
 
+    def char(self) -> Steps[str]:
+        """The next character that is not white space; the cursor is at it."""
+        while True:
+            self.i = self.behind_space()
+            if self.i < len(self.s):
+                return self.s[self.i]
+            yield from self.more()
+
     def take(self, markers: tuple[str, ...], k: int) -> bool:
         """Go behind the first of `markers` that stands at `k`; whether one does."""
         for marker in markers:

@@ -41,8 +41,8 @@ class ArgumentsReader(Protocol):
     `tail`: text that was given before and is not decided on.
     """
 
-    done: bool
-
+    @property
+    def done(self) -> bool: ...
     @property
     def tail(self) -> str: ...
 

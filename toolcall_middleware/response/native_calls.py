@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model import ToolSet
-from ..parsing.calls.json.arguments import CallArguments
+from ..parsing.calls.call_arguments import CallArguments
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text, UnknownCall
 from ..tool_names import meant_by
 from ..wire import openai

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...model import ToolResult
-from ...parsing.calls.json.calls import JsonCalls
-from ...parsing.calls.json.syntax import JsonCallSyntax
+from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family

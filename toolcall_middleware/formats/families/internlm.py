@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...parsing.calls.json.calls import JsonCalls
-from ...parsing.calls.json.syntax import JsonCallSyntax
+from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family

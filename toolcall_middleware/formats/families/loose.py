@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable
 
 from ...model import ToolCall
-from ...parsing.calls.json.calls import JsonCalls
-from ...parsing.calls.json.syntax import JsonCallSyntax
+from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.calls.react_calls import ReactCall
 from ...parsing.sink import Body, Sink

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ...json_schema import compact
 from ...model import Tool, ToolChoice
-from ...parsing.calls.json.calls import JsonCalls
-from ...parsing.calls.json.syntax import JsonCallSyntax
+from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.text.grammar import Opener, Where, beginnings
 from ..base import Constraint
 from ..family import Family

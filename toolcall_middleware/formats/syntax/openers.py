@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...parsing.calls.fork import Branch, Fork, Nothing
-from ...parsing.calls.json.calls import JsonCalls
-from ...parsing.calls.json.syntax import JsonCallSyntax
+from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.sink import Body, Sink

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..cursor import Cursor, NotACall, Steps
 from ..sink import Sink
 from ..values.notation import Notation
-from .literal_arguments import LiteralArguments, LiteralCalls
+from .call_arguments import LiteralArguments, LiteralCalls
 
 # Of `call:` the word may be missing, or a colon stands before it; under load the brackets are sometimes Python's.
 # A name may have a namespace.

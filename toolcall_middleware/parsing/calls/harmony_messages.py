@@ -23,8 +23,8 @@ from ..cursor import COMMENT, Cursor, CursorReader, NotACall, Steps, behind_comm
 from ..patterns import anywhere
 from ..sink import Sink
 from ..values.json_spelling import quoted
+from .call_arguments import CallArguments
 from .harmony_words import Words, called
-from .json.arguments import CallArguments
 
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ..cursor import Cursor, CursorReader, NotACall, Steps
 from ..patterns import anywhere
 from ..sink import Sink
-from .json.arguments import CallArguments
+from .call_arguments import CallArguments
 
 _ANALYSIS, _FINAL = "analysis", "final"
 _CHANNELS = (_ANALYSIS, "commentary", _FINAL)

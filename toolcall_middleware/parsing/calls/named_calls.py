@@ -10,7 +10,7 @@ from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, be
 from ..patterns import TOOL_NAME, WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
-from .json.arguments import CallArguments
+from .call_arguments import CallArguments
 
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400

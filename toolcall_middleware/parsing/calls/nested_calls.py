@@ -9,9 +9,9 @@ become objects, lists (of `item`, or of one name that comes again) and values ty
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ...json_schema.pointer import Scope, Target
 from ...json_schema.types import ALL, STRING, types_of
@@ -19,7 +19,6 @@ from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
 from ..values.typed_text import json_of
-from .call_parts import PartReader
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
@@ -37,6 +36,37 @@ _AROUND, _WITHIN = range(2)
 
 
 @dataclass(slots=True)
+class _PartReader:
+    """A reader that takes a syntax part by part: which part reads is the state.
+
+    _parts: by state, what reads `s` from `i` there: the index behind what it read, or -1 to wait for more text. Each
+    goes on, changes the state, tells the sink of a start or an end, or sets `done` or `failed`.
+    """
+
+    __slots__ = ("_sink", "_state", "done", "failed")
+
+    _parts: ClassVar[tuple[Callable[..., int], ...]] = ()
+
+    def __init__(self, sink: Sink, state: int) -> None:
+        self.done = False
+        self.failed = False
+        self._sink = sink
+        self._state = state
+
+    def step(self, s: str, i: int, /, *, last: bool) -> int:
+        """See `Body.step`."""
+        sink = self._sink
+        parts = self._parts
+        while not self.done and not self.failed:
+            j = parts[self._state](self, s, i, last=last)
+            if j < 0:
+                return i
+            i = j
+            if sink.changed:
+                return i
+        return i
+
+
 class _Element:
     name: str
     schema: Target | None
@@ -64,7 +94,7 @@ def _parts(whole: Target) -> Iterator[Target]:
         stack.extend((option, depth + 1) for option in reversed(options))
 
 
-class NestedCalls(PartReader):
+class NestedCalls(_PartReader):
     """Reads such calls, behind the marker that opens them all. See `Body`."""
 
     __slots__ = (

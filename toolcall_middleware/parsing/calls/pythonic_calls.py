@@ -9,7 +9,7 @@ from ..cursor import Cursor, NotACall, Steps
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.notation import Notation
-from .literal_arguments import LiteralArguments, LiteralCalls
+from .call_arguments import LiteralArguments, LiteralCalls
 
 _NAME = re.compile(r"[^\W\d][\w.\-/:]{0,255}")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ..cursor import MAX_GAP, Cursor, CursorReader, NotACall, Steps
 from ..sink import Sink
-from .json.arguments import CallArguments
+from .call_arguments import CallArguments
 from .named_calls import FENCE, before_arguments
 
 OBSERVATION = "Observation:"

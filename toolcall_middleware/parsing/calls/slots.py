@@ -18,7 +18,7 @@ from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import decode, quoted
 from ..values.typed_text import repaired_json
-from .json.arguments import CallArguments
+from .call_arguments import CallArguments
 from .slot_layout import CDATA, CDATA_END, MAX_TAG, NEVER, Layout
 from .slot_value import SlotValue, ValueEnd, declared_in, name_of
 

@@ -1,102 +1,149 @@
-"""Copies one JSON value out of a text that arrives in pieces, and repairs it on the way.
+"""Copies one JSON value out of a text that arrives in pieces, and repairs it on the way: one generator.
 
-What is valid JSON (RFC 8259) comes out as it was written, to the character: white space, number spelling, key order
-and escapes included. What is not is repaired by the rules below, so that the copy is always valid JSON once `done`:
+Valid JSON (RFC 8259) is copied as it is written, to the character: white space, number spelling, key order and escapes
+included. Anything else is repaired, so that the copy is always valid JSON once `done`:
 
 - `'…'` strings and unquoted keys or words become `"…"`; Python's and JavaScript's True, None, undefined, NaN … become
   JSON's literals; other spellings of numbers (`+1`, `.5`, `0x10`, `1_000`) become JSON numbers;
 - a raw control character in a string is escaped, an unknown escape keeps its backslash as data, an unescaped quote
   inside a string (the next character could not follow a string's end) is escaped;
-- comments are dropped, and a string in triple quotes becomes one (json_extensions.py);
+- a string in three quotes, as Python has it, becomes one; comments (`// …`, `/* … */`, and `# …` where no value can
+  be) are dropped;
 - a trailing, doubled or missing comma, a missing colon, value, quote or closing bracket is dropped or added.
 
-This is the only place in the package where JSON is repaired. It works in linear time and never raises. Beyond what it
-must see to decide (a comma waits for the next character, a number for its end, an escape for its last digit), it
-holds nothing back.
+This is the only place in the package where JSON is repaired. Time is linear, and nothing raises. Nesting is a stack.
+What must be seen to decide is held back: a comma up to the next character, a number or word up to its end.
 """
 
 from __future__ import annotations
 
-from ..patterns import WHITE_SPACE
-from .json_extensions import Comments, TripleQuotes
-from .json_spelling import BEGUN, LITERALS
-from .json_states import (
-    AFTER,
-    BACKSLASH,
-    COLON,
-    COMMA,
-    DONE,
-    ESCAPE,
-    FIRST_ITEM,
-    FIRST_KEY,
-    KEY,
-    OPENED,
-    QUOTE,
-    SLASH,
-    STRING,
-    VALUE,
-    WORD,
-    WORDS,
-    Position,
+from collections.abc import Generator
+from typing import TypeVar
+
+from ..patterns import WHITE_SPACE, anywhere
+from .brackets import Brackets
+from .json_spelling import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, quoted, repaired_number
+
+_T = TypeVar("_T")
+_Steps = Generator[None, None, _T]
+
+_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _COMMA, _OPENED, _STRING, _QUOTE, _WORD, _WORDS, _DONE = range(
+    13
 )
-from .json_strings import SPACE, Strings, end_word, read_word, read_words
-from .json_structure import Structure
-from .json_table import CleanJson
+"""What is expected next, and what is open. _OPENED: quotes that may be three of them."""
+
+_PLAIN = {'"': anywhere(r'[^"\\\x00-\x1f]*'), "'": anywhere(r"[^'\"\\\x00-\x1f]*")}
+_RUN = anywhere(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+')  # escapes that are complete
+_SHORT = 256
+_TOKEN = anywhere(r"[^\s,:{}\[\]\"'<>;]*")
+_IN_WORDS = anywhere(r'[^,{}\[\]"\\\x00-\x1f<]*')
+_HEX = anywhere(r"[0-9a-fA-F]{0,4}")
+_IN_LINE = anywhere(r"[^\n\r<]*")
+_IN_BLOCK = anywhere(r"[^*<]*")
+_ENDS_STRING = frozenset(",}]\"'<")
+_CLOSING = {"{": "}", "[": "]"}
+_MISSING = {_COLON: ":null", _VALUE: "null", _KEY: '"":null'}
+
+
+class _At:
+    """What a reader is at: the text at hand, and what is open."""
+
+    __slots__ = (
+        "done", "doubtful", "ends", "half", "i", "is_key", "last", "mark", "out", "pending", "quote", "repaired", "s",
+        "settled", "stack", "state", "stuck", "waits",
+    )  # fmt: skip
+
+    def __init__(self, ends: tuple[str, ...]) -> None:
+        self.ends = ends  # markers that end a call, also in a comment after a value that is not closed
+        self.state = _VALUE
+        self.stack = Brackets()
+        self.is_key = False  # the string or word at hand is one
+        self.quote = '"'  # of the string at hand
+        self.s, self.i = "", 0  # the text at hand, and what of it is read
+        self.mark = 0  # s[mark:i] is read and is emitted as it is
+        self.last = False  # no more text follows
+        self.out: list[str] = []
+        self.half = ""  # up to seven characters that are read again with more text: half an escape, a slash
+        self.pending: list[str] = []  # what was read of a comma, a quote or a word that is not decided on
+        self.waits = False  # a marker of `ends` may begin at `i`
+        self.done = self.repaired = self.stuck = self.settled = self.doubtful = False  # see JsonReader
+
+    def flush(self, end: int) -> None:
+        """Emit what was read and not emitted."""
+        if end > self.mark:
+            self.out.append(self.s[self.mark : end])
+        self.mark = end
+
+    def put(self, text: str, begin: int, end: int) -> None:
+        """Emit `text` for `s[begin:end]`."""
+        self.flush(begin)
+        if text:
+            self.out.append(text)
+        self.i = self.mark = end
+        self.repaired = True
+
+    def hold(self, end: int) -> None:
+        """Take the text up to `end` into what is pending."""
+        self.flush(self.i)
+        self.pending.append(self.s[self.i : end])
+        self.i = self.mark = end
+
+    def more(self) -> _Steps[None]:
+        """More text must be seen to decide on the text at `i`."""
+        self.flush(self.i)
+        yield
+
+    def block(self) -> _Steps[None]:
+        """The character at `i` cannot belong to JSON."""
+        self.stuck = True
+        yield from self.more()
 
 
 class JsonReader:
-    """Reads one value. `feed` until `done`; `close` to end it early.
-
-    A state machine: each part reads the states that are its own, and all move one `Position`.
-    """
+    """Reads one value. `feed` until `done`; `close` to end it early."""
 
     tail = ""
-    __slots__ = ("_at", "_comments", "_strings", "_structure", "_table", "_triple_quotes", "done", "run")
+    __slots__ = ("_at", "_steps")
 
     def __init__(self, ends: tuple[str, ...] = ()) -> None:
-        """ends: markers that end a call, also in a comment behind a value that nobody closed."""
-        at = self._at = Position()
-        comments = self._comments = Comments(at, ends)
-        self._structure = Structure(at, comments)
-        self._strings = Strings(at, comments)
-        self._triple_quotes = TripleQuotes(at)
-        self._table = CleanJson(at)
-        self.run = self._table.read
-        """See `ArgumentsReader.run`."""
-        self.done = False
-        """The value is complete, and what was put out is valid JSON."""
+        """ends: markers that end a call, also in a comment after a value that is not closed."""
+        self._at = _At(ends)
+        self._steps = _read(self._at)
+
+    @property
+    def done(self) -> bool:
+        """Whether the value is complete, and the copy valid JSON."""
+        return self._at.done
 
     @property
     def repaired(self) -> bool:
-        """Something was no JSON as it was written."""
+        """Whether something was not JSON as it was written."""
         return self._at.repaired
 
     @property
     def stuck(self) -> bool:
-        """The last piece was read up to a character that cannot belong to JSON: see `feed`."""
+        """Whether the last piece was read up to a character that cannot belong to JSON: see `feed`."""
         return self._at.stuck
 
     @property
     def settled(self) -> bool:
-        """Enough was seen to say that this is meant as JSON: a first key with its colon, or the end."""
+        """Whether enough was seen to say that this is meant as JSON: a first key with its colon, or the end."""
         return self._at.settled
 
     @property
     def doubtful(self) -> bool:
-        """A key had no colon before anything was settled."""
+        """Whether a key had no colon before anything was settled."""
         return self._at.doubtful
 
     @property
     def in_string(self) -> bool:
         """Whether the next character is inside a string, where nothing is markup."""
-        state = self._at.state
-        return state in (STRING, ESCAPE) or OPENED <= state <= BACKSLASH
+        return self._at.state in (_STRING, _OPENED)
 
     @property
     def wants_string(self) -> bool:
         """Whether a quote could open a string here, or close one that a bare quote opened."""
-        state = self._at.state
-        return state in (VALUE, FIRST_ITEM, FIRST_KEY, KEY, COMMA, STRING) or state > DONE
+        return self._at.state in (_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COMMA, _STRING, _OPENED)
 
     @property
     def depth(self) -> int:
@@ -104,122 +151,502 @@ class JsonReader:
         return len(self._at.stack)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the innermost container is empty so far."""
+        return self._at.state in (_FIRST_KEY, _FIRST_ITEM)
+
+    @property
     def cut(self) -> bool:
         """Whether more than closing brackets is missing: the text stops in a string, a number or a word, or before a
         value. A literal that is complete is a value.
         """
         at = self._at
-        state = self._comments.back if at.state >= SLASH else at.state
-        if state > DONE:
-            return not self._triple_quotes.is_over(state)
-        if state == WORD:
-            return at.is_key or (bool(at.stack) and "".join(at.held) not in LITERALS)
-        return state not in (AFTER, QUOTE, DONE)
+        if at.state == _WORD:
+            return at.is_key or (bool(at.stack) and "".join(at.pending) not in LITERALS)
+        if at.state == _OPENED:
+            return at.half != at.quote
+        return at.state not in (_AFTER, _QUOTE, _DONE)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing stands in the innermost container."""
-        return self._at.state in (FIRST_KEY, FIRST_ITEM)
+    def run(self, s: str) -> str | None:
+        """See `ArgumentsReader.run`: the middle of a string is emitted as it is."""
+        at = self._at
+        if at.state != _STRING or at.half or at.quote != '"' or at.is_key:
+            return None
+        if '"' not in s and "\\" not in s and s.isprintable():
+            return s
+        return s if len(s) < _SHORT and _RUN.fullmatch(s) is not None else None
 
     def leave(self, text: str) -> tuple[str, str]:
-        """What leaves for `text`, and what is left of it."""
+        """What is emitted for `text`, and what is left of it."""
         out: list[str] = []
         i = self.feed(text, 0, out)
         return out[0] if len(out) == 1 else "".join(out), text[i:]
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
-        """Read `s` from index `i`; append what leaves to `out`; return the index behind what was read.
+        """Read `s` from index `i`; append what is emitted to `out`; return the index after what was read.
 
-        The index is below `len(s)` when the value is done, or when `stuck`: at this place stands a character that
-        cannot belong to JSON and that the caller may know (a closing tag); `close` ends the value there. Or what
-        stands there may become one of `ends`: then it is given again with more behind it.
+        The index is below `len(s)` when the value is done, or when `stuck`: at this place is a character that cannot
+        belong to JSON and that the caller may know (a closing tag); `close` ends the value there. Or the text there
+        may become one of `ends`: then it is given again with more text.
         """
-        # Only a piece that is read from its start: a long text is offered again and again.
-        if not i and (said := self._table.read(s)) is not None:
-            if said:
-                out.append(said)
-            return len(s)
-        self._table.forget()
-        at, strings = self._at, self._strings
-        before = 0
-        if at.state == ESCAPE:  # read the escape again, with more behind it
-            held = at.take_held()
-            before = i - len(held)
-            s, i, at.state = held + s[i:], 0, STRING
-        n = len(s)
-        easy = strings.easy = not i and "\\" not in s and s.isprintable()
-        if easy and at.state == STRING and '"' not in s and at.quote == '"':
+        at = self._at
+        if at.state == _STRING and not i and self.run(s) is not None:
             out.append(s)
-            return n
-        mark = i  # s[mark:i] is read and leaves as it is
-        at.stuck = at.waits = False
-        while i < n and not at.stuck and not at.waits:
-            state = at.state
-            if state < STRING:
-                if s[i] in SPACE:
-                    i = WHITE_SPACE.match(s, i).end()
-                    if i == n and state != COMMA:
-                        break
-                i, mark = Structure.reads[state](self._structure, s, i, mark, out)
-            elif state == STRING:
-                i, mark = strings.read(s, i, mark, out)
-            elif state == QUOTE:
-                i, mark = strings.read_behind_quote(s, i, out)
-            elif state == WORD:
-                i, mark = read_word(at, s, i, out)
-            elif state == WORDS:
-                i, mark = read_words(at, s, i, mark, out)
-            elif state == DONE:
-                break
-            else:
-                part = self._comments if state >= SLASH else self._triple_quotes
-                i, at.state = part.read(s, i, state, out)
-                mark = i
-        if i > mark:
-            out.append(s[mark:i])
-        if at.state == DONE:
-            self.done = at.settled = True
-        return i + before
+            return len(s)
+        before = i - len(at.half)
+        if at.half:
+            s, i = at.half + s[i:], 0
+        else:
+            before = 0
+        at.s, at.i = s, i
+        self._resume(out)
+        if at.done or at.stuck or at.waits:
+            at.half = ""
+            return at.i + before
+        at.half = s[at.i :]
+        return len(s) + before
 
     def close(self, out: list[str]) -> None:
-        """End the value here: what is missing is added. Nothing happens when it is done."""
-        if self.done:
-            return
+        """End the value here: what is missing is added. Does nothing when it is done."""
         at = self._at
-        at.repaired = True
-        state = at.state
-        if state >= SLASH:
-            state = self._comments.back
-        elif state > DONE:
-            state = self._triple_quotes.end(state, out)
-        held = at.take_held()
-        if state == WORD:
-            state = end_word(at, out, held)
-        elif state == QUOTE:
-            out.append('"' + held[1:])
-            state = at.after_string()
-        elif state in (STRING, ESCAPE, WORDS):
-            # A half escape at the very end is dropped: there is no telling what it would have been.
-            out.append('"')
-            state = at.after_string()
-        if state == COLON:
-            out.append(":null")
-        elif state == VALUE:
-            out.append("null")
-        elif state == KEY:
-            out.append('"":null')
-        while at.stack:
-            out.append("}" if at.stack.pop() == "{" else "]")
-        at.state = DONE
-        self.done = at.settled = True
+        if not at.done:
+            at.repaired = at.last = True
+            at.s, at.i, at.half = at.half, 0, ""
+            self._resume(out)
 
     def release(self, out: list[str]) -> None:
-        """Put out what is held, as far as JSON can begin with it: the text ended here and the value stays open."""
+        """Emit what is held back, as far as JSON can begin with it: the text is over and the value stays open."""
         at = self._at
-        held = at.take_held()
-        if at.state > DONE:
-            return  # nothing that JSON could begin with
-        if at.state == QUOTE:
-            out.append('"' + held[1:])
-        elif at.state == ESCAPE or (at.state == WORD and not at.is_key and BEGUN.fullmatch(held)):
+        held = "".join(at.pending)
+        if at.state == _QUOTE:
+            out.append('"' + held)
+        elif at.state == _STRING and at.half[:1] == "\\":
+            out.append(at.half)
+        elif at.state == _WORD and not at.is_key and BEGUN.fullmatch(held):
             out.append(held)
+
+    def _resume(self, out: list[str]) -> None:
+        at = self._at
+        at.out, at.mark = out, at.i
+        at.stuck = at.waits = False
+        next(self._steps, None)
+        at.flush(at.i)
+        at.out = []
+
+
+# -- structure -----------------------------------------------------------------------------------------------------
+
+
+def _read(at: _At) -> _Steps[None]:
+    """The whole value."""
+    while at.state != _DONE:
+        s = at.s
+        i = at.i = WHITE_SPACE.match(s, at.i).end()
+        if i == len(s):
+            if at.last:
+                break
+            yield from at.more()
+            continue
+        if (yield from _comment(at)):
+            continue
+        c, state = at.s[at.i], at.state
+        if state in (_FIRST_KEY, _KEY):
+            yield from _key(at, c)
+        elif state == _COLON:
+            yield from _colon(at, c)
+        elif state == _AFTER:
+            yield from _after(at, c)
+        else:
+            yield from _value(at, c)
+    at.flush(at.i)
+    if at.state != _DONE:  # closed early
+        at.out.append(_MISSING.get(at.state, ""))
+        while at.stack:
+            at.out.append(_CLOSING[at.stack.pop()])
+        at.state = _DONE
+    at.done = at.settled = True
+
+
+def _value(at: _At, c: str) -> _Steps[None]:
+    i, stack = at.i, at.stack
+    if c in "\"'":
+        yield from _string(at, c, is_key=False)
+    elif c in "{[":
+        stack.append(c)
+        at.state = _FIRST_KEY if c == "{" else _FIRST_ITEM
+        at.i += 1
+    elif c not in "]},:<>;":
+        yield from _word(at, is_key=False)
+    elif c == "]" and at.state == _FIRST_ITEM:
+        at.state = _AFTER
+    elif not stack or c in "<>;":
+        yield from at.block()
+    elif c == ":" or (c == "," and stack[-1] == "["):
+        at.put("", i, i + 1)
+    else:
+        at.put("null", i, i)
+        at.state = _AFTER
+
+
+def _key(at: _At, c: str) -> _Steps[None]:
+    i = at.i
+    if c in "\"'":
+        yield from _string(at, c, is_key=True)
+    elif c == "}":
+        if at.state == _KEY:
+            at.put('"":null', i, i)
+        at.state = _AFTER
+    elif c in ",:" or (c == "{" and at.state == _FIRST_KEY):
+        at.put("", i, i + 1)
+    elif c in "]{[<>;":
+        yield from at.block()
+    else:
+        yield from _word(at, is_key=True)
+
+
+def _colon(at: _At, c: str) -> _Steps[None]:
+    if c == "<":
+        yield from at.block()
+        return
+    if c == "=":
+        while at.i + 1 == len(at.s) and not at.last:
+            yield from at.more()
+    i = at.i
+    at.state = _VALUE
+    if c == ":":
+        at.i += 1
+    elif c == "=":
+        at.put(":", i, i + (2 if at.s.startswith("=>", i) else 1))
+    else:
+        at.doubtful = not at.settled
+        missing = c in ",}]"
+        at.put(":null" if missing else ":", i, i)
+        if missing:
+            at.state = _AFTER
+            return
+    at.settled = at.settled or not at.doubtful
+
+
+def _after(at: _At, c: str) -> _Steps[None]:
+    i = at.i
+    if c == ",":
+        yield from _comma(at)
+    elif c in "}]":
+        _bracket(at, "{" if c == "}" else "[")
+    elif (c.isalnum() or c in "\"'{[_+-.$") and not _is_no_key(at, c):
+        at.put(",", i, i)
+        at.state = _behind_comma(at)
+    elif c == "/":  # no comment: nothing more is read
+        at.put("", i, i + 1)
+        while not at.last:
+            yield from at.block()
+    else:
+        yield from at.block()
+
+
+def _is_no_key(at: _At, c: str) -> bool:
+    return c in "{[" and at.stack[-1] == "{"
+
+
+def _behind_comma(at: _At) -> int:
+    return _KEY if at.stack[-1] == "{" else _VALUE
+
+
+def _comma(at: _At) -> _Steps[None]:
+    """A comma is dropped before a bracket or another comma: of several the last one stays."""
+    at.state, at.pending = _COMMA, []
+    at.hold(at.i + 1)
+    while True:
+        at.hold(WHITE_SPACE.match(at.s, at.i).end())
+        c = at.s[at.i : at.i + 1]
+        if (not c and at.last) or at.state != _COMMA:
+            break
+        if not c:
+            yield from at.more()
+        elif not (yield from _comment(at)):
+            c = at.s[at.i]
+            break
+    if not c or c in "}],<" or _is_no_key(at, c):
+        at.state = _AFTER
+        at.repaired = True
+    else:
+        at.state = _behind_comma(at)
+        at.out += at.pending
+
+
+def _bracket(at: _At, wanted: str) -> None:
+    """A closing bracket: of this container, of an outer one (what is open inside is closed), or of none
+    (dropped).
+    """
+    i, stack = at.i, at.stack
+    if wanted not in stack:
+        at.put("", i, i + 1)
+        return
+    inner: list[str] = []
+    while stack[-1] != wanted:
+        inner.append(_CLOSING[stack.pop()])
+    if inner:
+        at.put("".join(inner), i, i)
+    stack.pop()
+    at.i += 1
+    at.state = _AFTER if stack else _DONE
+
+
+def _comment(at: _At) -> _Steps[bool]:
+    """Drop the comment at `_i`; whether one is there."""
+    c, state = at.s[at.i], at.state
+    if c == "/":
+        if state == _COLON or not at.stack:
+            return False
+        while at.i + 1 == len(at.s):
+            if at.last:  # half of what begins a comment
+                at.put("", at.i, at.i + 1)
+                return True
+            yield from at.more()
+        if not at.s.startswith(("//", "/*"), at.i):
+            return False
+    elif c != "#" or not (state in (_FIRST_KEY, _KEY, _AFTER) or (state == _COMMA and at.stack[-1] == "{")):
+        return False
+    block = at.s.startswith("/*", at.i)
+    at.put("", at.i, at.i + (1 if c == "#" else 2))
+    before = ""  # the last character that is not white space
+    while True:
+        s, i = at.s, at.i
+        end = (_IN_BLOCK if block else _IN_LINE).match(s, i).end()
+        before = s[i:end].rstrip()[-1:] or before
+        at.put("", i, end)
+        c = s[end : end + 1]
+        if not c and at.last:
+            return True
+        if c == "<" and _is_end_of_call(at, before):
+            yield from at.block()
+            return True
+        if not c or (c == "*" and end + 1 == len(s) and not at.last) or at.waits:
+            yield from at.more()
+            continue
+        if c in "\n\r":
+            return True
+        if s.startswith("*/", end):
+            at.put("", end, end + 2)
+            return True
+        before = c
+        at.put("", end, end + 1)
+
+
+def _is_end_of_call(at: _At, before: str) -> bool:
+    """Whether the tag at `_i` is no part of the comment, which ends in `before`: the line's end is missing, as in
+    `{"a": 1 // why}</tool_call>`, or the call's closing marker is here.
+    """
+    if before and before in "}]":
+        at.state = _AFTER if at.state == _COMMA else at.state
+        return True
+    if at.state != _AFTER:
+        return False
+    if at.s.startswith(at.ends, at.i):
+        return True
+    at.waits = not at.last and _ends_begin(at, at.i)
+    return False
+
+
+def _ends_begin(at: _At, i: int) -> bool:
+    """Whether the text ends inside of one of `ends`, which begins at `i`."""
+    size = len(at.s) - i
+    return any(len(end) > size and at.s.startswith(end[:size], i) for end in at.ends)
+
+
+# -- strings -------------------------------------------------------------------------------------------------------
+
+
+def _string(at: _At, quote: str, *, is_key: bool) -> _Steps[None]:
+    i = at.i
+    at.quote, at.is_key, at.state = quote, is_key, _OPENED
+    if quote == "'":
+        at.put('"', i, i + 1)
+    else:
+        at.i += 1
+    if not is_key and at.stack:
+        while not at.last and len(at.s) < at.i + 2 and (quote * 2).startswith(at.s[at.i :]):
+            yield from at.more()
+        if at.s.startswith(quote * 2, at.i):
+            yield from _in_three_quotes(at, quote)
+            at.state = _AFTER
+            return
+    at.state = _STRING
+    yield from _in_quotes(at, quote)
+    at.state = _COLON if is_key else _AFTER if at.stack else _DONE
+
+
+def _in_quotes(at: _At, quote: str) -> _Steps[None]:
+    plain = _PLAIN[quote]
+    while True:
+        s = at.s
+        i = at.i = plain.match(s, at.i).end()
+        c = s[i : i + 1]
+        if not c:
+            if at.last:
+                at.put('"', i, i)
+                return
+            yield from at.more()
+        elif c == quote:
+            if (yield from _is_end(at, quote)):
+                return
+        elif c == "\\":
+            yield from _escape(at)
+        elif c == '"':
+            at.flush(i)
+            at.out.append('\\"')
+            at.i = at.mark = i + 1
+        else:
+            at.put(ESCAPES[ord(c)], i, i + 1)
+
+
+def _is_end(at: _At, quote: str) -> _Steps[bool]:
+    """Whether the quote at `_i` ends the string: only where the text after it can follow a string."""
+    at.flush(at.i)
+    at.i = at.mark = at.i + 1
+    at.pending = []
+    ends = at.is_key or not at.stack
+    if not ends:
+        at.state = _QUOTE
+        while True:
+            s = at.s
+            at.hold(WHITE_SPACE.match(s, at.i).end())
+            rest = s[at.i : at.i + 2]
+            spaced = any(at.pending)
+            if at.last or (rest and (rest != "/" or not spaced)):
+                break
+            yield from at.more()
+        held = "".join(at.pending)
+        c = rest[:1]
+        ends = c in _ENDS_STRING or not c or (rest == "/" and at.last) or (c == "`" and "\n" in held)
+        ends = ends or (spaced and rest in ("//", "/*"))
+        at.state = _STRING
+    if ends:
+        at.out += ['"', *at.pending]
+        at.repaired = at.repaired or quote == "'"
+    else:
+        at.out += ['\\"' if quote == '"' else "'", quoted("".join(at.pending))]
+        at.repaired = True
+    at.pending = []
+    return ends
+
+
+def _escape(at: _At) -> _Steps[None]:
+    while True:
+        s, i = at.s, at.i
+        c = s[i + 1 : i + 2]
+        digits = _HEX.match(s, i + 2).end() if c == "u" else 0
+        half = not c or (c == "u" and digits == len(s) < i + 6)
+        if not half or at.last:
+            break
+        yield from at.more()
+    if half:
+        at.put("", i, len(s))  # there is no telling what it would have been
+    elif c in '"\\/bfnrt' or (c == "u" and digits == i + 6):
+        at.i = i + (6 if c == "u" else 2)
+    elif c in "'\n":
+        at.put(CONTROL.get(c, c), i, i + 2)
+    else:
+        at.put("\\\\", i, i + 1)
+
+
+def _in_three_quotes(at: _At, quote: str) -> _Steps[None]:
+    """A string in three quotes: fewer of them in it are data. Before a comma or a bracket, they are a string of
+    one quote that is not escaped.
+    """
+    while len(at.s) < at.i + 3 and not at.last:
+        yield from at.more()
+    i = at.i
+    data = '\\"' if quote == '"' else "'"
+    at.state = _STRING
+    if not at.s[i + 2 : i + 3]:
+        at.put('"', i, i + 1)  # an empty string, and a quote too many
+        at.i = at.mark = i + 2
+        return
+    at.put(data + '"' if at.s[i + 2] in ",}]" else "", i, i + 2)
+    if at.s[i + 2] in ",}]":
+        return
+    plain = _PLAIN["'"]
+    while True:
+        s = at.s
+        i = at.i = plain.match(s, at.i).end()
+        c = s[i : i + 1]
+        if not c:
+            if at.last:
+                at.put('"', i, i)
+                return
+            yield from at.more()
+        elif c == quote:
+            if (yield from _is_end_of_three(at, quote, data)):
+                return
+        elif c == "\\":
+            yield from _escape(at)
+        else:
+            at.put(c if c == "'" else ESCAPES[ord(c)], i, i + 1)
+
+
+def _is_end_of_three(at: _At, quote: str, data: str) -> _Steps[bool]:
+    """Whether three quotes, or more, are at `_i`. The last three of them end the string."""
+    count = 0
+    while True:
+        s, end = at.s, at.i
+        while s.startswith(quote, end):
+            end += 1
+        count += end - at.i
+        at.put("", at.i, end)
+        at.state = _QUOTE if count >= 3 else _OPENED
+        if end < len(s) or at.last:
+            break
+        yield from at.more()
+    at.state = _STRING
+    at.out.append(data * (count - 3) + '"' if count >= 3 else data * count)
+    return count >= 3
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+def _word(at: _At, *, is_key: bool) -> _Steps[None]:
+    """A number, a literal or an unquoted word, which is held up to its end."""
+    at.state, at.is_key, at.pending = _WORD, is_key, []
+    while True:
+        at.hold(_TOKEN.match(at.s, at.i).end())
+        c = at.s[at.i : at.i + 1]
+        if c or at.last:
+            break
+        yield from at.more()
+    word, at.pending = "".join(at.pending), []
+    after = _COLON if is_key else _AFTER if at.stack else _DONE
+    made = None if is_key else word if NUMBER.fullmatch(word) else LITERALS.get(word) or repaired_number(word)
+    if c == ":" and at.stack:
+        made = None  # `15:30` is not a number
+    elif made is None and not c and not is_key:
+        # Half a literal (`tru`) or number (`1.`) at the end of the text.
+        made = next((name for name in ("true", "false", "null") if word and name.startswith(word)), None)
+    at.repaired = at.repaired or made != word
+    if made is not None:
+        at.out.append(made)
+    else:
+        at.out.append('"' + quoted(word))
+        if not is_key and c and (not word or c not in ",}]\n\r"):
+            yield from _words(at)
+        at.out.append('"')
+    at.state = after
+
+
+def _words(at: _At) -> _Steps[None]:
+    """An unquoted string is emitted as it arrives, up to what may end it."""
+    at.state = _WORDS
+    while True:
+        s = at.s
+        i = at.i = _IN_WORDS.match(s, at.i).end()
+        c = s[i : i + 1]
+        if not c and not at.last:
+            yield from at.more()
+        elif c and c in '"\\':
+            at.put("\\" + c, i, i + 1)
+        elif c and c < " " and c not in "\r\n":
+            at.put(ESCAPES[ord(c)], i, i + 1)
+        else:
+            at.flush(i)
+            return

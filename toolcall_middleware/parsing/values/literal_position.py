@@ -6,9 +6,10 @@ The parts of an `Arguments` share one `ArgumentsPosition`, so that each piece of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, SupportsIndex
+from typing import Any
 
 from ...json_schema.types import ALL, declared_types
+from .brackets import Brackets
 
 KEY, COLON, VALUE, STRING, IN_WORD, AFTER = range(6)
 """What is expected next, or stands open."""
@@ -18,28 +19,6 @@ SET = "<"
 """The bracket of a set in Python's notation, `{'a', 'b'}`, among those that are open."""
 LISTS = f"[({SET}"
 """Those in which values stand without keys."""
-
-
-class Brackets(list[str]):
-    """Open brackets. Knows how many of each kind there are: looking through 100,000 each time takes hours."""
-
-    __slots__ = ("_counts",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counts: dict[str, int] = {}
-
-    def append(self, bracket: str) -> None:
-        self._counts[bracket] = self._counts.get(bracket, 0) + 1
-        super().append(bracket)
-
-    def pop(self, index: SupportsIndex = -1) -> str:
-        bracket = super().pop(index)
-        self._counts[bracket] -= 1
-        return bracket
-
-    def __contains__(self, bracket: object) -> bool:
-        return self._counts.get(str(bracket), 0) > 0
 
 
 class ArgumentsPosition:

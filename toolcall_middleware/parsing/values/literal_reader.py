@@ -12,9 +12,8 @@ from typing import Any
 
 from ..patterns import WHITE_SPACE
 from .json_spelling import quoted
-from .literal_position import AFTER, COLON, IN_WORD, KEY, LISTS, SET, STRING, VALUE, ArgumentsPosition
+from .literal_position import AFTER, COLON, IN_WORD, KEY, SET, STRING, VALUE, ArgumentsPosition
 from .literal_strings import Strings, Words
-from .literal_table import CleanLiterals
 from .notation import KEY_PART, NAMED, QUOTED_KEY, Lookahead, Notation
 
 _LOST = 256
@@ -32,7 +31,7 @@ class Arguments:
     `ArgumentsReader`.
     """
 
-    __slots__ = ("_ahead", "_at", "_left", "_strings", "_table", "_tail", "_words", "cut", "done")
+    __slots__ = ("_ahead", "_at", "_left", "_strings", "_words", "cut", "done", "tail")
 
     def __init__(
         self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
@@ -42,8 +41,8 @@ class Arguments:
         ahead = self._ahead = Lookahead(at, notation, opening, offered)
         self._words = Words(at, ahead)
         self._strings = Strings(at, ahead)
-        self._table = CleanLiterals(at, notation)
-        self._tail = ""
+        self.tail = ""
+        """Text that was given and is not decided on."""
         self._left: tuple[str, str] | None = None  # see `leave`
         self.done = False
         self.cut = False
@@ -56,40 +55,21 @@ class Arguments:
 
     # -- pieces of text while the arguments go on --------------------------------------------------------------------
 
-    @property
-    def tail(self) -> str:
-        """Text that was given and is not decided on."""
-        if self._table.active:
-            self._exit_table()
-        return self._tail
-
     def leave(self, text: str) -> tuple[str, str]:
         """What left last, and the text behind the arguments."""
         return self._left or ("", text)
 
     def run(self, text: str) -> str | None:
-        """What leaves for `text`; None where the arguments end in it. What is not decided on waits here."""
-        table = self._table
-        if not table.active:
-            return self._run_on(text)
-        said = table.read(text)
-        left = table.left
-        if left is None:
-            return said
-        self._exit_table()
-        return self._run_on(left, said) if left else said
-
-    def _run_on(self, text: str, before: str = "") -> str | None:
-        """`run` without the table: `text` behind what was decided on, of which `before` is still to leave."""
+        """What is emitted for `text`; None where the arguments end in it."""
         if self._left is not None:
             return None
-        out: list[str] = [before] if before else []
         state = self._at.state
-        if self._tail:
-            text = self._tail + text
+        if self.tail:
+            text = self.tail + text
         elif state == IN_WORD and self._words.takes(text):
-            return before
-        elif state == STRING and not before and self._strings.next_special(text, 0) == len(text):
+            return ""
+        out: list[str] = []
+        if not self.tail and state == STRING and self._strings.next_special(text, 0) == len(text):
             self._strings.say(text, out)
             return out[0] if out else ""
         i = self.feed(text, 0, out)
@@ -97,44 +77,13 @@ class Arguments:
         if self.done:
             self._left = said, text[i:]
             return None
-        self._tail = text[i:]
-        self._enter_table()
+        self.tail = text[i:]
         return said
-
-    def _enter_table(self) -> None:
-        at, strings = self._at, self._strings
-        if self._tail or strings.buffer is not None or not (at.stack or at.state == STRING):
-            return
-        quote = ""
-        if at.state == STRING:
-            quote = strings.quote
-            if strings.raw != (quote in self._ahead.notation.verbatim):
-                return
-        kind = at.stack[-1] if at.stack and not self._ahead.inner else ""
-        self._table.enter(kind, at.state, quote, empty=at.empty, is_key=strings.is_key)
-
-    def _exit_table(self) -> None:
-        """Go on without the table, as if there were none."""
-        at, ahead = self._at, self._ahead
-        place, held, self._tail = self._table.exit()
-        at.state = place.state
-        at.empty = place.empty
-        if place.state == STRING:
-            inner = ahead.inner
-            self._strings.begin(place.quote, is_key=place.is_key)
-            ahead.inner = inner
-        elif place.state == IN_WORD:
-            self._words.begin(place.word or held.partition(",")[0])
-        elif place.state == KEY and held:
-            at.empty = held.startswith('"')
-            self._tail = held.rpartition('"')[2]
 
     # -- all of them --------------------------------------------------------------------------------------------------
 
     def feed(self, s: str, i: int, out: list[str], *, last: bool = False) -> int:
         """Read from `s[i]`; append what leaves to `out`. Below `len(s)` when done or when more text must be seen."""
-        if self._table.active:
-            self._exit_table()
         at = self._at
         n = len(s)
         while i < n and not self.done:
@@ -148,9 +97,7 @@ class Arguments:
                     i = WHITE_SPACE.match(s, i).end()
                     if i == n:
                         break
-                j = self._plainly(s, i, out) if at.stack else -1
-                if j < 0:
-                    j = self._outside(s, i, out, last=last)
+                j = self._outside(s, i, out, last=last)
             if j < 0 or (j == i and at.state == state):
                 break
             i = j
@@ -163,8 +110,6 @@ class Arguments:
         """
         if self.done:
             return
-        if self._table.active:
-            self._exit_table()
         at = self._at
         self.done = at.repaired = True
         state = at.state
@@ -179,48 +124,6 @@ class Arguments:
             out.append(_SHUT[at.stack.pop()])
 
     # -- outside of strings and words: each returns the index to go on from, or -1 to wait for more -------------------
-
-    def _plainly(self, s: str, k: int, out: list[str]) -> int:
-        """What stands in a list or object most often, by a character or two: as `_outside` reads it. -1: not so."""
-        at, ahead = self._at, self._ahead
-        state = at.state
-        c = s[k]
-        if state == AFTER:
-            if c == ",":
-                at.state = VALUE if at.stack[-1] in LISTS else KEY
-                return k + 1
-            if c in "]}" and at.stack[-1] in _MATES[c]:
-                opened = at.stack.pop()
-                out.append(_SHUT[opened])
-                at.empty = at.empty and opened == "*"
-                return k + 1
-        elif state == COLON:
-            if c in ":=":
-                out.append(": ")
-                at.state = VALUE
-                return k + 1
-        elif c in "\"'" and c in ahead.notation.quotes and k + 1 < len(s) and s[k + 1] != c:
-            is_key = state == KEY
-            if not at.empty and (is_key or at.stack[-1] in LISTS):
-                out.append(", ")
-            self._strings.begin(c, is_key=is_key)
-            if self._strings.buffer is None:
-                out.append('"')
-            return k + 1
-        elif state == VALUE and (c in "-0123456789[{" and c not in ahead.notation.end_firsts):
-            listed = c == "{" and ahead.notation.keywords and ahead.is_set(s, k + 1, last=False)
-            if listed is not False:
-                return -1
-            if at.stack[-1] in LISTS and not at.empty:
-                out.append(", ")
-            if c in "[{":
-                out.append(c)
-                at.opened(c)
-                return k + 1
-            at.empty = False
-            self._words.begin()
-            return k
-        return -1
 
     def _outside(self, s: str, k: int, out: list[str], *, last: bool) -> int:
         at, ahead = self._at, self._ahead

@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import re
 
-from ...json_schema.types import ALL
 from ..patterns import anywhere
 from .json_spelling import LITERALS, NUMBER, quoted
 from .literal_position import AFTER, IN_WORD, STRING, ArgumentsPosition
-from .literal_states import PLAIN
 from .notation import Lookahead, unescape
 from .typed_text import json_of, literal
 
@@ -110,7 +108,7 @@ class Words:
                 return True
             if not self._text and "string" in at.types:
                 word = "".join(self._parts).strip()
-                self._text = word not in PLAIN and NUMBER.fullmatch(word) is None
+                self._text = word not in LITERALS and NUMBER.fullmatch(word) is None
             return ahead.key_follows(s, i + 1, last=last, in_text=self._text)
         return ahead.is_end(s, i, last=last) if c == "<" else False
 
@@ -123,9 +121,7 @@ class Words:
         if as_string:
             out.append(f'"{quoted(word)}"' if "string" in at.types else json_of(word, at.types))
             return
-        made = (PLAIN.get(word) or (word if NUMBER.fullmatch(word) else None)) if at.types is ALL else None
-        if made is None:
-            made = literal(word, at.types)
+        made = literal(word, at.types)
         at.repaired = at.repaired or made.startswith('"')
         out.append(made)
 

@@ -1,4 +1,4 @@
-"""Lists and objects in Python's and Gemma's notation, in small pieces: read by a table, and nobody can tell."""
+"""Lists and objects in Python's and Gemma's notation: read in pieces as in one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reader(notation: Notation, closer: str) -> Arguments:
 
 
 def whole(name: str, text: str) -> tuple[str, bool]:
-    """The arguments of a text that is read at once, which is without the table."""
+    """The arguments of a text that is read at once."""
     notation, key, closer = NOTATIONS[name]
     made = reader(notation, closer)
     out: list[str] = []
@@ -105,37 +105,14 @@ def test_values_with_noise_in_them_are_the_same_as_in_one_piece(name: str) -> No
     holds()
 
 
-CLEAN = {
-    # In Python a brace may open a set: what stands behind it is looked at by the other parts.
-    "python": "[[1,'it is',[54.5,-1e3,0],True],[[],[]],\"a\",None,[['\\n',",
-    "gemma": f'[{{id:1,name:{MARK}it\'s "x" \\n{MARK},at:[54.5,-1e3,0],on:true}},[[],{{}}],{MARK}a{MARK},null,{{k:{{l:1}},',
-}
-
-
-@pytest.mark.parametrize("size", [1, 3, 4, 11, 60])
-@pytest.mark.parametrize("name", CLEAN)
-def test_what_is_clean_needs_nothing_but_the_table(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    notation, key, closer = NOTATIONS[name]
-    made = reader(notation, closer)
-    said = [made.run(key + "[")]
-    with monkeypatch.context() as patch:
-        patch.setattr(Arguments, "feed", None)
-        said += [made.run(piece) for piece in cut(CLEAN[name][1:], lambda: size)]
-    out = [text for text in said if text is not None]
-    assert len(out) == len(said)
-    made.close(out)
-    assert "".join(out) == whole(name, CLEAN[name])[0]
-
-
 @pytest.mark.parametrize("name", NOTATIONS)
 @pytest.mark.parametrize("unit", ["1", " ", "a", "[", "]", '"', "\\", "{", "<"])
 @pytest.mark.parametrize("begin", ["[", "[1", "[{'a':", "[{'a': 'b'", "[{a:1,", "[{", f"[{MARK}a{MARK}"])
 def test_what_waits_is_not_read_again_and_again(name: str, begin: str, unit: str) -> None:
-    """What is made but not decided on has a limit, behind which the table is left."""
     notation, key, closer = NOTATIONS[name]
     made = reader(notation, closer)
     made.run(key + begin)
     for _ in range(400):
         if made.run(unit * 4) is None:
             break
-        assert len(made._table._held) + len(made._table._ahead) < 256
+        assert len(made.tail) < 1024
