@@ -35,7 +35,6 @@ _CONTAINERS = {"array": "[]", "object": "{}"}
 _AROUND, _WITHIN = range(2)
 
 
-@dataclass(slots=True)
 class _PartReader:
     """A reader that takes a syntax part by part: which part reads is the state.
 
@@ -67,6 +66,7 @@ class _PartReader:
         return i
 
 
+@dataclass(slots=True)
 class _Element:
     name: str
     schema: Target | None
