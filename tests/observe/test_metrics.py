@@ -43,18 +43,19 @@ def ended(metrics: Metrics, **fields: object) -> Report:
     return report
 
 
-def test_a_request_is_counted_by_api_model_mode_format_and_status() -> None:
+def test_a_request_is_counted_by_what_it_was_and_who_asked_whom() -> None:
     metrics = Metrics()
-    ended(metrics, api="messages", model="m", mode="prompt", format="hermes", status=422)
-    labels = {"api": "messages", "model": "m", "mode": "prompt", "format": "hermes", "status": "422"}
+    known = {"upstream": "local", "tenant": "blue"}
+    ended(metrics, api="messages", model="m", model_listed=True, mode="prompt", format="hermes", status=422, **known)
+    labels = {"api": "messages", "model": "m", "mode": "prompt", "format": "hermes", "status": "422", **known}
     assert value(metrics, "toolcall_requests_total", **labels) == 1
 
 
-def test_calls_are_counted_by_outcome_and_format() -> None:
+def test_calls_are_counted_by_outcome_format_and_model() -> None:
     metrics = Metrics()
-    ended(metrics, format="json", outcomes=("clean", "coerced", "clean"))
-    assert value(metrics, "toolcall_calls_total", outcome="clean", format="json") == 2
-    assert value(metrics, "toolcall_calls_total", outcome="coerced", format="json") == 1
+    ended(metrics, format="json", model="m", outcomes=("clean", "coerced", "clean"))
+    assert value(metrics, "toolcall_calls_total", outcome="clean", format="json", model="m") == 2
+    assert value(metrics, "toolcall_calls_total", outcome="coerced", format="json", model="m") == 1
 
 
 def test_attempts_are_counted_by_what_led_to_them() -> None:
@@ -103,7 +104,17 @@ def test_past_a_limit_models_are_one_label() -> None:
     models = {dict(labels)["model"] for name, labels in told(metrics) if name == "toolcall_requests_total"}
     assert len(models) == MAX_MODELS + 1
     other = {"api": "chat", "model": "other", "mode": "pass", "format": "none", "status": "200"}
+    other |= {"upstream": "none", "tenant": "none"}
     assert value(metrics, "toolcall_requests_total", **other) == 50
+
+
+def test_past_a_limit_tenants_are_one_label() -> None:
+    metrics = Metrics()
+    for number in range(MAX_MODELS + 50):
+        ended(metrics, tenant=f"tenant-{number}")
+    tenants = {dict(labels)["tenant"] for name, labels in told(metrics) if name == "toolcall_requests_total"}
+    assert len(tenants) == MAX_MODELS + 1
+    assert "other" in tenants
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 502, 503, None])
@@ -141,6 +152,19 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     asked = {name for panel in panels for target in panel["targets"] for name in _NAMES.findall(target["expr"])}
     assert len(asked) >= 10
     assert {re.sub(r"_(total|bucket)$", "", name) for name in asked} <= known
+    ended(metrics, model="m", tenant="t", upstream="u", outcomes=("clean",), attempts=[Attempt("first", 10.0)],
+          prompt_tokens=1, own=0.1, mode="prompt")  # fmt: skip
+    labels = {label for _, given in told(metrics) for label, _ in given}
+    by = re.compile(r"by \(([^)]*)\)")
+    used = {
+        label.strip()
+        for panel in panels
+        for target in panel["targets"]
+        for found in by.findall(target["expr"])
+        for label in found.split(",")
+    }
+    assert used <= labels
+    assert {"model", "tenant", "upstream"} <= used
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 MAX_MODELS = 100
-"""As many models have a label of their own; the rest is `other`, and so is a model that no upstream lists or answered
-for: clients would use up the labels with names that are refused."""
+"""As many models, and as many tenants, have a label of their own; the rest is `other`. So is a model that no upstream
+lists or answered for: clients would use up the labels with names that are refused."""
 _MAX_NAME = 100
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
@@ -37,10 +37,13 @@ class Metrics:
             raise SettingsError(message) from None
         own = self.registry = CollectorRegistry()
         self._requests = Counter(
-            "toolcall_requests", "Requests that have ended.", ["api", "model", "mode", "format", "status"], registry=own
+            "toolcall_requests",
+            "Requests that have ended.",
+            ["api", "model", "mode", "format", "status", "upstream", "tenant"],
+            registry=own,
         )
         self._calls = Counter(
-            "toolcall_calls", "Tool calls that have been answered with.", ["outcome", "format"], registry=own
+            "toolcall_calls", "Tool calls that have been answered with.", ["outcome", "format", "model"], registry=own
         )
         self._attempts = Counter(
             "toolcall_attempts", "Requests to backends, and what led to them.", ["why"], registry=own
@@ -86,6 +89,7 @@ class Metrics:
             registry=own,
         )
         self._models: set[str] = set()
+        self._tenants: set[str] = set()
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
         """One more runs."""
@@ -96,9 +100,10 @@ class Metrics:
         self._running.dec()
         fmt, api = report.format or "none", report.api
         status = str(report.status) if report.status is not None else "none"
-        self._requests.labels(api, self._model(report), report.mode, fmt, status).inc()
+        model, upstream = self._model(report), report.upstream or "none"
+        self._requests.labels(api, model, report.mode, fmt, status, upstream, self._tenant(report)).inc()
         for outcome in report.outcomes:
-            self._calls.labels(outcome, fmt).inc()
+            self._calls.labels(outcome, fmt, model).inc()
         for attempt in report.attempts:
             self._attempts.labels(attempt.why).inc()
         estimated = "true" if report.estimated else "false"
@@ -123,14 +128,10 @@ class Metrics:
         self._up.labels(name).set(1 if up else 0)
 
     def _model(self, report: Report) -> str:
-        if report.model is None:
-            return "none"
-        name = report.model[:_MAX_NAME].encode("utf-8", "replace").decode()
-        if name not in self._models:
-            if len(self._models) >= MAX_MODELS or not (report.model_listed or report.model_answered):
-                return "other"
-            self._models.add(name)
-        return name
+        return _label(report.model, self._models, is_new=report.model_listed or report.model_answered)
+
+    def _tenant(self, report: Report) -> str:
+        return _label(report.tenant, self._tenants, is_new=True)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """(the text of all metrics, its content type) in the form that `accept` asks for."""
@@ -149,6 +150,18 @@ class Metrics:
         except ValueError:  # this process is the only one
             return self.registry
         return shared
+
+
+def _label(value: str | None, known: set[str], *, is_new: bool) -> str:
+    """`value` as a label, `none` for None. One that is not known and not new, or one too many, is `other`."""
+    if value is None:
+        return "none"
+    name = value[:_MAX_NAME].encode("utf-8", "replace").decode()
+    if name not in known:
+        if len(known) >= MAX_MODELS or not is_new:
+            return "other"
+        known.add(name)
+    return name
 
 
 @functools.cache

@@ -134,5 +134,32 @@ def test_the_manifest_runs_a_command_that_exists_and_leaves_it_time() -> None:
 def test_the_container_has_the_extras_that_its_tenants_need_and_is_not_root() -> None:
     text = (FOLDER / "Dockerfile").read_text("utf-8")
     assert "rate_limit" in (FOLDER / "tenants.toml").read_text("utf-8")
-    assert "'.[redis]'" in text
+    assert "'.[limits,metrics,redis]'" in text
     assert re.search(r"^USER [1-9]\d*", text, re.MULTILINE)
+
+
+def test_no_request_is_sent_to_a_proxy_that_has_no_upstream() -> None:
+    text = (FOLDER / "kubernetes.yaml").read_text("utf-8")
+    assert re.search(r"readinessProbe:\n\s+httpGet: \{path: /readyz, port: http\}", text)
+
+
+def test_the_compose_file_starts_the_proxy_and_what_shows_its_metrics() -> None:
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))["services"]
+    assert set(services) == {"proxy", "prometheus", "grafana"}
+    words = services["proxy"]["command"]
+    args, rest = cli.build_parser().parse_known_args(words[1:])
+    assert (words[0], rest, args.upstreams) == ("toolcall-middleware", [], "/etc/toolcall/upstreams.toml")
+    given = services["proxy"]["environment"]
+    settings = Settings.from_env(given)
+    assert settings.metrics == "on"
+    # Every file that a service is given is there, and nothing listens beyond this machine.
+    for service in services.values():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert not source.startswith(".") or (FOLDER / source).exists(), source
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+    scraped = yaml.safe_load((FOLDER / "prometheus.yaml").read_text("utf-8"))["scrape_configs"]
+    assert scraped[0]["static_configs"][0]["targets"] == ["proxy:8080"]
+    sources = yaml.safe_load((FOLDER.parent / "grafana" / "datasource.yaml").read_text("utf-8"))["datasources"]
+    assert sources[0]["url"] == "http://prometheus:9090"

@@ -94,7 +94,7 @@ async def test_metrics_are_the_proxys_own_and_never_forwarded(proxy: Any, backen
     assert answer.status == 200
     names = {family.name for family in parser.text_string_to_metric_families(answer.body.decode())}
     assert {"toolcall_requests", "toolcall_calls", "toolcall_added_latency_seconds", "toolcall_upstream_up"} <= names
-    assert b'toolcall_calls_total{format="hermes",outcome="clean"}' in answer.body
+    assert re.search(rb'toolcall_calls_total{format="hermes",model="[^"]+",outcome="clean"}', answer.body)
     assert all(seen.path.endswith("/chat/completions") for seen in backend[0].seen)
 
 
@@ -274,7 +274,7 @@ async def test_of_two_hundred_streams_at_once_nothing_is_lost(tmp_path: Path) ->
     assert len(written(tmp_path)) == 200
     assert [entry.summary["outcomes"] for entry in store.entries.values()] == [["clean"]] * 200
     text = metrics.render()[0]
-    assert b'toolcall_calls_total{format="hermes",outcome="clean"} 200.0' in text
+    assert re.search(rb'toolcall_calls_total{format="hermes",model="[^"]+",outcome="clean"} 200.0', text)
     assert b"toolcall_running_requests 0.0" in text
     assert all(b'"kind":"cut"' not in path.read_bytes() for path in written(tmp_path))
 

@@ -163,7 +163,7 @@ class Proxy:
             return
         looks = method in {"GET", "HEAD"}
         metrics = self._metrics if path.rstrip(b"/") == self._metrics_path else None
-        if looks and path == _READY:
+        if looks and path == _READY and not self._drains:
             await self._readiness.answer(scope, send)
             return
         if metrics is not None and settings.metrics_open:
@@ -176,7 +176,7 @@ class Proxy:
                     await send_preflight(scope, send, origin)
                     return
                 send = with_cors(send, origin, replace=True)
-            if looks and path == _HEALTH:
+            if looks and path in {_HEALTH, _READY}:
                 if self._drains:
                     await send_json(send, 503, b'{"status":"draining"}', _LEAVE)
                 else:
