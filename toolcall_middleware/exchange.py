@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 
 from .answer.writer import AnswerWriter
 from .errors import ToolCallError
+from .request.one_reading import one_reading
 from .request.overrides import without_overrides
-from .request.parse import ChatRequest, UsageOnly, read_request
+from .request.parse import ChatRequest, UsageOnly, is_chat, read_request
 from .request.policy import check_request
 from .request.repeated_calls import check_repeated_calls
 from .response.outcome import FinishedCall
@@ -54,6 +55,7 @@ from .upstream.actions import (
 )  # fmt: skip
 from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
+from .upstream.guarded_answer import GuardedAnswer
 from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_results import result_warnings
 from .upstream.tool_support import proof_for
@@ -74,16 +76,26 @@ class Exchange:
 
     defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
     always: also a request without tools is ours, because its answer is to be read (`apis.face`). writer: set before the
-    first event where the client speaks another API than chat completions; what is sent is its bytes then.
+    first event where the client speaks another API than chat completions; what is sent is its bytes then. guarded: a
+    request that is not ours goes on as it came, and the calls in its answer are read.
     """
 
     writer: AnswerWriter | None = None
 
-    def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False, always: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        memory: BackendMemory,
+        *,
+        defer: bool = False,
+        always: bool = False,
+        guarded: bool = False,
+    ) -> None:
         self._settings = settings
         self._memory = memory
         self._defer = defer
         self._always = always
+        self._guarded = guarded
         self._talk: Conversation | None = None
         self._stream: StreamRewriter | None = None  # what STREAMING feeds
         self._begun = False  # the client's answer has begun
@@ -99,6 +111,11 @@ class Exchange:
     def native(self) -> bool:
         """Whether the tools go to the backend."""
         return self._talk is not None and self._talk.native
+
+    @property
+    def passes(self) -> bool:
+        """Whether the request goes on as it came."""
+        return self._talk is None or isinstance(self._talk, GuardedAnswer)
 
     @property
     def offers_tools(self) -> bool:
@@ -155,10 +172,17 @@ class Exchange:
 
     def _on_request(self, event: Request) -> Sequence[Action]:
         chat = read_request(event.body, self._settings, always=self._always)
-        if chat is None:
+        if isinstance(chat, ChatRequest):
+            talk = self._with_tools(chat)
+        elif self._guarded and is_chat(event.body):
+            body = one_reading(without_overrides(event.body))
+            talk = GuardedAnswer(body, self._settings, self._memory, defer=self._defer)
+        elif isinstance(chat, UsageOnly):
+            talk = self._usage_only(event.body)
+        else:
             self.state = State.ENDED
             return [Pass()]
-        self._talk = self._usage_only(event.body) if isinstance(chat, UsageOnly) else self._with_tools(chat)
+        self._talk = talk
         if isinstance(chat, ChatRequest) and self._defer:
             proof = proof_for(chat, self._settings, self._memory)
             if proof is not None:

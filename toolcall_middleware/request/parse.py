@@ -129,6 +129,41 @@ def read_request(body: bytes, settings: Settings, *, always: bool = False) -> Ch
     return chat
 
 
+class _Chat(_Fields):
+    messages: msgspec.Raw = _NULL
+
+
+_CHAT = msgspec.json.Decoder(_Chat)
+
+
+def is_chat(body: bytes) -> bool:
+    """Whether a body may be a chat completion's: false for one that can be read and has no messages."""
+    try:
+        return bytes(_CHAT.decode(body).messages) != b"null"
+    except DECODE_ERRORS:
+        return True
+
+
+def unread_request(body: bytes, model: str) -> ChatRequest:
+    """A request without tools of which only the answer is read: nothing of it is checked."""
+    try:
+        probe = _LOOSE_PROBE.decode(body)
+    except DECODE_ERRORS:
+        probe = _Fields()
+    return ChatRequest(
+        fields={},
+        model=model,
+        messages=[],
+        tools=ToolSet(()),
+        tools_raw=b"",
+        choice=ToolChoice(ChoiceMode.NONE),
+        stream=bytes(probe.stream) == b"true",
+        include_usage=_wants_usage(probe),
+        stop=(),
+        n=1,
+    )
+
+
 def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
     """The settings that a request changes for itself, by name. Raises ToolCallError as `read_request` does."""
     fields = read_fields(body)

@@ -177,6 +177,11 @@ def as_stream(data: bytes) -> bytes | None:
     return b"".join(openai.event(openai.one_line(_encode(event))) for event in events) + DONE
 
 
+def is_completion(data: bytes) -> bool:
+    """Whether a body is a chat completion."""
+    return _choices(openai.read_object(data)) is not None
+
+
 def no_completion(data: bytes) -> ToolCallError:
     """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
     stripped = data.lstrip()

@@ -219,6 +219,12 @@ class ToolRequest:
         self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
         return self._body()
 
+    def sends(self, body: bytes) -> bytes:
+        """A body that goes to the backend as it is."""
+        self._sent = body
+        self.usage.sent(body)
+        return body
+
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)

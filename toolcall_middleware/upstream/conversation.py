@@ -1,4 +1,4 @@
-"""What an exchange asks of either kind of request: tool_answer.py with tools, usage_only.py without."""
+"""What an exchange asks of each kind of request: tool_answer.py with tools, the other two without."""
 
 from __future__ import annotations
 

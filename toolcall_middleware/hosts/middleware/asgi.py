@@ -19,7 +19,7 @@ from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
-from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Pass, Request
+from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Request
 from ...formats import registry
 from ...observe.json_log import lines_of
 from ...observe.observers import observers_of
@@ -291,13 +291,15 @@ class ToolCallMiddleware:
         settings, receive, send, tenant = caller.settings, caller.receive, caller.send, caller.tenant
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
-        exchange = exchange_for(settings, memory, record.report, always=always, writer=writer)
+        guarded = is_guarded(settings)
+        reads = guarded and settings.mode != "off"
+        exchange = exchange_for(settings, memory, record.report, always=always, writer=writer, guarded=reads)
         came = body
         try:
-            if is_guarded(settings):
+            if guarded:
                 body = await offloaded(len(body), check_unknown_fields, body)
             action = await _first_action(exchange, body)
-            if is_guarded(settings) and isinstance(action, Pass):
+            if guarded and exchange.passes and not isinstance(action, Fail):
                 await offloaded(len(body), check_unreadable, body)
         except ToolCallError as refusal:
             await caller.refuse(refusal)

@@ -233,15 +233,15 @@ def exchange_for(
     memory: BackendMemory,
     report: Report | None,
     *,
-    always: bool,
     writer: AnswerWriter | None = None,
+    **reads: bool,
 ) -> Exchange:
-    """A new exchange; observed where there is a report. always: a request is answered here whatever it holds."""
+    """A new exchange; observed where there is a report. reads: `always` and `guarded`, as of `Exchange`."""
     if report is None:
-        exchange = Exchange(settings, memory, defer=True, always=always)
+        exchange = Exchange(settings, memory, defer=True, **reads)
         exchange.writer = writer
         return exchange
-    observed = ObservedExchange(settings, memory, defer=True, always=always)
+    observed = ObservedExchange(settings, memory, defer=True, **reads)
     observed.notes = notes = ExchangeNotes(report, settings, memory)
     observed.writer = None if writer is None else WatchedWriter(writer, notes)
     return observed
