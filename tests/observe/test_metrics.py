@@ -97,6 +97,13 @@ def test_an_upstream_is_up_when_it_answered_last(error: str | None, up: int) -> 
     assert value(metrics, "toolcall_upstream_up", upstream="gpu-1") == up
 
 
+def test_a_request_without_an_upstream_says_nothing_about_one() -> None:
+    metrics = Metrics()
+    ended(metrics, upstream=None)
+    ended(metrics, upstream="gpu-1", status=None)
+    assert not [name for name, _ in told(metrics) if name == "toolcall_upstream_up"]
+
+
 def test_past_a_limit_models_are_one_label() -> None:
     metrics = Metrics()
     for number in range(MAX_MODELS + 50):

@@ -27,9 +27,9 @@ def _run(args: argparse.Namespace) -> int:
     from starlette.responses import PlainTextResponse
 
     from ..formats import registry
+    from ..hosts.http.cors import is_loopback
     from ..hosts.proxy.inspector.app import Inspector
     from ..hosts.proxy.inspector.store import MAX_EXCHANGES, Store
-    from ..hosts.proxy.upstream.connection import is_loopback
 
     if not is_loopback(args.host):
         raise UsageError(f"--host {args.host}: the page is for this machine alone.")

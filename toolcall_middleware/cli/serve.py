@@ -129,7 +129,7 @@ def _values(args: argparse.Namespace) -> dict[str, Any]:
 
 def _announce(settings: Settings, address: str, port: int) -> None:
     """Tell where it listens, and who else may use that."""
-    from ..hosts.proxy.upstream.connection import is_loopback
+    from ..hosts.http.cors import is_loopback
 
     host = f"[{address}]" if ":" in address else address
     _say(_hello(settings, f"http://{host}:{port}/v1"))

@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import SettingsError, create_proxy
+from toolcall_middleware.hosts.http.cors import is_loopback
 from toolcall_middleware.hosts.proxy.admission import Keys
-from toolcall_middleware.hosts.proxy.upstream.connection import is_loopback
 
 from .proxy_servers import ask, client_of, proxy_around, raw_upstream, read_request, scope_of, serving
 
@@ -203,6 +203,9 @@ def test_a_missing_upstream_says_how_to_give_one() -> None:
         ("127.9.9.9", True),
         ("::1", True),
         ("[::1]", True),
+        ("LOCALHOST.", True),
+        ("::ffff:127.0.0.1", True),  # as a socket of both families has it
+        ("::ffff:192.0.2.1", False),
         ("localhost", True),
         ("0.0.0.0", False),
         ("::", False),

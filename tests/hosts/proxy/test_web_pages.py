@@ -69,6 +69,11 @@ async def test_a_foreign_page_is_refused(origin: str) -> None:
     assert await status(scope(origin=origin), cors_origins="https://app.example") == 403
 
 
+@pytest.mark.parametrize("server", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.8.9.1"])
+async def test_every_address_of_loopback_is_guarded(server: str) -> None:
+    assert await status(scope("evil.example", server=(server, 80))) == 403
+
+
 async def test_names_that_are_allowed_are_let_in_on_any_address() -> None:
     hosts = "api.example,*.inner.example"
     assert await status(scope("api.example:443"), allowed_hosts=hosts) == 299

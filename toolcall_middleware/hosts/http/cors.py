@@ -26,15 +26,17 @@ def header_of(scope: Scope, name: bytes) -> str | None:
     return b", ".join(values).decode("latin-1") if values else None
 
 
-def is_of_this_machine(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether a host's name, without a port, is one that only this machine answers to."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def admits_host(host: str | None, allowed: Iterable[str]) -> bool:
@@ -42,7 +44,7 @@ def admits_host(host: str | None, allowed: Iterable[str]) -> bool:
     name = _PORT.sub("", (host or "").strip().lower())
     allowed = tuple(allowed)
     if not allowed:
-        return is_of_this_machine(name)
+        return is_loopback(name)
     return any(each == "*" or name == each or (each.startswith("*.") and name.endswith(each[1:])) for each in allowed)
 
 
@@ -55,7 +57,7 @@ def admits_origin(origin: str, allowed: Iterable[str]) -> bool:
 def is_local_origin(origin: str) -> bool:
     """Whether a page comes from this machine."""
     try:
-        return is_of_this_machine(urlsplit(origin.strip().lower()).hostname or "")
+        return is_loopback(urlsplit(origin.strip().lower()).hostname or "")
     except ValueError:
         return False
 

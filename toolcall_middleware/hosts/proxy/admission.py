@@ -15,7 +15,7 @@ from ..http.cors import (
     admits_origin,
     header_of,
     is_local_origin,
-    is_of_this_machine,
+    is_loopback,
 )
 from ..http.headers import without
 from ..http.paths import ends_with, matches, normal_path_of
@@ -46,7 +46,7 @@ def admitted_origin(scope: Scope, settings: Settings, *, guards: bool) -> str | 
 def _on_loopback(scope: Scope) -> bool:
     """Whether the request came in at an address of this machine alone; a Unix socket has no pages."""
     server = scope.get("server")
-    return server is not None and server[1] is not None and is_of_this_machine(str(server[0]))
+    return server is not None and server[1] is not None and is_loopback(str(server[0]))
 
 
 def _has_one_host(scope: Scope) -> bool:

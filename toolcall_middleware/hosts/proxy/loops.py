@@ -79,7 +79,7 @@ def _addresses(host: str) -> frozenset[str]:
         address = ipaddress.ip_address(name)
     except ValueError:
         return frozenset({name})
-    mapped = getattr(address, "ipv4_mapped", None)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return frozenset({str(mapped or address)})
 
 

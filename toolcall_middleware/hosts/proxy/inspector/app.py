@@ -22,8 +22,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....explain import case_of, explain
+from ...http.cors import admits_host, header_of, is_loopback
 from ...http.headers import raw_path
-from ..upstream.connection import is_loopback
 from .store import Entry, Store
 
 PREFIX = "/inspect/"
@@ -98,8 +98,7 @@ class Inspector:
         if self._local_only and (client is None or not is_loopback(client[0])):
             return False
         # A name that was made to lead here (DNS rebinding) would give another site's scripts our origin.
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"), "")
-        return not self._local_only or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
+        return not self._local_only or admits_host(header_of(scope, b"host"), ())
 
 
 def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_template) -> Starlette:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
-import ipaddress
 import os
 import re
 import socket
@@ -19,6 +18,7 @@ from ....errors import SettingsError
 from ....settings import read_variable
 from ....wire import openai
 from ...http.client_library import httpx
+from ...http.cors import is_loopback
 
 _VERSION = re.compile(r"/v\d")
 _LONGEST_WORDS = 200  # characters of a server's own
@@ -56,16 +56,6 @@ def free_port(host: str, port: int = 0) -> int:
         fix = "give an address of this machine as --host" if elsewhere else "give another --port; 0 takes a free one"
         raise SettingsError(f"{what}: {reason(fault or OSError('it has no address'))}; {fix}.")
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` (a name or an address) is this machine and cannot be reached from elsewhere."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def reason(error: BaseException) -> str:
