@@ -121,6 +121,21 @@ def test_a_template_that_writes_as_a_family_has_its_reader() -> None:
     assert one.family.trigger == "<tool_call>"
 
 
+# The recipient of a message and the call in it are both the tool's name.
+TWICE = templates.each(
+    " to={{ call.name }}<|acme:message|>"
+    '<acme_call name="{{ call.name }}">{% for key, value in call.arguments | items %}'
+    '<acme_arg key="{{ key }}">{{ value }}</acme_arg>{% endfor %}</acme_call>'
+)
+
+
+@pytest.mark.slow
+def test_the_end_of_a_thought_before_calls_is_no_part_of_them() -> None:
+    one = derived(templates.NAMED.replace("%}<|acme:call|>", "%}{{ '</think>' if loop.first }}<|acme:call|>"))
+    assert one.family is not None
+    assert not one.sample.startswith("</think>")
+
+
 @pytest.mark.slow
 def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
     one = found["one_call"]
@@ -135,6 +150,7 @@ def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
     [
         (templates.NO_CALLS, "does not write calls"),
         (templates.PROSE, "does not write calls"),
+        (TWICE, "cannot be told from the rest"),
         ("{{ messages | length }}", "cannot be rendered"),
         ("{% for x in range(10) %}{% for y in range(10) %}a{% endfor %}{% endfor %}", "cannot be rendered"),
         (templates.JSON.replace("<acme_call>", "call: "), "no reader gives"),

@@ -6,7 +6,7 @@ Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLan
 from __future__ import annotations
 
 from ...model import ToolCall
-from ...parsing.text.grammar import beginnings
+from ...parsing.text.grammar import Opener, beginnings
 from ..family import Family
 from ..markup import Markup
 from ..prompt.escaping import arguments_json
@@ -30,6 +30,31 @@ _OTHERS = {
     "｜DSML｜ tool_calls": "｜DSML｜ ",
 }
 
+
+def _dsml(wrapper: str, mark: str) -> Slots:
+    """Calls whose values are written as they are."""
+    return Slots(
+        open=f"<{wrapper}>\n",
+        call=f'<{mark}invoke name="{{name}}">\n{{slots}}</{mark}invoke>',
+        slot=f'<{mark}parameter name="{{key}}" string="{{kind}}">{{value}}</{mark}parameter>\n',
+        close=f"\n</{wrapper}>",
+        prefix=mark,
+    )
+
+
+DSML = _dsml("｜DSML｜function_calls", "｜DSML｜")
+_DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜")
+_DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ")  # with a space in every tag
+_READ_OTHERS = {wrapper: _dsml(wrapper, mark) for wrapper, mark in _OTHERS.items()}
+# A call whose name is an element: V4 mixes it with the closing tags of its own.
+_ELEMENTS = Slots(
+    open="<function>\n",
+    call="<name>{name}</name>\n{slots}</｜DSML｜invoke>",
+    slot='<parameter name="{key}" string="{kind}">{value}</｜DSML｜parameter>\n',
+    close="\n</｜DSML｜tool_calls>",
+    prefix="｜DSML｜",
+)
+
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
@@ -37,10 +62,7 @@ _MARKUP = Markup(
         "<｜tool▁call▁end｜>",
         "<｜tool▁calls▁end｜>",
         # Under a long context V4 leaves out what opens them.
-        "</｜DSML｜function_calls>",
-        "</｜DSML｜tool_calls>",
-        "</｜DSML｜ calls>",
-        *(f"</{wrapper}>" for wrapper in _OTHERS),
+        *(closer for calls in (DSML, _DSML_V4, _DSML_V41, *_READ_OTHERS.values()) for closer in calls.closers),
     ),
     tags=("｜", r"\|\|DSML"),
 )
@@ -175,26 +197,10 @@ Where:
     special_tokens=True,
 )
 
-
-# Values stand as they are.
-def _dsml(wrapper: str, mark: str) -> Slots:
-    return Slots(
-        open=f"<{wrapper}>\n",
-        call=f'<{mark}invoke name="{{name}}">\n{{slots}}</{mark}invoke>',
-        slot=f'<{mark}parameter name="{{key}}" string="{{kind}}">{{value}}</{mark}parameter>\n',
-        close=f"\n</{wrapper}>",
-        prefix=mark,
-    )
-
-
-DSML = _dsml("｜DSML｜function_calls", "｜DSML｜")
-_DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜")
-_DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ")  # with a space in every tag
-_READ_OTHERS = {wrapper: _dsml(wrapper, mark) for wrapper, mark in _OTHERS.items()}
 _DSML_OPENERS = (
-    opener("<｜DSML｜function_calls>", DSML, special=True),
-    opener("<｜DSML｜tool_calls>", _DSML_V4, special=True),
-    opener("<｜DSML｜ calls>", _DSML_V41, special=True),
+    opener(DSML.trigger, DSML, special=True),
+    opener(_DSML_V4.trigger, _DSML_V4, special=True),
+    opener(_DSML_V41.trigger, _DSML_V41, special=True),
     opener("<｜DSML｜toolcalls>", _DSML_V4, special=True),  # a slip of V4 Flash
     # Without the wrapper around the calls.
     opener("<｜DSML｜invoke name=", DSML, consume=False, special=True),
@@ -204,6 +210,11 @@ _DSML_OPENERS = (
         opener(f"<{mark}invoke name=", _READ_OTHERS[wrapper], consume=False)
         for mark, wrapper in {mark: wrapper for wrapper, mark in _OTHERS.items()}.items()
         if not mark.startswith("｜DSML")
+    ),
+    Opener(
+        pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)",
+        partial=f"(?:{beginnings('<function>', '<name>')})",
+        body=lambda sink, _: _ELEMENTS(sink),
     ),
     *BARE_INVOKE,
 )
@@ -245,15 +256,11 @@ Here are the functions available in JSONSchema format:
 </functions>""",
     write=DSML.writer(*_DSML_OPENERS),
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
-    answer="the <｜DSML｜function_calls> block",
+    answer=f"the {DSML.trigger} block",
     special_tokens=True,
     # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v3_2
-    trigger="<｜DSML｜function_calls>",
-    xml_tag=(
-        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="{name}">\n',
-        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-        "deepseek_xml",
-    ),
+    trigger=DSML.trigger,
+    xml_tag=DSML.tag("deepseek_xml"),
 )
 
 # The layout of V4's and V4.1's encoders; only the tags' names differ.
@@ -305,16 +312,12 @@ DEEPSEEK_V4 = Family(
     prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
     write=_DSML_V4.writer(*_DSML_OPENERS),
     results=_V4_RESULTS,
-    answer="the <｜DSML｜tool_calls> block",
+    answer=f"the {_DSML_V4.trigger} block",
     noun="tool",
     special_tokens=True,
     # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v4
-    trigger="<｜DSML｜tool_calls>",
-    xml_tag=(
-        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="{name}">\n',
-        "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
-        "deepseek_xml",
-    ),
+    trigger=_DSML_V4.trigger,
+    xml_tag=_DSML_V4.tag("deepseek_xml"),
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V4.1-Flash (encoding/README.md; vLLM:
@@ -332,16 +335,12 @@ DEEPSEEK_V41 = Family(
     prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
     write=_DSML_V41.writer(*_DSML_OPENERS),
     results=_V4_RESULTS,
-    answer="the <｜DSML｜ calls> block",
+    answer=f"the {_DSML_V41.trigger} block",
     noun="tool",
     special_tokens=True,
     # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v4_1
-    trigger="<｜DSML｜ calls>",
-    xml_tag=(
-        '<｜DSML｜ calls>\n<｜DSML｜ invoke name="{name}">\n',
-        "</｜DSML｜ invoke>\n</｜DSML｜ calls>",
-        "deepseek_v4_1_xml",
-    ),
+    trigger=_DSML_V41.trigger,
+    xml_tag=_DSML_V41.tag("deepseek_v4_1_xml"),
 )
 
 FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32, DEEPSEEK_V4, DEEPSEEK_V41)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.openers import fork, json_calls, opener
+from ..syntax.openers import json_calls
 from ..syntax.slots import Slots
 
 _INVOKE = Slots(
@@ -14,15 +14,7 @@ _INVOKE = Slots(
     slot='<parameter name="{key}">{value}</parameter>\n',
     close="\n</dots_function_call>",
 )
-_OPENERS = (
-    opener(
-        "<dots_function_call>",
-        fork(
-            (r"[{\[`]", json_calls(close=("</dots_function_call>",))),
-            (r"<", _INVOKE),
-        ),
-    ),
-)
+_OPENERS = (_INVOKE.opener((r"[{\[`]", json_calls(close=_INVOKE.closers))),)
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
 DOTS = Family(
@@ -30,7 +22,7 @@ DOTS = Family(
     about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
     models={"dots.llm": "[sglang] dots"},
     auto_openers=_OPENERS,
-    markup=Markup(closers=("</dots_function_call>",), tags=("dots_function_call>",)),
+    markup=Markup(closers=_INVOKE.closers, tags=("dots_function_call>",)),
     prompt="""\
 # Tools
 
@@ -46,10 +38,10 @@ To call functions, answer with a block in this form:
 """
     + RESULTS_FOLLOW,
     write=_INVOKE.writer(*_OPENERS),
-    answer="the call within <dots_function_call></dots_function_call> tags",
+    answer=_INVOKE.answer,
     # MiniMax M2's elements.
-    trigger="<dots_function_call>",
-    xml_tag=('<dots_function_call>\n<invoke name="{name}">\n', "</invoke>\n</dots_function_call>", "minimax_xml"),
+    trigger=_INVOKE.trigger,
+    xml_tag=_INVOKE.tag("minimax_xml"),
     special_tokens=True,
 )
 

@@ -63,7 +63,7 @@ _INVOKE = Slots(
     prefix="｜GCML｜",
 )
 _GCML_OPENERS = (
-    opener("<｜GCML｜tool_calls>", _INVOKE),
+    _INVOKE.opener(),
     opener("<｜GCML｜invoke name=", _INVOKE, consume=False),
     _SEPARATOR,
 )
@@ -75,7 +75,7 @@ GIGACHAT35 = Family(
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
     models={"gigachat3.5": "[sglang] gigachat35"},
     auto_openers=_GCML_OPENERS,
-    markup=Markup(closers=("</｜GCML｜tool_calls>",)),
+    markup=Markup(closers=_INVOKE.closers),
     prompt="""\
 # Tools
 
@@ -94,7 +94,7 @@ they are, and "false" for all other values, which stand there as JSON:
     tool=declared,
     between="\n\n",
     write=_INVOKE.writer(*_GCML_OPENERS),
-    answer="the <｜GCML｜tool_calls> block",
+    answer=f"the {_INVOKE.trigger} block",
     special_tokens=True,
 )
 

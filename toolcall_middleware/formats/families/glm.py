@@ -37,11 +37,11 @@ _LINE = Slots(
     between="",
     bare=True,
 )
-TOOL_CALL = shared("<tool_call>", LINES, r"\w", close="</tool_call>")
+TOOL_CALL = shared(LINES.trigger, LINES, r"\w", close=LINES.closers[0])
 _NAME, _WS = r"[A-Za-z0-9_][\w.\-]{0,127}", r"[ \t\r\n]{0,8}"
 _LOST = Opener(  # the marker is lost
-    pattern=rf"(?P<tool>{_NAME}){_WS}<arg_key>",
-    partial=rf"(?P<tool>{_NAME})(?:{_WS}(?:{beginnings('<arg_key>')})?)?",
+    pattern=rf"(?P<tool>{_NAME}){_WS}{LINES.parts.slot_head}",
+    partial=rf"(?P<tool>{_NAME})(?:{_WS}(?:{beginnings(LINES.parts.slot_head)})?)?",
     first=string.ascii_letters + string.digits + "_",
     where=Where.START,
     named=True,
@@ -49,8 +49,6 @@ _LOST = Opener(  # the marker is lost
     body=lambda sink, _: LINES(sink),
 )
 _OPENERS = (TOOL_CALL, _LOST, TOOL_TAG)
-
-_ANSWER = "the call within <tool_call></tool_call> tags"
 
 _PROMPT = """\
 # Tools
@@ -90,11 +88,11 @@ GLM45 = Family(
     tool=function,
     write=LINES.writer(TOOL_CALL),
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
-    answer=_ANSWER,
+    answer=LINES.answer,
     special_tokens=True,
     # xgrammar's style for 4.7 leaves no line break between a key and its value: the tags say the same.
-    trigger="<tool_call>",
-    xml_tag=("<tool_call>{name}\n", "</tool_call>", "glm_xml"),
+    trigger=LINES.trigger,
+    xml_tag=LINES.tag("glm_xml"),
 )
 
 # https://huggingface.co/zai-org/GLM-4.7
@@ -121,11 +119,11 @@ GLM47 = Family(
     tool=function,
     write=_LINE.writer(TOOL_CALL),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
-    answer=_ANSWER,
+    answer=LINES.answer,
     special_tokens=True,
     # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: glm_4_7
-    trigger="<tool_call>",
-    xml_tag=("<tool_call>{name}", "</tool_call>", "glm_xml"),
+    trigger=_LINE.trigger,
+    xml_tag=_LINE.tag("glm_xml"),
 )
 
 FAMILIES = (GLM45, GLM47)

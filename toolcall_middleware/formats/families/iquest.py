@@ -9,7 +9,6 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.openers import opener
 from ..syntax.slots import Slots
 
 _CALLS = Slots(
@@ -19,7 +18,7 @@ _CALLS = Slots(
     bare=True,
     exact=True,
 )
-_OPENERS = (opener("<iquest_tool_call>", _CALLS),)
+_OPENERS = (_CALLS.opener(),)
 
 # https://huggingface.co/IQuestLab/IQuest-Q1
 IQUEST_Q1 = Family(
@@ -27,7 +26,7 @@ IQUEST_Q1 = Family(
     about="as `glm47`, within `<iquest_tool_call>`: IQuest Q1",
     models={"iquest-q1": "[sglang] iquest_q1"},
     auto_openers=_OPENERS,
-    markup=Markup(ends=("<|iquest_end|>",), closers=("</iquest_tool_call>",), tags=("iquest_tool_call",)),
+    markup=Markup(ends=("<|iquest_end|>",), closers=_CALLS.closers, tags=("iquest_",)),
     prompt="""\
 # Tools
 
@@ -44,10 +43,10 @@ values as JSON:
 """
     + RESULTS_FOLLOW,
     write=_CALLS.writer(*_OPENERS),
-    answer="the call within <iquest_tool_call></iquest_tool_call> tags",
+    answer=_CALLS.answer,
     # GLM's elements.
-    trigger="<iquest_tool_call>",
-    xml_tag=("<iquest_tool_call>{name}", "</iquest_tool_call>", "glm_xml"),
+    trigger=_CALLS.trigger,
+    xml_tag=_CALLS.tag("glm_xml"),
     special_tokens=True,
 )
 

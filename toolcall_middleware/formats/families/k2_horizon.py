@@ -18,7 +18,7 @@ _SLOTS = Slots(
     close="</ifm|tool_calls>",
 )
 
-_CALL, _CALLS = "<ifm|tool_call>", "<ifm|tool_calls>"
+_CALL, _CALLS = _SLOTS.parts.head, _SLOTS.trigger
 _json = json_calls(close=(f"</{_CALL[1:]}</{_CALLS[1:]}", f"</{_CALL[1:]}\n</{_CALLS[1:]}", f"</{_CALL[1:]}"))
 
 _OPENERS = (
@@ -38,7 +38,7 @@ K2_HORIZON = Family(
     about="as `glm47`, with `ifm|` in each tag, within `<ifm|tool_calls>`; or JSON there: K2 Horizon",
     models={"k2-horizon": "[sglang] k2_horizon"},
     auto_openers=_OPENERS,
-    markup=Markup(closers=("</ifm|tool_calls>",), tags=(r"ifm\|",)),
+    markup=Markup(closers=_SLOTS.closers, tags=(r"ifm\|",)),
     prompt="""\
 # Tools
 
@@ -54,7 +54,7 @@ To call tools, answer in this form. Strings stand in it as they are, other value
 """
     + RESULTS_FOLLOW,
     write=_SLOTS.writer(*_OPENERS),
-    answer="the calls between <ifm|tool_calls> and </ifm|tool_calls>",
+    answer=f"the calls between {_CALLS} and {_SLOTS.closers[0]}",
     noun="tool",
     special_tokens=True,
 )

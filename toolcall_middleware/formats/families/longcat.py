@@ -9,25 +9,18 @@ from ..markup import Markup
 from ..prompt import escaping
 from ..prompt.thoughts import between
 from ..syntax.json import each
-from ..syntax.openers import fork, json_calls, opener
+from ..syntax.openers import json_calls
 from ..syntax.slots import Slots
 
+_TAG = "longcat_tool_call"
 _SLOTS = Slots(
-    call="<longcat_tool_call>{name}{slots}</longcat_tool_call>",
+    call=f"<{_TAG}>{{name}}{{slots}}</{_TAG}>",
     slot="<longcat_arg_key>{key}</longcat_arg_key><longcat_arg_value>{value}</longcat_arg_value>",
     between="",
     bare=True,
 )
 
-_OPENER = opener(
-    "<longcat_tool_call>",
-    fork(
-        (r"[{\[`\"']", json_calls(close=("</longcat_tool_call>",))),
-        (r"\w", _SLOTS),  # since the models of 2026
-    ),
-)
-
-
+_OPENER = _SLOTS.opener((r"[{\[`\"']", json_calls(close=_SLOTS.closers)))  # the tags: since the models of 2026
 _THINK = ("<longcat_think>", "</longcat_think>")
 
 
@@ -48,35 +41,35 @@ LONGCAT = Family(
     markup=Markup(
         reasoning=(_THINK,),
         ends=("</longcat_s>",),
-        closers=("</longcat_tool_call>",),
+        closers=_SLOTS.closers,
         tags=("longcat_",),
     ),
     thoughts=between(_THINK),
-    prompt="""\
+    prompt=f"""\
 ## Tools
 You have access to the following tools:\x20
 
 ### Tool namespace: function
 
-{tools}
+{{tools}}
 
 **Note**: For each function call, return a json object with function name and arguments within \
-<longcat_tool_call></longcat_tool_call> XML tags as follows:
-<longcat_tool_call>
-{"name": <function-name>, "arguments": <args-dict>}
-</longcat_tool_call>
+<{_TAG}></{_TAG}> XML tags as follows:
+<{_TAG}>
+{{"name": <function-name>, "arguments": <args-dict>}}
+</{_TAG}>
 When multiple functions need to be called simultaneously, each function call should be wrapped in its own \
-<longcat_tool_call> tag and placed consecutively. For example:
-<longcat_tool_call>
-{"name": <function-name>, "arguments": <args-dict>}
-</longcat_tool_call><longcat_tool_call>
-{"name": <function-name>, "arguments": <args-dict>}
-</longcat_tool_call>""",
+<{_TAG}> tag and placed consecutively. For example:
+<{_TAG}>
+{{"name": <function-name>, "arguments": <args-dict>}}
+</{_TAG}><{_TAG}>
+{{"name": <function-name>, "arguments": <args-dict>}}
+</{_TAG}>""",
     tool=_longcat_tool,
     between="\n\n",
-    write=each("<longcat_tool_call>\n", "\n</longcat_tool_call>", between=""),
-    trigger="<longcat_tool_call>",
-    answer="the call within <longcat_tool_call></longcat_tool_call> tags",
+    write=each(f"<{_TAG}>\n", f"\n</{_TAG}>", between=""),
+    trigger=_SLOTS.trigger,
+    answer=_SLOTS.answer,
     special_tokens=True,
 )
 

@@ -22,11 +22,18 @@ from ..syntax.nested_xml import NestedXmlWriter
 from ..syntax.openers import fork, json_calls, opener
 from ..syntax.slots import Slots
 
+INVOKE = Slots(
+    open="<minimax:tool_call>\n",
+    call='<invoke name="{name}">\n{slots}</invoke>',
+    slot='<parameter name="{key}">{value}</parameter>\n',
+    close="\n</minimax:tool_call>",
+)
+
 _MARKUP = Markup(
     reasoning=(("<mm:think>", "</mm:think>"),),
     stops=("]~b]",),
     ends=("[e~[", "]<]minimax[>[</tool_call>"),  # M3 ends plain answers with it, too
-    closers=("</minimax:tool_call>",),
+    closers=INVOKE.closers,
     tags=("minimax:", r"\]minimax\[>", r"invoke\s+name\s*=", r"parameter\s+name\s*=", "/(?:invoke|parameter)>"),
     escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"(?:~!?b[\[\]]|![a-z]~\[)")),
 )
@@ -36,21 +43,15 @@ def _json_tool(tool: Tool) -> str:
     return f"<tool>{guarded(definition(tool), '</tool>')}</tool>"
 
 
-INVOKE = Slots(
-    open="<minimax:tool_call>\n",
-    call='<invoke name="{name}">\n{slots}</invoke>',
-    slot='<parameter name="{key}">{value}</parameter>\n',
-    close="\n</minimax:tool_call>",
-)
 _MARK = "]<]minimax[>["
 _NESTED = fork(("", lambda sink: NestedCalls(sink, _MARK, "tool_call")), again=f"{_MARK}<tool_call>")
 _calls = fork(
-    (r"\{|\[", json_calls(close=("</minimax:tool_call>",))),
+    (r"\{|\[", json_calls(close=INVOKE.closers)),
     (re.escape(_MARK), _NESTED),  # M3 writes the marker of M2 before its own
     ("", INVOKE),
     undecided=f"(?:{beginnings(_MARK)})?",
 )
-_M2_CALLS = opener("<minimax:tool_call>", _calls)
+_M2_CALLS = opener(INVOKE.trigger, _calls)
 _OPENERS = (_M2_CALLS, *BARE_INVOKE, TOOL_TAG)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
@@ -88,11 +89,11 @@ When making tool calls, use XML format to invoke tools and pass parameters:
     tool=_json_tool,
     write=INVOKE.writer(*_OPENERS),
     results=between_tags("<response>", "</response>"),
-    answer="the call within <minimax:tool_call></minimax:tool_call> tags",
+    answer=INVOKE.answer,
     noun="tool",
     # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
-    trigger="<minimax:tool_call>",
-    xml_tag=('<minimax:tool_call>\n<invoke name="{name}">\n', "</invoke>\n</minimax:tool_call>", "minimax_xml"),
+    trigger=INVOKE.trigger,
+    xml_tag=INVOKE.tag("minimax_xml"),
 )
 
 _M3_OPENERS = (

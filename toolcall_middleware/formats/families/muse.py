@@ -33,7 +33,7 @@ _INVOKE = Slots(
 )
 
 _CALLS = (
-    opener(f"{_PREFIX}function_calls>", _INVOKE),
+    _INVOKE.opener(),
     opener(f"{_PREFIX}invoke name=", _INVOKE, consume=False),  # without the wrapper
 )
 
@@ -57,9 +57,7 @@ MUSE_GLIMMER = Family(
         "muse-spark": "of which Glimmer is a distillate; its own template is not published",
     },
     auto_openers=(*_CALLS, *_MESSAGES, END),  # gpt-oss's messages are some of its
-    markup=Markup(
-        stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), closers=("</atem:function_calls>",), tags=("atem:",)
-    ),
+    markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), closers=_INVOKE.closers, tags=("atem:",)),
     prompt="""\
 # Tools
 
@@ -75,7 +73,7 @@ To call functions, answer with a block in this form. Strings stand in it as they
 """
     + RESULTS_FOLLOW,
     write=_INVOKE.writer(*_CALLS, *_MESSAGES),
-    answer="the <atem:function_calls> block",
+    answer=f"the {_INVOKE.trigger} block",
     special_tokens=True,
 )
 

@@ -6,7 +6,6 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt.thoughts import between
 from ..prompt.tools_json import function
-from ..syntax.openers import opener
 from ..syntax.slots import Slots
 
 _FUNCTIONS = Slots(
@@ -15,7 +14,7 @@ _FUNCTIONS = Slots(
     name_in_slot=True,
     noise=("</function_invocation>",),
 )
-_OPENERS = (opener("<seed:tool_call>", _FUNCTIONS),)
+_OPENERS = (_FUNCTIONS.opener(),)
 _SEED_THINK = ("<seed:think>", "</seed:think>")
 _THINK = "think_never_used_51bce0c785ca2f68081bfa7d91973934"  # Seed 1.6 and later
 
@@ -28,7 +27,7 @@ SEED_OSS = Family(
     markup=Markup(
         reasoning=(_SEED_THINK, (f"<{_THINK}>", f"</{_THINK}>")),
         ends=("<seed:eos>",),
-        closers=("</seed:tool_call>",),
+        closers=_FUNCTIONS.closers,
         tags=("seed:", "think_never_used_"),
     ),
     thoughts=between(_SEED_THINK),
@@ -50,10 +49,10 @@ multiple lines</parameter>
     tool=function,
     between=", ",
     write=_FUNCTIONS.writer(*_OPENERS),
-    answer="the call within <seed:tool_call></seed:tool_call> tags",
+    answer=_FUNCTIONS.answer,
     # Qwen3-Coder's elements: xgrammar's style for those leaves values on one line or on lines of their own.
-    trigger="<seed:tool_call>",
-    xml_tag=("<seed:tool_call>\n<function={name}>\n", "\n</function>\n</seed:tool_call>", "qwen_xml"),
+    trigger=_FUNCTIONS.trigger,
+    xml_tag=_FUNCTIONS.tag("qwen_xml", before_end="\n"),
     noun="tool",
     special_tokens=True,
 )

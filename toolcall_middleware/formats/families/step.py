@@ -27,7 +27,7 @@ STEPS = Slots(
     noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
 )
 
-_OPENERS = (shared("<｜tool_calls_begin｜>", STEPS, ""),)
+_OPENERS = (shared(STEPS.trigger, STEPS, ""),)
 
 # https://huggingface.co/stepfun-ai/step3
 STEP3 = Family(
@@ -55,7 +55,7 @@ Note:
 * Each tool call must be complete and self-contained.""",
     tool=function,
     write=STEPS.writer(*_OPENERS),
-    answer="the calls between <｜tool_calls_begin｜> and <｜tool_calls_end｜>",
+    answer=f"the calls between {STEPS.trigger} and {STEPS.closers[0]}",
     noun="tool",
     special_tokens=True,
 )

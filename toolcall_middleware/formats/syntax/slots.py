@@ -22,7 +22,7 @@ from ...parsing.calls.slots import SlotCalls
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener, beginnings
 from .. import markup
-from .openers import Make
+from .openers import Make, fork, opener
 from .xml import Tags, TagWriter
 
 _WS = r"[ \t\r\n]{0,64}"
@@ -146,15 +146,25 @@ class Slots:
         found = _TAG.match(self.open or self.call)
         return found.group() if found else ""
 
-    def tag(self, style: str) -> tuple[str, str, str]:
-        """A structural tag's begin, end, and the style of what is between."""
+    def tag(self, style: str, *, before_end: str = "") -> tuple[str, str, str]:
+        """A structural tag's begin, end, and the style of what is between. before_end: what follows that."""
         p = self.parts
-        return self.open + p.before, p.call_close + p.tail + self.close, style
+        return self.open + p.before, before_end + p.call_close + p.tail + self.close, style
 
     @property
     def closers(self) -> tuple[str, ...]:
         """Markers that are no content after a call."""
-        return tuple(_TAG.findall(self.close)) or tuple(_TAG.findall(self.parts.tail))[-1:]
+        found = tuple(_TAG.findall(self.close)) or tuple(_TAG.findall(self.parts.tail))[-1:]
+        return found or (self.parts.call_close,)
+
+    @property
+    def answer(self) -> str:
+        """What an answer that calls consists of, in words."""
+        return f"the call within {self.trigger}{self.closers[-1]} tags"
+
+    def opener(self, *others: tuple[str, Make]) -> Opener:
+        """What begins the calls. others: patterns of what else may follow that marker, and what reads it."""
+        return opener(self.trigger, fork(*others, ("", self)) if others else self)
 
     @property
     def heads(self) -> tuple[str, ...]:

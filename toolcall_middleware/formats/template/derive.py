@@ -201,6 +201,10 @@ def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | No
     if end and inner.endswith(end):
         inner = inner[: -len(end)]
     inner = inner.strip()
+    # The tags of a thought that is empty, or that the prompt opens, are no part of the calls.
+    thought = [tag for pair in (*markup.gathered().reasoning, found.reasoning or ()) for tag in pair]
+    while tags := [tag for tag in thought if inner.startswith(tag)]:
+        inner = inner[len(max(tags, key=len)) :].lstrip()
     marks_known = (*found.ends, *found.stops, *markup.gathered().ends, *tokens(begin))
     while marks := [mark for mark in marks_known if mark and inner.endswith(mark)]:
         inner = inner[: -len(max(marks, key=len))].rstrip()

@@ -60,6 +60,7 @@ def read(template: ChatTemplate) -> Turns | str:
         ]
     texts = [_behind_question(text) for text in template.render(asked)]
     plain, followed, _begun, *thinking = texts[: len(basics)]
+    why = "the template does not write calls"
     for number, dialect in enumerate(DIALECTS):
         one, two, answered, _ = texts[len(basics) + 4 * number :][:4]
         if plain is None or probes.CONTENT not in plain:
@@ -69,6 +70,8 @@ def read(template: ChatTemplate) -> Turns | str:
         begin, end = _around(plain, one)
         layout = find(_inner(one, begin, end), None if two is None else _inner(two, begin, end), _CALLS)
         if layout is None:
+            if probes.VALUES[0] in one:
+                why = "the template writes calls, but their parts cannot be told from the rest of the turn"
             continue
         turn_ends = _ends(template, plain, followed)
         before, behind = _result(one, answered)
@@ -85,7 +88,7 @@ def read(template: ChatTemplate) -> Turns | str:
             stops=stops,
             result=_tags(before, behind),
         )
-    return "the template does not write calls"
+    return why
 
 
 def _behind_question(text: str | None) -> str | None:
