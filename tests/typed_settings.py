@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from toolcall_middleware import settings
 from toolcall_middleware.settings import OPTIONS
+from toolcall_middleware.settings.readers import Reader
 
 PATH = Path(settings.__file__).parent / "keywords.py"
 
+_WIDTH = 120
 _GIVEN = {
     "str": "str",
     "str | None": "str | None",
@@ -22,16 +27,40 @@ _GIVEN = {
 """What may be given for a setting, by the type that its values have: its text in a variable is always allowed."""
 
 
+def _type(reader: Reader) -> str:
+    """The type of a setting's values: the words, where it is one of some."""
+    if get_origin(reader.kind) is Literal:
+        return f"Literal[{', '.join(json.dumps(word) for word in get_args(reader.kind))}]"
+    return reader.type
+
+
+def _given(reader: Reader) -> str:
+    # Text from elsewhere is checked at run time; an editor offers the words.
+    return f"{_type(reader)} | str" if get_origin(reader.kind) is Literal else _GIVEN[reader.type]
+
+
+def _lines(types: Mapping[str, str]) -> str:
+    """Members of a class, folded as ruff does it."""
+    lines = []
+    for name, kind in types.items():
+        line = f"    {name}: {kind}"
+        if len(line) > _WIDTH:
+            words, _, more = kind.removeprefix("Literal[").partition("]")
+            line = f"    {name}: Literal[\n        {words}\n    ]{more}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def text() -> str:
     """The whole file."""
-    given = "\n".join(f"    {name}: {_GIVEN[option.reader.type]}" for name, option in OPTIONS.items())
-    values = "\n".join(f"    {name}: {option.reader.type}" for name, option in OPTIONS.items())
+    given = _lines({name: _given(option.reader) for name, option in OPTIONS.items()})
+    values = _lines({name: _type(option.reader) for name, option in OPTIONS.items()})
     return f'''"""The settings as types, for editors and type checkers. Written by `python -m tests.typed_settings`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class Keywords(TypedDict, total=False):

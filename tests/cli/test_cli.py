@@ -112,8 +112,11 @@ def test_the_demo_is_told_what_to_play(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("toolcall_middleware.cli.demo.play.run", run)
     assert cli.main(["demo", "--plain", "--only", "scripted"]) == 7
-    assert cli.main(["demo"]) == 7
-    assert got == [{"only": "scripted", "plain": True}, {"only": None, "plain": False}]
+    assert cli.main(["demo", "--verify"]) == 7
+    assert got == [
+        {"only": "scripted", "verify": False, "plain": True},
+        {"only": None, "verify": True, "plain": False},
+    ]
 
 
 def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -281,9 +281,7 @@ def test_a_bad_value_is_an_error_that_names_the_option_and_what_is_allowed(name:
 
 
 def test_a_bad_variable_is_named_as_it_was_written() -> None:
-    with pytest.raises(
-        SettingsError, match=r"^TOOLCALL_MODE: 'promt' is not allowed; use prompt, native, auto, off\.$"
-    ):
+    with pytest.raises(SettingsError, match=r"^TOOLCALL_MODE: 'promt' is; use prompt, native, auto, off\.$"):
         Settings.from_env({"TOOLCALL_MODE": "promt"})
 
 
@@ -439,3 +437,24 @@ def test_no_secret_says_so() -> None:
     assert shown(Settings(), "upstream_key") == "none"
     assert shown(Settings(), "api_keys") == "none"
     assert repr(Settings()) == "Settings()"
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    environ = {"TOOLCALL_MODE": "promt", "TOOLCALL_FORMATT": "x", "TOOLCALL_RETRIES": "many", "TOOLCALL_USAGE": "auto"}
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env(environ, prose="none")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 4
+    for name in (
+        "TOOLCALL_MODE: 'promt' is",
+        "did you mean TOOLCALL_FORMAT?",
+        "TOOLCALL_RETRIES:",
+        "prose:",
+    ):
+        assert any(name in line for line in lines)
+
+
+def test_words_that_are_allowed_are_types_for_editors() -> None:
+    text = typed_settings.PATH.read_text("utf-8")
+    assert 'mode: Literal["prompt", "native", "auto", "off"] | str' in text
+    assert '    mode: Literal["prompt", "native", "auto", "off"]\n' in text

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class Keywords(TypedDict, total=False):
     """What may be given."""
 
-    mode: str
+    mode: Literal["prompt", "native", "auto", "off"] | str
     format: str
     template: str | None
-    send: str
-    profile: str
+    send: Literal["chat", "completions"] | str
+    profile: Literal["compat", "gateway", "strict"] | str
     paths: str | Iterable[str] | None
     faces: str | Iterable[str] | None
-    constrain: str
+    constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"] | str
     retries: int | str
-    parallel: str
-    unknown_tool: str
-    malformed_arguments: str
+    parallel: Literal["client", "never"] | str
+    unknown_tool: Literal["text", "drop", "forward", "error"] | str
+    malformed_arguments: Literal["repair", "forward", "text", "error"] | str
     coerce_arguments: bool | str
     repair_names: bool | str
     stream_arguments: bool | str
-    reasoning: str
+    reasoning: Literal["ignore", "parse"] | str
     reasoning_field: str | None
-    reasoning_start: str
-    prose: str
-    messages: str
-    system_role: str
-    special_tokens: str
-    validate_arguments: str
-    usage: str
+    reasoning_start: Literal["auto", "open", "closed"] | str
+    prose: Literal["keep", "drop"] | str
+    messages: Literal["plain", "keep"] | str
+    system_role: Literal["system", "user"] | str
+    special_tokens: Literal["auto", "on", "off"] | str
+    validate_arguments: Literal["off", "warn", "error", "retry"] | str
+    usage: Literal["auto", "backend", "count", "off"] | str
     tokenizer: str
     drop_params: str | Iterable[str] | None
     max_tools: int | str | None
@@ -50,10 +50,10 @@ class Keywords(TypedDict, total=False):
     upload_timeout: float | str | None
     max_response_bytes: int | str | None
     allowlist: str | Iterable[str] | None
-    allowlist_mode: str
+    allowlist_mode: Literal["enforce", "warn", "off"] | str
     rate_limit: str | None
     rate_limit_storage: str
-    rate_limit_failure: str
+    rate_limit_failure: Literal["open", "closed"] | str
     tenant_header: str
     tenants_file: str | None
     arguments_as_object: bool | str
@@ -68,7 +68,7 @@ class Keywords(TypedDict, total=False):
     call_index: bool | str
     extension_field: str | None
     upstream_url: str | None
-    upstream_api: str
+    upstream_api: Literal["openai", "anthropic", "google"] | str
     upstream_ids: str | None
     upstream_key: str | None
     upstreams_file: str | None
@@ -85,7 +85,7 @@ class Keywords(TypedDict, total=False):
     allowed_hosts: str | Iterable[str] | None
     cors_origins: str | Iterable[str] | None
     shutdown_grace: int | str
-    access_log: str
+    access_log: Literal["text", "json", "off"] | str
     log_upstream_errors: bool | str
     metrics: str
     metrics_open: bool | str
@@ -100,30 +100,30 @@ class Keywords(TypedDict, total=False):
 class Values:
     """What a `Settings` has."""
 
-    mode: str
+    mode: Literal["prompt", "native", "auto", "off"]
     format: str
     template: str | None
-    send: str
-    profile: str
+    send: Literal["chat", "completions"]
+    profile: Literal["compat", "gateway", "strict"]
     paths: tuple[str, ...]
     faces: tuple[str, ...]
-    constrain: str
+    constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"]
     retries: int
-    parallel: str
-    unknown_tool: str
-    malformed_arguments: str
+    parallel: Literal["client", "never"]
+    unknown_tool: Literal["text", "drop", "forward", "error"]
+    malformed_arguments: Literal["repair", "forward", "text", "error"]
     coerce_arguments: bool
     repair_names: bool
     stream_arguments: bool
-    reasoning: str
+    reasoning: Literal["ignore", "parse"]
     reasoning_field: str | None
-    reasoning_start: str
-    prose: str
-    messages: str
-    system_role: str
-    special_tokens: str
-    validate_arguments: str
-    usage: str
+    reasoning_start: Literal["auto", "open", "closed"]
+    prose: Literal["keep", "drop"]
+    messages: Literal["plain", "keep"]
+    system_role: Literal["system", "user"]
+    special_tokens: Literal["auto", "on", "off"]
+    validate_arguments: Literal["off", "warn", "error", "retry"]
+    usage: Literal["auto", "backend", "count", "off"]
     tokenizer: str
     drop_params: tuple[str, ...]
     max_tools: int | None
@@ -141,10 +141,10 @@ class Values:
     upload_timeout: float | None
     max_response_bytes: int | None
     allowlist: tuple[str, ...]
-    allowlist_mode: str
+    allowlist_mode: Literal["enforce", "warn", "off"]
     rate_limit: str | None
     rate_limit_storage: str
-    rate_limit_failure: str
+    rate_limit_failure: Literal["open", "closed"]
     tenant_header: str
     tenants_file: str | None
     arguments_as_object: bool
@@ -159,7 +159,7 @@ class Values:
     call_index: bool
     extension_field: str | None
     upstream_url: str | None
-    upstream_api: str
+    upstream_api: Literal["openai", "anthropic", "google"]
     upstream_ids: str | None
     upstream_key: str | None
     upstreams_file: str | None
@@ -176,7 +176,7 @@ class Values:
     allowed_hosts: tuple[str, ...]
     cors_origins: tuple[str, ...]
     shutdown_grace: int
-    access_log: str
+    access_log: Literal["text", "json", "off"]
     log_upstream_errors: bool
     metrics: str
     metrics_open: bool

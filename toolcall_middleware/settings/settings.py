@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -57,17 +57,18 @@ class Settings(Values):
         """
         given: dict[str, tuple[Any, str]] = {}
         variables = os.environ if environ is None else environ
+        faults: list[str] = []
         as_options = variables.get(COMMAND_LINE, "").split(",")
         for variable, text in variables.items():
             if variable.startswith(ENV_PREFIX):
                 name = variable[len(ENV_PREFIX) :].lower()
                 if name not in OPTIONS:
-                    raise SettingsError(_unknown(variable[len(ENV_PREFIX) :], ENV_PREFIX))
-                if text.strip():
+                    faults.append(_unknown(variable[len(ENV_PREFIX) :], ENV_PREFIX))
+                elif text.strip():
                     given[name] = (text, "command line" if name in as_options else f"environment {variable}")
         given.update({name: (value, "keyword") for name, value in values.items()})
         settings = cls.__new__(cls)
-        settings._fill(given)  # noqa: SLF001 - our own instance
+        settings._fill(given, faults)  # noqa: SLF001 - our own instance
         return settings
 
     def replace(self, **values: Unpack[Keywords]) -> Settings:
@@ -85,14 +86,22 @@ class Settings(Values):
         """Whether a keyword or a variable set the option, and not its default or a profile."""
         return name in self._given
 
-    def _fill(self, given: Mapping[str, tuple[Any, str]]) -> None:
+    def _fill(self, given: Mapping[str, tuple[Any, str]], faults: Sequence[str] = ()) -> None:
+        """Set the values. Raises SettingsError with all that is wrong, a line each; `faults` are those before."""
+        found = list(faults)
         values: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
         sources = dict.fromkeys(OPTIONS, "default")
         for name, (value, source) in given.items():
             if name not in OPTIONS:
-                raise SettingsError(_unknown(name))
-            values[name] = _read(OPTIONS[name], value, source)
+                found.append(_unknown(name))
+                continue
+            try:
+                values[name] = _read(OPTIONS[name], value, source)
+            except SettingsError as error:
+                found.append(str(error))
             sources[name] = source
+        if found:
+            raise SettingsError("\n".join(found))
         for name, value in PROFILES[values["profile"]].items():
             if sources[name] == "default":
                 values[name], sources[name] = value, f"profile {values['profile']}"
@@ -191,6 +200,12 @@ def _read(option: Option, value: Any, source: str) -> Any:
 
 def _where(name: str, source: str) -> str:
     return source.removeprefix("environment ") if source.startswith("environment") else name
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What a name that is not known may have meant, else all that there are: the end of a message."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
 
 
 def _unknown(name: str, prefix: str = "") -> str:

@@ -24,6 +24,7 @@ from typing import Any
 from ..errors import SettingsError
 from . import MAXIMA, OPTIONS, Settings, show
 from .options import Strictness
+from .settings import meant
 from .toml_text import read_toml
 
 HASHES = "header_sha256"
@@ -108,7 +109,8 @@ class _Reader:
     def read(self, tables: dict[str, Any]) -> Tenants:
         for name in tables:
             if name not in {"default", "tenants"}:
-                raise self._error((name,), f"{name!r} is not known here; use [default] and [tenants.NAME]")
+                near = meant(name, ("default", "tenants"))
+                raise self._error((name,), f"{name!r} is not known here; {near} Use [default] and [tenants.NAME]")
         default = self._settings(self._base, ("default",), tables.get("default", {}), f"file {self._path}")
         named = tables.get("tenants", {})
         if not isinstance(named, dict):
@@ -144,7 +146,8 @@ class _Reader:
             place = (*where, name)
             if name not in ALLOWED:
                 what = "cannot be set for a tenant" if name in OPTIONS else "is not a setting"
-                raise self._error(place, f"it {what}; use {', '.join(sorted(ALLOWED | {HASHES}))}")
+                hint = meant(name, sorted(ALLOWED | {HASHES}))
+                raise self._error(place, f"it {what}; {hint}")
             try:
                 values[name] = OPTIONS[name].read(value)
             except (ValueError, TypeError, KeyError):

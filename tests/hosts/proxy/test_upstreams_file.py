@@ -234,3 +234,25 @@ def test_wrong_aliases_are_named(tmp_path: Path, text: str, where: str) -> None:
     with pytest.raises(SettingsError, match=r"upstreams\.toml") as caught:
         read(tmp_path, text)
     assert where in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "warns"),
+    [
+        ("models=['*']", "models=['qwen*']", True),
+        ("models=['qwen*']", "models=['qwen3-*', 'qwen2']", True),
+        ("models=['qwen*']", "models=['qwen3-*', 'llama']", False),
+        ("models=['*']", "models=['*']", False),
+        ("models=['a', 'b']", "models=['a', 'b']", False),
+        ("models=['*']", "models=['qwen*']\nweight=1", False),
+        ("models=['*']", "rename={fast='x'}", True),
+        ("models=['qwen3-*']", "models=['*']", False),
+    ],
+)
+def test_an_upstream_that_another_one_shadows_is_a_warning(
+    first: str, second: str, *, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = f"[[upstream]]\nname='one'\nurl='http://a'\n{first}\n"
+    read(tmp_path, f"{text}[[upstream]]\nname='two'\nurl='http://b'\n{second}")
+    told = [record.getMessage() for record in caplog.records]
+    assert [("[[upstream]] 2 ('two'): 'one', before it," in line) for line in told] == [True] * warns

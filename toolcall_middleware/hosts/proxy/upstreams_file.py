@@ -9,15 +9,17 @@ format = "hermes"
 
 from __future__ import annotations
 
-import difflib
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable, whole_path
+from ...settings.settings import meant
 from ...settings.toml_text import read_file, read_toml
 from .props import with_template
 from .upstream.config import Rename, UpstreamConfig, aliases_of
@@ -36,6 +38,7 @@ _HEADER_VALUE = re.compile(r"[\t -~]*")
 # Written by the proxy itself; two of one kind would be read in two ways.
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade"})
 MAX_WEIGHT = 1e6
+_log = logging.getLogger("toolcall_middleware")
 
 
 def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
@@ -66,8 +69,26 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
         upstream = _Table(where, table).read(base)
         if any(other.name == upstream.name for other in upstreams):
             raise SettingsError(f"{where}: name: {upstream.name!r} is another one's already; give each its own.")
+        if (other := _shadow(upstream, upstreams)) is not None:
+            _log.warning("%s: %r, before it, has all of its models: it is asked only where that fails.", where, other)
         upstreams.append(upstream)
     return tuple(upstreams)
+
+
+def _shadow(upstream: UpstreamConfig, before: Sequence[UpstreamConfig]) -> str | None:
+    """The upstream before this one whose wider globs take every model that this one names; None for none.
+
+    Two with the same names are meant to stand in for each other, and one with a weight is asked in its turn.
+    """
+    if upstream.weight is not None:
+        return None
+    names = (*upstream.models, *(rule.pattern for rule in upstream.rename))
+    wider = (
+        other.name
+        for other in before
+        if all(any(glob != name and fnmatchcase(name, glob) for glob in other.models) for name in names)
+    )
+    return next(wider, None)
 
 
 class _Table:
@@ -203,6 +224,4 @@ def table_settings() -> tuple[str, ...]:
 def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
     for key in table:
         if key not in keys:
-            near = difflib.get_close_matches(key, keys, n=1)
-            hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(keys)
-            raise SettingsError(f"{where}: {key} is not a key here; {hint}")
+            raise SettingsError(f"{where}: {key} is not a key here; {meant(key, keys)}")
