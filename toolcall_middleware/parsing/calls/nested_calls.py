@@ -18,7 +18,7 @@ from ...json_schema.types import ALL, STRING, types_of
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
-from ..values.typed_text import json_of
+from ..values.typing import json_of
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")

@@ -17,7 +17,7 @@ from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import decode, quoted
-from ..values.typed_text import repaired_json
+from ..values.typing import repaired_json
 from .call_arguments import CallArguments
 from .slot_layout import CDATA, CDATA_END, MAX_TAG, NEVER, Layout
 from .slot_value import SlotValue, ValueEnd, declared_in, name_of

@@ -1,8 +1,8 @@
 """Values of the types that a tool's schema asks for: `"2"` becomes `2` where no string may stand, but a number may.
 
 JSON text of a call's arguments in, the same text out, whatever its cuts. A string is held to its end where the schema
-admits none in its place; all else leaves as it comes. What the string holds leaves instead where it is JSON (or a
-value as Python writes it) of a type that is admitted there; else the string leaves as it was written.
+admits none in its place, or only the values of an enum; all else is emitted as it arrives. What the string means there
+(`typing.reading`) is emitted instead, or the string as it was written.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...json_schema.pointer import Scope
-from ...json_schema.types import ALL, types_of
-from .json_spelling import NUMBER, decode
+from ...json_schema.types import types_of
+from .json_spelling import decode
+from .typing import Place, choices_at, expanded, inner_place, reading, types_at
 
 _OUTSIDE = re.compile(r"[\"{}\[\],]")
 _PLAIN = re.compile(r"(?:[^\"\\]++|\\.)*+", re.DOTALL)
@@ -22,35 +23,17 @@ _FLAT = re.compile(r"[^\"{}\[\]]*+(?:\"(?:[^\"\\]++|\\.)*+\"[^\"{}\[\]]*+)*+", r
 _FLAT_PIECE = re.compile(_FLAT.pattern + r"(\"(?:[^\"\\]++|\\.)*+)?", re.DOTALL)
 _FLAT_INSIDE = re.compile(r"(?:[^\"\\]++|\\.)*+\"" + _FLAT_PIECE.pattern, re.DOTALL)
 _INSIDE = re.compile(r"(?:[^\"\\]+|\\.)*", re.DOTALL)
-_LITERALS = {
-    "true": ("boolean", "true"), "false": ("boolean", "false"), "null": ("null", "null"),
-    "True": ("boolean", "true"), "False": ("boolean", "false"), "None": ("null", "null"),
-    "TRUE": ("boolean", "true"), "FALSE": ("boolean", "false"), "NULL": ("null", "null"),
-}  # fmt: skip
-# What Python writes otherwise than JSON. A string that does not end is the rest of the text.
-_PYTHON = re.compile(
-    r"\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|'(?P<text>(?:[^'\\]|\\.)*+)(?:'|\\?\Z)"
-    r"|\b(?:True|False|None)\b|,(?=\s*+[\]}])",
-    re.DOTALL,
-)
-_ESCAPED = re.compile(r"\\.|\"", re.DOTALL)
-_MARKS = {"\\'": "'", '"': '\\"'}
-_INSIDE_OF = frozenset({"properties", "items", "additionalProperties"})
+_SAYS_MORE = frozenset({"properties", "items", "additionalProperties", "enum", "const"})
 _MAX_DEPTH = 64  # levels of values that are looked at
 _MAX_ENCODED = 4  # strings in strings
 _MAX_KEY = 1024  # characters
-_MAX_OPTIONS = 64
-_MAX_REFERENCES = 8
 _MAX_PLACES = 4096  # look-ups for one call
 _MAX_KNOWN = 256  # look-ups of one call that are remembered
-
-Place = tuple[tuple[Any, Scope], ...] | None
-"""The schemas one of which a value must fit; None where nothing is known of it."""
 
 
 def needs_coercion(parameters: Mapping[str, Any]) -> bool:
     """Whether any parameter of the tool is such that a string could be another value's."""
-    places = _expanded(parameters, Scope.of(parameters), 0)
+    places = expanded(parameters, Scope.of(parameters), 0)
     if places is None:
         return False
     for schema, scope in places:
@@ -64,9 +47,9 @@ def needs_coercion(parameters: Mapping[str, Any]) -> bool:
 
 
 def _says_more(schema: Any, scope: Scope) -> bool:
-    """Whether something is declared of what stands inside of a value."""
-    options = _expanded(schema, scope, 0) or ()
-    return any(isinstance(option, Mapping) and not _INSIDE_OF.isdisjoint(option) for option, _ in options)
+    """Whether something is declared of what is inside of a value, or which values there are."""
+    options = expanded(schema, scope, 0) or ()
+    return any(isinstance(option, Mapping) and not _SAYS_MORE.isdisjoint(option) for option, _ in options)
 
 
 class Coercion:
@@ -143,7 +126,7 @@ class Coercion:
             out.append('"')
             return end
         place = self._next_place()
-        if place is None or "string" in _types(place):
+        if place is None or ("string" in types_at(place) and choices_at(place) is None):
             out.append('"')
         else:
             self._held, self._place = ['"'], place
@@ -194,10 +177,21 @@ class Coercion:
             self._stack[-1].key = _decoded(key) if self._key_size <= _MAX_KEY else None
         elif self._held is not None:
             held, self._held = "".join(self._held), None
-            read = _reading(held, self._place, self._encoded)
+            read = self._reading(held)
             if read is not None and not self.coerced:
                 self.coerced, self.path = True, self._path()
             out.append(held if read is None else read)
+
+    def _reading(self, held: str) -> str | None:
+        """What a string that is held means; None where it stays."""
+        text = _decoded(held)
+        read = None if text is None else reading(text, self._place)
+        if read is None or read[0] not in "{[":
+            return read
+        if self._encoded >= _MAX_ENCODED:
+            return None
+        inner = Coercion({}, place=self._place, encoded=self._encoded + 1)
+        return inner.feed(read) + inner.finish()
 
     def _bracket(self, char: str) -> None:
         stack = self._stack
@@ -229,7 +223,7 @@ class Coercion:
         if asked in self._known:
             return self._known[asked][1]
         self._places += 1
-        place = None if self._places > _MAX_PLACES else _inner(frame.place, key)
+        place = None if self._places > _MAX_PLACES else inner_place(frame.place, key)
         if len(self._known) < _MAX_KNOWN:
             self._known[asked] = frame.place, place
         return place
@@ -257,137 +251,9 @@ class _Frame:
         self.index += 1
 
 
-def _types(place: Place) -> frozenset[str]:
-    if place is None:
-        return ALL
-    return frozenset().union(*(types_of(schema, scope) for schema, scope in place))
-
-
-def _inner(place: Place, key: str | None) -> Place:
-    """What is known of the value of `key` in an object, or of an array's items."""
-    found: list[tuple[Any, Scope]] = []
-    for schema, scope in place or ():
-        options = _expanded(schema, scope, 0)
-        if options is None:
-            return None
-        for option, at in options:
-            kinds = types_of(option, at)
-            if ("array" if key is None else "object") not in kinds:
-                continue
-            value = _items(option) if key is None else _property(option, key)
-            if value is None:
-                return None
-            found.append((value, at))
-    return tuple(found[:_MAX_OPTIONS]) or None
-
-
-def _items(schema: Any) -> Any:
-    if not isinstance(schema, Mapping) or "prefixItems" in schema:
-        return None
-    items = schema.get("items")
-    return items if isinstance(items, Mapping) else None
-
-
-def _property(schema: Any, key: str) -> Any:
-    if not isinstance(schema, Mapping) or "patternProperties" in schema or "allOf" in schema:
-        return None
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) and key in properties:
-        value = properties[key]
-    else:
-        value = schema.get("additionalProperties")
-    return value if isinstance(value, Mapping) else None
-
-
-def _expanded(schema: Any, scope: Scope, depth: int) -> Place:
-    """The schemas behind references and alternatives; None where that is not plain."""
-    if not isinstance(schema, Mapping) or depth > _MAX_REFERENCES:
-        return None
-    scope = scope.enter(schema)
-    if "properties" in schema or "items" in schema:
-        return None if {"$ref", "anyOf", "oneOf", "allOf"} & schema.keys() else ((schema, scope),)
-    if "$ref" in schema:
-        target = scope.find(schema["$ref"])
-        return None if target is None else _expanded(target.schema, target.scope, depth + 1)
-    for keyword in ("anyOf", "oneOf"):
-        options = schema.get(keyword)
-        if isinstance(options, list):
-            found: list[tuple[Any, Scope]] = []
-            for option in options[:_MAX_OPTIONS]:
-                places = _expanded(option, scope, depth + 1)
-                if places is None or len(found) > _MAX_OPTIONS:
-                    return None
-                found += places
-            return tuple(found)
-    options = schema.get("allOf")
-    if isinstance(options, list):
-        return _expanded(options[0], scope, depth + 1) if len(options) == 1 else None
-    return ((schema, scope),)
-
-
-# -- readings --------------------------------------------------------------------------------------------------------
-
-
 def _decoded(text: str) -> str | None:
     try:
         value = decode(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, str) else None
-
-
-def _reading(written: str, place: Place, encoded: int) -> str | None:
-    """The JSON that a string's text stands for, where its type is one that is admitted; None where it is none."""
-    text = _decoded(written)
-    if text is None:
-        return None
-    types, bare = _types(place), text.strip()
-    if bare in _LITERALS:
-        kind, literal = _LITERALS[bare]
-        return literal if kind in types else None
-    if "number" in types and NUMBER.fullmatch(bare) and len(bare) <= _MAX_KEY:
-        whole = "." not in bare and "e" not in bare.lower()
-        return bare if whole or _admits_fractions(place) else None
-    kind = "object" if bare.startswith("{") else "array" if bare.startswith("[") else ""
-    if kind not in types or encoded >= _MAX_ENCODED:
-        return None
-    found = bare if _is_json(bare) else _of_python(bare)
-    if found is None:
-        return None
-    inner = Coercion({}, place=place, encoded=encoded + 1)
-    return inner.feed(found) + inner.finish()
-
-
-def _is_json(text: str) -> bool:
-    try:
-        decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _of_python(text: str) -> str | None:
-    """The JSON of a list or dict that `text` is as Python writes it; None where it is none."""
-    made = _PYTHON.sub(_as_json, text)
-    return made if _is_json(made) else None
-
-
-def _as_json(token: re.Match[str]) -> str:
-    if (text := token["text"]) is not None:
-        return '"' + _ESCAPED.sub(lambda mark: _MARKS.get(mark.group(), mark.group()), text) + '"'
-    word = token.group()
-    return "" if word == "," else _LITERALS[word][1] if word in _LITERALS else word
-
-
-def _admits_fractions(place: Place) -> bool:
-    """Whether a number that is no integer may stand there."""
-    for schema, scope in place or ():
-        options = _expanded(schema, scope, 0)
-        if options is None or any(_says_number(option) for option, _ in options):
-            return True
-    return False
-
-
-def _says_number(schema: Any) -> bool:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    return kind == "number" or (isinstance(kind, list) and "number" in kind) or not isinstance(kind, str | list)

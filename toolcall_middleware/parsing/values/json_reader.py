@@ -49,8 +49,8 @@ class _At:
     """What a reader is at: the text at hand, and what is open."""
 
     __slots__ = (
-        "done", "doubtful", "ends", "half", "i", "is_key", "last", "mark", "out", "pending", "quote", "repaired", "s",
-        "settled", "stack", "state", "stuck", "waits",
+        "done", "doubtful", "ends", "guessed", "half", "i", "is_key", "last", "mark", "out", "pending", "quote",
+        "repaired", "s", "settled", "stack", "state", "stuck", "waits",
     )  # fmt: skip
 
     def __init__(self, ends: tuple[str, ...]) -> None:
@@ -66,7 +66,7 @@ class _At:
         self.half = ""  # up to seven characters that are read again with more text: half an escape, a slash
         self.pending: list[str] = []  # what was read of a comma, a quote or a word that is not decided on
         self.waits = False  # a marker of `ends` may begin at `i`
-        self.done = self.repaired = self.stuck = self.settled = self.doubtful = False  # see JsonReader
+        self.done = self.repaired = self.guessed = self.stuck = self.settled = self.doubtful = False  # see JsonReader
 
     def flush(self, end: int) -> None:
         """Emit what was read and not emitted."""
@@ -134,6 +134,11 @@ class JsonReader:
     def doubtful(self) -> bool:
         """Whether a key had no colon before anything was settled."""
         return self._at.doubtful
+
+    @property
+    def guessed(self) -> bool:
+        """Whether a value was missing or had no quotes, or a key had no colon."""
+        return self._at.guessed
 
     @property
     def in_string(self) -> bool:
@@ -285,6 +290,7 @@ def _value(at: _At, c: str) -> _Steps[None]:
         at.put("", i, i + 1)
     else:
         at.put("null", i, i)
+        at.guessed = True
         at.state = _AFTER
 
 
@@ -295,6 +301,7 @@ def _key(at: _At, c: str) -> _Steps[None]:
     elif c == "}":
         if at.state == _KEY:
             at.put('"":null', i, i)
+            at.guessed = True
         at.state = _AFTER
     elif c in ",:" or (c == "{" and at.state == _FIRST_KEY):
         at.put("", i, i + 1)
@@ -319,6 +326,7 @@ def _colon(at: _At, c: str) -> _Steps[None]:
         at.put(":", i, i + (2 if at.s.startswith("=>", i) else 1))
     else:
         at.doubtful = not at.settled
+        at.guessed = True
         missing = c in ",}]"
         at.put(":null" if missing else ":", i, i)
         if missing:
@@ -627,6 +635,7 @@ def _word(at: _At, *, is_key: bool) -> _Steps[None]:
     if made is not None:
         at.out.append(made)
     else:
+        at.guessed = at.guessed or not is_key
         at.out.append('"' + quoted(word))
         if not is_key and c and (not word or c not in ",}]\n\r"):
             yield from _words(at)

@@ -15,12 +15,14 @@ BEGUN = re.compile(
     r"|-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?)?"
 )
 _LOOSE_NUMBER = re.compile(r"([+-]?)0*([0-9][0-9_]*)?(\.[0-9_]*)?([eE][+-]?[0-9]+)?")
-LITERALS = {
-    "true": "true", "True": "true", "TRUE": "true",
-    "false": "false", "False": "false", "FALSE": "false",
-    "null": "null", "None": "null", "NULL": "null", "nil": "null", "undefined": "null",
-    "NaN": "null", "nan": "null", "Infinity": "null", "-Infinity": "null", "inf": "null", "-inf": "null",
-}  # fmt: skip
+WORDS = {
+    **dict.fromkeys(("true", "True", "TRUE"), "true"),
+    **dict.fromkeys(("false", "False", "FALSE"), "false"),
+    **dict.fromkeys(("null", "None", "NULL", "none", "nil"), "null"),
+}
+"""The words for true, false and null, with JSON's spelling."""
+LITERALS = WORDS | dict.fromkeys(("undefined", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"), "null")
+"""Words that are no strings where JSON has no quotes."""
 CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 ESCAPES = {ord(char): text for char, text in CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 for _code in range(0x20):

@@ -12,7 +12,7 @@ from ..patterns import anywhere
 from .json_spelling import LITERALS, NUMBER, quoted
 from .literal_position import AFTER, IN_WORD, STRING, ArgumentsPosition
 from .notation import Lookahead, unescape
-from .typed_text import json_of, literal
+from .typing import json_of, literal
 
 _WORD = anywhere(r"[^,()\[\]{}\"'<]*")
 _SPECIAL = {"'": re.compile(r"['\\]"), '"': re.compile(r'["\\]')}  # one search, which stops at the nearer

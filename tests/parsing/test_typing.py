@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.json_schema.types import ALL, STRING
-from toolcall_middleware.parsing.values.typed_text import is_json, json_of, literal, repaired_json
+from toolcall_middleware.parsing.values.typing import is_json, json_of, literal, repaired_json
 
 NUMBER, BOOLEAN, NULL = frozenset({"number"}), frozenset({"boolean"}), frozenset({"null"})
 ARRAY, OBJECT = frozenset({"array"}), frozenset({"object"})
