@@ -190,7 +190,7 @@ def test_most_agents_have_their_configuration_written_down() -> None:
 @pytest.mark.parametrize("agent", BY_HAND)
 def test_the_configuration_by_hand_is_what_launch_gives(agent: str, tmp_path: Path) -> None:
     language, code = BY_HAND[agent]
-    setup = AGENTS[agent].setup(Place("http://127.0.0.1:8080", "unused", "Qwen/Qwen3-8B", 40_960, tmp_path))
+    setup = AGENTS[agent].setup(Place("http://127.0.0.1:8080", "unused", "Qwen/Qwen3-8B", 131_072, tmp_path))
     if language == "sh":
         *lines, start = code.splitlines()
         given = dict(line.removeprefix("export ").split("=", 1) for line in lines)

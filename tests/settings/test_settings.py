@@ -281,7 +281,9 @@ def test_a_bad_value_is_an_error_that_names_the_option_and_what_is_allowed(name:
 
 
 def test_a_bad_variable_is_named_as_it_was_written() -> None:
-    with pytest.raises(SettingsError, match=r"^TOOLCALL_MODE: 'promt' is; use prompt, native, auto, off\.$"):
+    with pytest.raises(
+        SettingsError, match=r"^TOOLCALL_MODE: 'promt' is not allowed; use prompt, native, auto, off\.$"
+    ):
         Settings.from_env({"TOOLCALL_MODE": "promt"})
 
 

@@ -9,6 +9,7 @@ import importlib
 import os
 import pkgutil
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -41,7 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         own: argparse.ArgumentParser = args.parser
         options = re.findall(r"--[\w-]+", own.format_usage())
         word = unknown[0].partition("=")[0]
-        own.error(f"{' '.join(unknown)}: unknown{_as_setting(word, options) or _meant(word, options)}")
+        hint = _as_setting(word, options) or _meant(word, options)
+        if args.command.takes_rest and not hint:
+            given = shlex.join([*(one for one in arguments if one not in unknown), "--", *unknown])
+            hint = f"; what is not ours stands after --: {PROG} {given}"
+        own.error(f"{' '.join(unknown)}: unknown{hint}")
     args.rest = rest
     command: Command = args.command
     try:

@@ -81,6 +81,8 @@ def test_a_client_without_a_key_is_told_so_in_its_own_api(proxied: Any) -> None:
 def test_somebody_is_there_without_a_key(proxied: Any) -> None:
     _, url = proxied(api_keys="secret")
     assert httpx.head(f"{url}/api/hello").status_code == 200
+    assert httpx.head(url).status_code == 200
+    assert httpx.get(url).status_code in {401, 404}
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -167,6 +167,31 @@ def test_a_mistake_is_one_line(arguments: list[str], says: str, capsys: pytest.C
     assert written.count("\n") == 1
 
 
+def test_a_model_that_the_backend_does_not_list_is_refused_with_what_it_lists(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with serve(backend((MODEL, "tiny:latest"))) as url:
+        for wanted, says in (("Qwen/Qwen3-8", f"did you mean {MODEL}?"), ("x", f"known: {MODEL}, tiny:latest")):
+            assert main(["launch", "env", "--upstream", f"{url}/v1", "--model", wanted, "--", "true"]) == 2
+            written = capsys.readouterr().err
+            assert f"--model {wanted}: {url}/v1 does not list it; {says}" in written
+        for wanted in (MODEL, "tiny"):
+            assert main(["launch", "env", "--upstream", f"{url}/v1", "--model", wanted, "--", "true"]) == 0
+        mine = ["--set", f"model_aliases=mine={MODEL}", "--model", "mine"]
+        assert main(["launch", "env", "--upstream", f"{url}/v1", *mine, "--", "true"]) == 0
+
+
+def test_arguments_of_the_agent_without_dashes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["launch", "env", "--upstream", "http://127.0.0.1:9/v1", "-p", "What is this?"])
+    assert left.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "what is not ours stands after --: toolcall-middleware launch env --upstream http://127.0.0.1:9/v1 -- -p"
+        in said
+    )
+
+
 def test_a_program_that_is_not_there_is_127(capsys: pytest.CaptureFixture[str]) -> None:
     with serve(backend()) as url:
         assert main(["launch", "env", "--upstream", f"{url}/v1", "--", "no-such-program-at-all"]) == 127

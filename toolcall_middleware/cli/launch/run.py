@@ -16,6 +16,7 @@ from ... import create_proxy
 from ...errors import SettingsError
 from ...formats import registry
 from ...settings import ENV_PREFIX, OPTIONS, Settings
+from ...settings.settings import meant
 from .._probe import Backend, describe, look
 from .._serving import serving
 from ..command import PROG, UsageError, given_settings, to_environment, upstream_of
@@ -29,6 +30,7 @@ _CANNOT_RUN = 126
 _PATIENCE = 20.0
 """Seconds for the backend to say what it has: without a model no agent can start."""
 _MOST_ALIASES = 64
+_MOST = 50  # models in a message
 # What has a meaning in a list of aliases.
 _PATTERN = frozenset("*?[],=")
 
@@ -84,6 +86,12 @@ def _ask(settings: Settings) -> Backend:
 
 def _model(wanted: str | None, settings: Settings, backend: Backend) -> str:
     if wanted is not None:
+        known = backend.models
+        # A server may take a name without the tag that it lists, and aliases are names of the user's own.
+        if known and not {wanted, f"{wanted}:latest"} & {*known} and not settings.by_hand("model_aliases"):
+            raise UsageError(
+                f"--model {wanted}: {upstream_of(settings)} does not list it; {meant(wanted, known[:_MOST])}"
+            )
         return wanted
     # An agent may take a name that begins with a dash for an option of its own.
     named = next((name for name in backend.models if not name.startswith("-")), None)

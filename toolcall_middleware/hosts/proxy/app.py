@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # The connection closes with the answer: the client's next attempt reaches another process.
 _LEAVE = {"connection": "close", "retry-after": "1"}
-_HEALTH, _READY, _HELLO = b"/healthz", b"/readyz", b"/api/hello"
+_HEALTH, _READY, _HELLO = b"/healthz", b"/readyz", (b"/", b"/api/hello")
 
 
 def create_proxy() -> ASGIApp:
@@ -182,7 +182,7 @@ class Proxy:
                 else:
                     await send_json(send, 200, b'{"status":"ok"}')
                 return
-            if method == "HEAD" and path == _HELLO:  # Claude Code asks whether there is a server
+            if method == "HEAD" and path in _HELLO:  # Claude Code asks whether there is a server
                 await send_json(send, 200, b"")
                 return
             scope = self._opened(scope)
