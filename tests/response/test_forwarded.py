@@ -146,17 +146,13 @@ async def test_several_calls_do_not_mix(stream: bool) -> None:
 
 
 @STREAMS
-@pytest.mark.parametrize("words", ["5", "true", "city is Paris", "dict(x=1)"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{0}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-    ],
-)
-async def test_words_in_their_place_leave_too(text: str, words: str, stream: bool) -> None:
-    app = ToolCallMiddleware(TextBackend([text.replace("{0}", words)]), malformed_arguments="forward")
+@pytest.mark.parametrize("words", ["5", "city is Paris", "dict(x=1)"])
+async def test_words_in_their_place_are_text(words: str, stream: bool) -> None:
+    begin = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+    text = f"{begin}{words}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+    app = ToolCallMiddleware(TextBackend([text]), malformed_arguments="forward")
     choice = answered(await post(app, stream=stream), verbatim=True)
-    assert (choice.named_calls, choice.finish_reason) == ([("f", words)], "tool_calls")
+    assert (choice.content, choice.named_calls, choice.finish_reason) == (text, [], "stop")
 
 
 @STREAMS

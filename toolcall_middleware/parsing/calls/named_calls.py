@@ -6,15 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, behind_comments
+from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, TextOver, behind_comments
 from ..patterns import TOOL_NAME, WHITE_SPACE
 from ..sink import Sink
-from ..values.json_spelling import quoted
 from .call_arguments import CallArguments
 
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
-_NO_WORD = "<>{}[]()`|/#,;"
+_MARKUP = "<>{}[]`|"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +41,8 @@ class NamedSyntax:
     noise: bool = False
     """Text before the first call is none of the answer's."""
     reopen: tuple[str, ...] = ()
-    """No marker closes a call, and a model that goes on directly behind the arguments has lost its way: that text is
-    nobody's, up to one of these."""
+    """No marker closes a call, so another one may follow without an opening marker. Text directly behind the arguments
+    of a name that no marker ended either (`f{…}and so on`) is skipped up to one of these, as vLLM does."""
     identify: Callable[[str, Callable[[str], bool]], tuple[str, str | None]] = lambda written, _: (written, None)
     """The written name, and whether a name is offered, to (name, id)."""
 
@@ -73,28 +72,31 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
     while True:
         if syntax.item and not (yield from _item(cursor, syntax, fresh=fresh)):
             return
-        named = yield from _name(cursor, syntax)
-        if named is None:
-            raise NotACall
+        named, marked = yield from _name(cursor, syntax)
+        # The name is emitted once its arguments begin, or nothing but markup follows it: words show a mention.
+        try:
+            first = yield from before_arguments(cursor, syntax.before)
+            if not first:
+                yield from _markup_follows(cursor, syntax)
+        except TextOver:
+            cursor.start(*named)
+            yield
+            raise
         cursor.start(*named)
         yield
         fresh = False
         lost = bool(syntax.item_close)
-        first = yield from before_arguments(cursor, syntax.before)
         if first:
             arguments = CallArguments(first, syntax.closing, cursor.sink.arguments)
             yield from cursor.copy(arguments)
             lost = lost and arguments.stuck
             cursor.end()
-        elif (yield from _is_text(cursor, syntax)):
-            closed = yield from _text(cursor, syntax)
-            cursor.end(complete=closed)
         else:
             cursor.end("{}")
         yield
         if lost:
             yield from _find_back(cursor, syntax)
-        if not (yield from _behind_call(cursor, syntax)):
+        if not (yield from _behind_call(cursor, syntax, marked=marked)):
             return
 
 
@@ -134,9 +136,10 @@ def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
         return False
 
 
-def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] | None]:
-    """A call's name and its id; None: what stands here is none."""
+def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[tuple[str, str | None], bool]]:
+    """A call's name and its id, and whether a marker ended the name. Raises NotACall for anything else."""
     own_id: str | None = None
+    marked = True
     if syntax.leading:
         own_id = yield from cursor.upto(syntax.leading, _MAX_NAME)
     while True:
@@ -145,7 +148,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
         m = TOOL_NAME.match(s, j)
         if m is None:
             if j < len(s) or cursor.last or j - cursor.i >= MAX_GAP:
-                return None
+                raise NotACall
             yield from cursor.more()
             continue
         written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
@@ -154,10 +157,11 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
         marker = next((marker for marker in syntax.name_ends if s.startswith(marker, k)), None)
         if marker is None:
             if cursor.last or k - j >= _MAX_NAME or not cursor.begins(syntax.name_ends, k):
-                return None
+                raise NotACall
             yield from cursor.more()
             continue
         if marker == "{":
+            marked = False
             break
         k += len(marker)
         if syntax.call_id is not None and marker == syntax.call_id[0]:
@@ -168,14 +172,16 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[str, str | None] |
             second = _second_name(s, k, written, last=cursor.last)
             if second is None:
                 if cursor.last:
-                    return None  # half a name
+                    raise NotACall  # half a name
                 yield from cursor.more()
                 continue
             written, k = second
         break
     cursor.i = k
     name, call_id = syntax.identify(written, cursor.sink.offered)
-    return (name, call_id or (None if own_id is None else own_id.strip() or None)) if name else None
+    if not name:
+        raise NotACall
+    return (name, call_id or (None if own_id is None else own_id.strip() or None)), marked
 
 
 def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int] | None:
@@ -217,41 +223,31 @@ def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]
             if m is not None:
                 cursor.i = m.end()
                 continue
+        if s[j] == "n" and not s.startswith("null", j):
+            if cursor.last or not "null".startswith(s[j:]):
+                return ""
+            yield from cursor.more()
+            continue
         if s[j] not in "{[\"'n":
             return ""  # the closing marker, the next call, or something else
         cursor.i = j
         return s[j]
 
 
-def _is_text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
-    """Whether words stand where the arguments should: `5`, `x and y`. Markup and brackets there stand for none."""
+def _markup_follows(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
+    """Wait until what follows a name without arguments shows that it is markup. Raises NotACall for anything else."""
+    around = (*syntax.closing, *syntax.around)
     while True:
         j = cursor.behind_space(MAX_GAP)
         if j < len(cursor.s):
-            if not cursor.begins(syntax.around, j) or cursor.last:
-                return cursor.s[j] not in _NO_WORD and not cursor.s.startswith((*syntax.closing, *syntax.around), j)
-        elif cursor.last or j - cursor.i >= MAX_GAP:
-            return False
-        yield from cursor.more()
-
-
-def _text(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
-    """Arguments that are no JSON leave as a string, which is JSON and no object. Whether a marker ends them."""
-    markers = (*syntax.closing, *syntax.around, *syntax.reopen, "\n```", "```")
-    longest = max(map(len, markers))
-    written, lead = cursor.sink.arguments, '"'
-    cursor.i = cursor.behind_space(MAX_GAP)
-    while True:
-        s, i, k = cursor.s, cursor.i, cursor.nearest(markers)
-        cursor.i = k if k >= 0 else len(s) if cursor.last else max(i, len(s) - longest)
-        cursor.sink.args(lead + quoted(s[i : cursor.i]))
-        lead = ""
-        if written is not None:
-            written.value.append(s[i : cursor.i])
-        if k >= 0:
-            cursor.sink.args('"')
-        if k >= 0 or cursor.last:
-            return k >= 0
+            if cursor.s.startswith(around, j):
+                return
+            if not cursor.begins(around, j) or cursor.last:
+                if cursor.s[j] in _MARKUP:
+                    return
+                raise NotACall
+        elif j - cursor.i >= MAX_GAP:
+            raise NotACall
         yield from cursor.more()
 
 
@@ -268,12 +264,14 @@ def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
             yield
 
 
-def _behind_call(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
+def _behind_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:
     """Behind the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
     if not syntax.item and not syntax.item_close:
-        if syntax.reopen:
-            if (yield from _goes_on(cursor, syntax)):
-                return True
+        if not syntax.reopen:
+            return False
+        if (yield from _goes_on(cursor, syntax)):
+            return True
+        if not marked:
             yield from _astray(cursor, syntax.reopen)
         return False
     closing = syntax.item_close
@@ -321,7 +319,7 @@ def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
 
 
 def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
-    """Text directly behind the arguments is nobody's, up to what may open a call or another turn."""
+    """Skip text directly after the arguments, up to what may open a call or another turn."""
     while cursor.i == len(cursor.s) and not cursor.last:
         yield from cursor.more()
     if cursor.i == len(cursor.s) or cursor.s[cursor.i] in " \t\r\n[<`":
