@@ -75,9 +75,8 @@ class Exchange:
     """The state of one request. See the module for what comes in and goes out.
 
     defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
-    always: also a request without tools is ours, because its answer is to be read (`apis.face`). writer: set before the
-    first event where the client speaks another API than chat completions; what is sent is its bytes then. guarded: a
-    request that is not ours goes on as it came, and the calls in its answer are read.
+    always: a request without tools is answered too. writer: writes the answer of an API other than chat completions.
+    guarded: a request that is not ours goes on as it came, and the calls in its answer are read.
     """
 
     writer: AnswerWriter | None = None

@@ -6,10 +6,10 @@ The reader takes a backend's own calls, without tools to choose from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from toolcall_middleware.answer.operations import Step
-from toolcall_middleware.apis.face import FaceReply
+from toolcall_middleware.apis.face import FaceReply, FaceRequest
 from toolcall_middleware.apis.messages.client import face as messages
 from toolcall_middleware.apis.responses import responder as responses
 from toolcall_middleware.errors import ToolCallError
@@ -22,7 +22,6 @@ from toolcall_middleware.response.said import StepEmitter
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.whole import no_completion, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
-from toolcall_middleware.wire import openai
 
 
 def _choice() -> ChoiceAnswer:
@@ -30,6 +29,19 @@ def _choice() -> ChoiceAnswer:
         may_call=True, tells_ends=True, keep_ids=True, reasoning_field="reasoning", malformed="forward"
     )
     return ChoiceAnswer(Verbatim(), policy, NativeCalls(ToolSet(()), free=True))
+
+
+class Fed(Protocol):
+    """A face that is fed with a chat answer."""
+
+    @property
+    def api(self) -> str: ...
+
+    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest: ...
+    def error(self, error: ToolCallError, /) -> FaceReply: ...
+    def feed(self, data: bytes, /) -> bytes: ...
+    def finish(self, *, cut: bool) -> bytes: ...
+    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply: ...
 
 
 class _Fed:
@@ -74,31 +86,23 @@ class _Fed:
             answer = rewrite_whole(data, _choice, UsageMeter(count=False), as_steps=True)
             if answer is None:
                 raise no_completion(data)
-            top = openai.read_object(data) or {}
-            name = self.extension._name  # type: ignore[attr-defined]
-            said = openai.read_value(top.get(name)) if name else None
             for step in answer.steps:
                 self.writer.take(step)
         except ToolCallError as error:
             return self.error(error)  # type: ignore[attr-defined, no-any-return]
-        self.writer.end(answer.usage, {name: said} if said else {})
+        self.writer.end(answer.usage, {})
         return FaceReply(status=status, body=self.writer.whole(), headers=self.whole_headers())  # type: ignore[attr-defined]
 
 
 class MessagesFace(_Fed, messages.MessagesFace):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        del self.feed  # the attribute hides the method
-
-    feed = _Fed.feed
+    @property
+    def read(self) -> Any:
+        """The request as it was read."""
+        return self.writer._asked
 
 
 class ResponsesFace(_Fed, responses.ResponsesFace):
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        del self.feed
-
-    feed = _Fed.feed
+    pass
 
 
 model_reply, models_reply = messages.model_reply, messages.models_reply

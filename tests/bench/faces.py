@@ -11,9 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.apis.fed import MessagesFace, ResponsesFace
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.responses import ResponsesFace
 
 from . import material, measure
 from .chunks import Case, arguments_case

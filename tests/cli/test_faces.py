@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.face import Face
-from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.responses import ResponsesFace
+from tests.apis.fed import Fed, MessagesFace, ResponsesFace
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.faces.answers import FaceAnswer, api_of, read_answer
 from toolcall_middleware.cli.faces.questions import request_body
@@ -49,8 +47,8 @@ DELTAS = [{"reasoning": "Hm. "}, {"content": "Ok. "}, {"content": "Now."}, *call
 CHAT = b"".join([*map(chunk, DELTAS), chunk({}, "tool_calls"), chunk({}, usage=USAGE), b"data: [DONE]\n\n"])
 
 
-def asked(api: str, **fields: Any) -> Face:
-    face: Face = FACES[api]()
+def asked(api: str, **fields: Any) -> Fed:
+    face: Fed = FACES[api]()
     body = request_body(api, {"model": "m", "messages": HISTORY, "tools": [TOOL], **fields})
     if api == "messages":
         body["thinking"] = {"type": "adaptive"}

@@ -1,19 +1,18 @@
 """The seam to a client that speaks another API than chat completions: one request and its answer, without I/O.
 
-A host turns the client's request into a chat completion and lets the exchange answer it as it answers any other. What
-leaves (whole answer, stream or error, all in OpenAI's form) goes to the same object, which writes it as the client's
-API has it. Guards, formats and limits therefore hold on each face, and no face knows them.
+A host turns the client's request into a chat completion and lets the exchange answer it as any other. The exchange
+gives the operations of its answer to the face's writer. Guards, formats and limits therefore hold on each face, and no
+face knows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
-from .extension import ExtensionCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +40,10 @@ class FaceReply:
 
 
 class Face(Protocol):
-    """One request and its answer. First `request`, then either `whole` or `error`, or `feed`s and `finish`.
+    """One request and its answer. First `request`, then either `whole` or `error`, or `feed`s and `finish`."""
 
-    extension: what writes the operator's field of warnings into the answer.
-    """
-
-    extension: ExtensionCopy
     writer: AnswerWriter | None
-    """Writes the answer from the exchange's operations, once `request` was read; None where chat bytes are read."""
+    """Writes the answer from the exchange's operations; None before `request`."""
 
     def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         """Headers that are added to an answer that `writer` has written and that is not streamed."""
@@ -67,7 +62,7 @@ class Face(Protocol):
         ...
 
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
-        """A collected chat answer of any status (completion, or error in OpenAI's envelope), for the client."""
+        """The client's error for a collected response that the exchange did not write."""
         ...
 
     def error(self, error: ToolCallError, /) -> FaceReply:
@@ -79,19 +74,11 @@ class Face(Protocol):
         ...
 
     def begin(self) -> bytes:
-        """The first events, for a host that starts the answer before the backend does. `feed` does not repeat them."""
+        """The first events, for a host that starts the answer before the backend does."""
         ...
 
-    @property
-    def feed(self) -> Callable[[bytes], bytes]:
-        """Takes the next bytes of the chat stream, cut anywhere: the client's events, as far as they are known."""
-        ...
-
-    def finish(self, *, cut: bool) -> bytes:
-        """The chat stream is over (`cut`: it broke off): the events that are missing for the end that the API demands.
-
-        A stream that lacks its end gets the API's error event.
-        """
+    def cut(self) -> bytes:
+        """The last event of a stream that breaks off; empty where it is over."""
         ...
 
     def fail(self, error: ToolCallError, /) -> bytes:
@@ -103,66 +90,32 @@ class Face(Protocol):
         ...
 
 
-class AnswerStream(Protocol):
-    """One streamed answer in a client's API; what each does says `Face`."""
-
-    def begin(self) -> bytes: ...
-    def feed(self, data: bytes, /) -> bytes: ...
-    def finish(self, *, cut: bool) -> bytes: ...
-    def fail(self, error: ToolCallError, /) -> bytes: ...
-    def keepalive(self) -> bytes: ...
-
-
 class StreamedFace:
-    """The part of a face that writes streams: handed on to an `AnswerStream`, made when the first event is due.
-
-    feed: as `Face.feed`; the stream's own, as soon as there is one.
-    """
+    """The part of a face that writes streams: handed on to the writer, which exists once the request is read."""
 
     def __init__(self) -> None:
-        self.extension = ExtensionCopy()
         self.writer: AnswerWriter | None = None
-        self._stream: AnswerStream | None = None
-        self.feed: Callable[[bytes], bytes] = self._first
-
-    def _first(self, data: bytes, /) -> bytes:
-        return self._events.feed(data)
-
-    def _new_stream(self) -> AnswerStream:
-        """The stream of the request that was read."""
-        raise NotImplementedError
 
     @property
-    def _events(self) -> AnswerStream:
-        if self._stream is None:
-            self._stream = self._new_stream()
-            self.feed = self._stream.feed
-        return self._stream
+    def _writer(self) -> AnswerWriter:
+        assert self.writer is not None  # noqa: S101 - `request` comes first
+        return self.writer
 
     def begin(self) -> bytes:
         """As `Face.begin`."""
-        if self.writer is not None:
-            self.writer.begin()
-            return self.writer.leaving()
-        return self._events.begin()
+        self._writer.begin()
+        return self._writer.leaving()
 
-    def finish(self, *, cut: bool) -> bytes:
-        """As `Face.finish`."""
-        if self.writer is not None:
-            self.writer.fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
-            return self.writer.leaving()
-        return self._events.finish(cut=cut)
+    def cut(self) -> bytes:
+        """As `Face.cut`."""
+        return self.fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
 
     def fail(self, error: ToolCallError, /) -> bytes:
         """As `Face.fail`."""
-        if self.writer is not None:
-            self.writer.fail(error)
-            return self.writer.leaving()
-        return self._events.fail(error)
+        self._writer.fail(error)
+        return self._writer.leaving()
 
     def keepalive(self) -> bytes:
         """As `Face.keepalive`."""
-        if self.writer is not None:
-            self.writer.alive()
-            return self.writer.leaving()
-        return b"" if self._stream is None else self._stream.keepalive()
+        self._writer.alive()
+        return self._writer.leaving()

@@ -96,7 +96,7 @@ class StepEmitter:
     def usual(self, raw: bytes, template: Template, text: str, ops: list[Op], /) -> bytes | None:
         if not ops or template.index != 0:
             return b""
-        if len(ops) == 1 and type(op := ops[0]) in _PIECES and self._opened:
+        if len(ops) == 1 and self._opened and type(op := ops[0]) in _PIECES and op.text:  # type: ignore[union-attr]
             try:
                 return self._writer.say(op)  # type: ignore[arg-type]
             except ToolCallError as error:

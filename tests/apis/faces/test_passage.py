@@ -269,7 +269,7 @@ def test_an_alias_is_the_clients_name_again(start: Start) -> None:
 
 
 def test_a_refused_call_in_one_piece_does_not_leave(start: Start) -> None:
-    told = events({"type": "text", "text": "Ok"}, {**CALL, "input": {"path": "x" * 4000}}, pieces=40)
+    told = events({"type": "text", "text": "Ok"}, {**CALL, "input": {"path": "x" * 4000}}, pieces=5000)
     _, url = start(Upstream(stream=[b"".join(told)]), max_arguments_bytes="500")
     got = ask(url, body(stream=True)).content
     assert got.startswith(b"".join(told[:5]))

@@ -66,7 +66,7 @@ def test_thoughts_only_where_asked_for() -> None:
     omitted = answered(data, thinking={"type": "adaptive", "display": "omitted"})
     assert omitted.thinking == ""
     history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": omitted.content}]
-    assert asked(messages=history)._known.chat["messages"][1]["reasoning_content"] == "hm"
+    assert asked(messages=history).read.chat["messages"][1]["reasoning_content"] == "hm"
 
 
 @pytest.mark.parametrize(

@@ -135,13 +135,13 @@ def test_omitted_thoughts_come_back_by_their_signature() -> None:
     assert block["type"] == "thinking"
     assert block["thinking"] == ""
     again = asked(messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": [block]}])
-    assert again._known.chat["messages"][1]["reasoning_content"] == "I think: grüß 🙂"
+    assert again.read.chat["messages"][1]["reasoning_content"] == "I think: grüß 🙂"
 
 
 def test_shown_thoughts_come_back_as_they_are() -> None:
     received = stream(WHOLE)
     history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": received.content}]
-    said = asked(messages=history)._known.chat["messages"][1]
+    said = asked(messages=history).read.chat["messages"][1]
     assert said["reasoning_content"] == "I think: grüß 🙂"
     assert said["content"] == 'Let me look "there".\n'
     assert [call["function"]["name"] for call in said["tool_calls"]] == ["Read", "Read"]

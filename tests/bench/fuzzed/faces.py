@@ -12,13 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.apis.fed import Fed, MessagesFace, ResponsesFace
 from tests.apis.messages import received as by_messages
 from tests.apis.responses import received as by_responses
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole
-from toolcall_middleware.apis.face import Face, FaceRequest
-from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.responses import ResponsesFace
+from toolcall_middleware.apis.face import FaceRequest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
@@ -53,7 +52,7 @@ class _Way:
     objects: arguments are an object, whatever the model wrote.
     """
 
-    make: Callable[[], Face]
+    make: Callable[[], Fed]
     body: dict[str, Any]
     stream: Callable[[bytes, bool], _Got]
     whole: Callable[[bytes], _Got]
@@ -108,19 +107,19 @@ def _refused(way: _Way, refusal: ToolCallError) -> None:
     assert (reply.status, told_error["message"]) == (500 if way.objects else 400, refusal.message)
 
 
-def _requested(way: _Way, *, stream: bool) -> tuple[Face, FaceRequest]:
+def _requested(way: _Way, *, stream: bool) -> tuple[Fed, FaceRequest]:
     face = way.make()
     return face, face.request(json.dumps({**way.body, "stream": stream}).encode(), {})
 
 
-def _asked(way: _Way, settings: Settings, *, stream: bool) -> tuple[Face, Driven]:
+def _asked(way: _Way, settings: Settings, *, stream: bool) -> tuple[Fed, Driven]:
     face, request = _requested(way, stream=stream)
     exchange = Driven(settings.layer(dict(request.settings), "face"), BackendMemory())
     assert exchange.on_request(request.body) is not None
     return face, exchange
 
 
-def _streamed(way: _Way, settings: Settings, sent: list[str], reason: str) -> tuple[bytes, Face]:
+def _streamed(way: _Way, settings: Settings, sent: list[str], reason: str) -> tuple[bytes, Fed]:
     face, exchange = _asked(way, settings, stream=True)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
     deltas: list[tuple[dict[str, Any], str | None]] = [({"role": "assistant", "content": ""}, None)]

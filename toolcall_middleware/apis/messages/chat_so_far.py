@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...wire import openai
-from ..object_end import ObjectEnd
-from ..repeated_chunk import ABSENT
-from .client.chunks import Chunk, arguments_of, text_in
 
 
 class PendingText:
@@ -58,67 +55,54 @@ class PendingText:
 class Call:
     """A call of the chat answer, as far as it has come. foreign: no block of the upstream has its id."""
 
-    __slots__ = ("_end", "_parts", "_value", "foreign", "id", "name", "pending")
+    __slots__ = ("_parts", "_value", "foreign", "id", "name", "pending")
 
     def __init__(self, call_id: str, name: str) -> None:
         self.id = call_id
         self.name = name
         self.foreign = False
         self.pending = PendingText()
-        self._parts: list[str] = []  # pieces of its arguments, until their value is known
-        self._end = ObjectEnd()
+        self._parts: list[str] = []  # pieces of its arguments
         self._value: dict[str, Any] | None = None
 
     def add(self, arguments: str) -> None:
         self.pending.add(arguments)
-        if not self._end.closed:
-            self._parts.append(arguments)
-            self._end.feed(arguments)
+        self._parts.append(arguments)
+
+    def close(self, *, complete: bool) -> None:
+        """No more arguments follow."""
+        value = openai.read_value(self.written.encode("utf-8", "backslashreplace")) if complete else None
+        self._value = value if isinstance(value, dict) else None
 
     def value(self) -> dict[str, Any] | None:
         """Its arguments; None where they are not complete, or no object."""
-        if self._end.closed and self._parts:
-            value = openai.read_value("".join(self._parts).encode("utf-8", "backslashreplace"))
-            self._value = value if isinstance(value, dict) else None
-            self._parts.clear()
         return self._value
+
+    @property
+    def written(self) -> str:
+        """Its arguments as text."""
+        return "".join(self._parts)
 
 
 class ChatSoFar:
     """One chat answer, as far as it has come.
 
     text: its prose. calls: by their index. waiting: the calls of which nothing has left, by their ids, in their order.
-    reason: its `finish_reason`, once it is over. usage: as it tells it.
+    reason: its `finish_reason`, once it is over.
     """
 
-    __slots__ = ("calls", "reason", "text", "usage", "waiting")
+    __slots__ = ("calls", "reason", "text", "waiting")
 
     def __init__(self) -> None:
         self.text = PendingText()
         self.calls: dict[int, Call] = {}
         self.waiting: dict[str, Call] = {}
         self.reason = ""
-        self.usage: Any = None
 
-    def note(self, chunk: Chunk) -> None:
-        """More of it."""
-        if chunk.usage is not ABSENT and chunk.usage != openai.NULL:
-            self.usage = openai.read_value(chunk.usage)
-        for choice in chunk.choices:
-            delta = choice.delta
-            if delta is not None:
-                for made in delta.tool_calls or ():
-                    function = made.function
-                    call = self.calls.get(made.index)
-                    if call is None:
-                        call = Call(made.id or f"call_{made.index}", (function and function.name) or "")
-                        self.calls[made.index] = self.waiting[call.id] = call
-                    if function is not None and (part := openai.read_text(arguments_of(function.arguments))):
-                        call.add(part)
-                if text := openai.read_text(text_in(delta.content)):
-                    self.text.add(text)
-            if choice.finish_reason:
-                self.reason = choice.finish_reason
+    def open(self, index: int, call_id: str, name: str) -> Call:
+        """Add a call."""
+        call = self.calls[index] = self.waiting[call_id] = Call(call_id, name)
+        return call
 
     @property
     def is_behind(self) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-from ...wire import openai
-
 _HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(
     rf"""(?P<open>{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z | \\(?:u[0-9a-fA-F]{{0,3}})?\Z)
@@ -20,7 +18,7 @@ _ESCAPE = re.compile(
 
 
 class WholePairs:
-    """Reads the arguments of one call in pieces, each the bytes between the quotes of a JSON string.
+    """Reads the arguments of one call in pieces.
 
     holds: what is held back, at most one escape, or the first half of a pair with the beginning of the second.
     """
@@ -30,21 +28,8 @@ class WholePairs:
     def __init__(self) -> None:
         self.holds = ""
 
-    def feed(self, inner: bytes) -> bytes:
-        """The next piece, and what can be emitted of it; itself where no escape in it can be a lone surrogate."""
-        if not self.holds and b"\\\\u" not in inner and not inner.endswith(b"\\\\"):
-            return inner
-        text = self.holds + (openai.read_text(b'"%b"' % inner) or "")
-        self.holds = ""
-        return _inner(_ESCAPE.sub(self._one, text))
-
-    def finish(self) -> bytes:
-        """The arguments are over: what was held back."""
-        held, self.holds = self.holds, ""
-        return _inner(re.sub(_HIGH, "\\\\ufffd", held))
-
-    def text(self, text: str) -> str:
-        """As `feed`, of a piece that is no JSON string."""
+    def feed(self, text: str) -> str:
+        """Return what can be emitted after the next piece; itself where no escape in it can be a surrogate."""
         if not text.isascii():
             text = _whole(text)
         if not self.holds and "\\u" not in text and not text.endswith("\\"):
@@ -52,8 +37,8 @@ class WholePairs:
         text, self.holds = self.holds + text, ""
         return _ESCAPE.sub(self._one, text)
 
-    def rest(self) -> str:
-        """As `finish`."""
+    def finish(self) -> str:
+        """Return what was held back, now that the arguments are over."""
         held, self.holds = self.holds, ""
         return re.sub(_HIGH, "\\\\ufffd", held)
 
@@ -71,7 +56,3 @@ def _whole(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def _inner(text: str) -> bytes:
-    return openai.encode(text)[1:-1]

@@ -13,9 +13,9 @@ import msgspec
 
 from ...wire import openai
 from ..passage import Passage
-from .client.blocks import as_input
-from .client.chunks import arguments_of
+from .chat_so_far import ChatSoFar
 from .client.thinking import MARK
+from .client.writer import as_input
 
 _REASONS = {"length": "max_tokens", "content_filter": "refusal"}
 _log = logging.getLogger("toolcall_middleware")
@@ -46,12 +46,10 @@ def _without_own_thoughts(message: openai.Fields) -> dict[str, Any] | None:
     return {**message, "content": kept} if kept else None
 
 
-def passed_whole(passage: Passage, chat: bytes) -> bytes:
-    """The upstream's whole answer. chat: the chat completion that the exchange let pass of it."""
+def passed_whole(passage: Passage, chat: ChatSoFar) -> bytes:
+    """The upstream's whole answer. chat: what the exchange emits of it."""
     assert passage.whole is not None  # noqa: S101 - the answer has come
     own = passage.whole[1]
-    if passage.counts:
-        return own
     fields = openai.read_object(own) or {}
     blocks = openai.read_objects(fields.get("content")) or []
     chat_answer = _WholeChat(chat)
@@ -65,20 +63,14 @@ def passed_whole(passage: Passage, chat: bytes) -> bytes:
 
 
 class _WholeChat:
-    """What a chat completion says, and what of it has not been written yet."""
+    """What the answer says, and what of it has not been written yet."""
 
-    def __init__(self, chat: bytes) -> None:
-        choices = openai.read_objects((openai.read_object(chat) or {}).get("choices")) or [{}]
-        message = openai.read_object(choices[0].get("message")) or {}
-        self.reason = openai.read_text(choices[0].get("finish_reason")) or "stop"
+    def __init__(self, chat: ChatSoFar) -> None:
+        self.reason = chat.reason or "stop"
         self.sent = 0
-        self._text = openai.read_text(message.get("content")) or ""
-        self._calls: dict[str, tuple[str, msgspec.Raw]] = {}  # names and arguments by their ids
-        for call in openai.read_objects(message.get("tool_calls")) or ():
-            function = openai.read_object(call.get("function")) or {}
-            written = openai.read_text(arguments_of(function.get("arguments", openai.NULL))) or ""
-            made = msgspec.Raw(as_input(written))
-            self._calls[openai.read_text(call.get("id")) or ""] = openai.read_text(function.get("name")) or "", made
+        self._text = chat.text.take()
+        # Names and arguments by their ids.
+        self._calls = {call.id: (call.name, msgspec.Raw(as_input(call.written))) for call in chat.calls.values()}
 
     def instead_of(self, blocks: list[openai.Fields]) -> list[Any]:
         """The blocks of the upstream's answer, as far as they say the same, and what is said instead of the others.

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from ..passage import Taped
 from .chat_so_far import Call, ChatSoFar
-from .client.stream import event
+from .client.writer import event
 from .passed import stop_reason
 
 _log = logging.getLogger("toolcall_middleware")
@@ -50,12 +50,11 @@ class PassedEvents:
         self._sent = 0  # calls whose blocks have begun
         self.headless = self.begun = self.ended = False
 
-    def find(self, calls: Iterable[Call]) -> None:
-        """Which of the calls that have come in the chat answer have a block of the upstream's."""
+    def find(self, call: Call) -> None:
+        """Settle whether a call of the chat answer has a block of the upstream's."""
         begun = [item.value.get("content_block") for item in self._tape]
         ids = {str(block.get("id")) for block in begun if isinstance(block, dict) and block.get("type") == "tool_use"}
-        for call in calls:
-            call.foreign = call.id not in ids
+        call.foreign = call.id not in ids
 
     def release(self) -> bytes:
         """The events that pass, up to the first one of which that is not known yet."""

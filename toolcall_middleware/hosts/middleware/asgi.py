@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...answer.writer import AnswerWriter
-from ...apis.extension import ExtensionCopy
 from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
@@ -245,7 +244,6 @@ class ToolCallMiddleware:
             await caller.refuse(refusal)
             return
         caller.settings, answer.asked = settings, asked
-        face.extension = ExtensionCopy(settings.extension_field)
         if counting and isinstance(face, MessagesFace):
             await self._count(caller, face, answer, asked.body, scope)
             return

@@ -20,7 +20,7 @@ from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, Headers, without
-from ..http.offload import LARGE, Held, offloaded
+from ..http.offload import offloaded
 from ..http.request_record import record_of
 from ..http.turns import Turns
 
@@ -50,7 +50,6 @@ class FaceAnswer:
         self._written = False  # it is in the client's words already: the exchange gave it to the face's writer
         self._parts: list[bytes] = []
         self._size = 0
-        self._held = Held()
         self._begun = False  # the client's answer has begun
         self._over = False
         self._quiet = True  # nothing has left since the last look
@@ -74,29 +73,12 @@ class FaceAnswer:
                 data, more = message.get("body", b""), message.get("more_body", False)
                 if not self._streams:
                     await self._on_body(data, more=more)
-                elif self._written:
-                    if data or not more:
-                        self._quiet = False
-                        self._over = not more
-                        if data and self.recorder is not None:
-                            self.recorder.data("face", data)
-                        await self._send({"type": "http.response.body", "body": data, "more_body": more})
-                elif not more:
-                    await self._on_last_event(data)
-                else:
-                    feed, held = self._face.feed, self._held
-                    size = held.size + len(data)
-                    if size <= LARGE:
-                        out = feed(data)
-                        if not out or held.size:
-                            held.note(len(data), len(out))
-                    else:
-                        out = await held.read(feed, data)
-                    if out:
-                        self._quiet = False
-                        if self.recorder is not None:
-                            self.recorder.data("face", out)
-                        await self._send({"type": "http.response.body", "body": out, "more_body": True})
+                elif data or not more:
+                    self._quiet = False
+                    self._over = not more
+                    if data and self.recorder is not None:
+                        self.recorder.data("face", data)
+                    await self._send({"type": "http.response.body", "body": data, "more_body": more})
             elif kind == "http.response.start":  # else of an extension, which speaks of the chat answer's own bytes
                 await self._on_start(message)
         finally:
@@ -110,14 +92,9 @@ class FaceAnswer:
         headers = {name.lower(): value.strip().lower() for name, value in message.get("headers", ())}
         writer = self._face.writer
         self._written = writer is not None and writer.in_use and message["status"] < 300
-        wanted = self.asked is not None and self.asked.stream
-        self._streams = wanted and message["status"] < 300 and headers.get(b"content-type", b"").startswith(_STREAM)
+        self._streams = self._written and headers.get(b"content-type", b"").startswith(_STREAM)
         if self._streams:
             await self._begin(message)
-
-    async def _on_last_event(self, data: bytes) -> None:
-        out = await self._held.read(self._face.feed, data)
-        await self._body(out + self._face.finish(cut=False), more=False)
 
     async def _on_body(self, data: bytes, *, more: bool) -> None:
         self._size += len(data)
@@ -143,12 +120,8 @@ class FaceAnswer:
             await self._fail(error)
             return
         if self._begun:
-            if status >= 400:
-                error = await offloaded(len(data), openai.read_error, data, status)
-                await self._body(self._face.fail(error), more=False)
-            else:
-                out = await offloaded(len(data), self._face.feed, data)
-                await self._body(out + self._face.finish(cut=False), more=False)
+            error = await offloaded(len(data), openai.read_error, data, max(status, 400))
+            await self._body(self._face.fail(error), more=False)
             return
         await self._reply(await offloaded(len(data), self._face.whole, status, headers, data))
 
@@ -227,7 +200,7 @@ class FaceAnswer:
             if self._begun and not self._over:
                 # The server may not tell the client that this is no end.
                 with contextlib.suppress(OSError):
-                    await self._body(self._face.finish(cut=True), more=False)
+                    await self._body(self._face.cut(), more=False)
             raise
         finally:
             if keeping is not None:

@@ -12,20 +12,17 @@ from collections.abc import Mapping
 from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
-from ...face import AnswerStream, FaceReply, FaceRequest, StreamedFace
+from ...face import FaceReply, FaceRequest, StreamedFace
 from ...passage import Passage
-from ..passed import passed_body, passed_whole
-from ..passed_stream import PassedStream
-from .answer import message_of
+from ..passed import passed_body
+from ..passed_stream import PassedWriter
 from .errors import JSON, Errors, is_error
 from .models import model_of, models_of
 from .request import Asked, read_request
-from .stream import MessageStream
 from .writer import MessageWriter
 
 _PATH = "/v1/messages"
 _COUNT = "/v1/messages/count_tokens"
-_STREAM_STARTS = (b"data:", b"event:", b":")
 
 
 class MessagesFace(StreamedFace):
@@ -46,7 +43,6 @@ class MessagesFace(StreamedFace):
         self.request_id = _new_id("req_")
         self._message_id = _new_id("msg_")
         self._errors = Errors(self.request_id)
-        self._asked: Asked | None = None
 
     # -- the request -----------------------------------------------------------------------------------------------
 
@@ -61,11 +57,10 @@ class MessagesFace(StreamedFace):
         return self._read(body, counting=True)
 
     def _read(self, body: bytes, *, counting: bool) -> FaceRequest:
-        asked = self._asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
+        asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
         self._errors.messages, self._errors.tools = asked.messages, asked.tools
         chat = self._chat_request(asked)
-        if not self._native:
-            self.writer = MessageWriter(asked, self._message_id, self._errors)
+        self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
             self.passage = Passage(
                 _COUNT if counting else _PATH,
@@ -76,6 +71,7 @@ class MessagesFace(StreamedFace):
                 unproven=asked.unproven,
                 unoffered=asked.unoffered,
             )
+            self.writer = PassedWriter(self.passage, plain, self._errors, asked)
         return chat
 
     @staticmethod
@@ -89,27 +85,13 @@ class MessagesFace(StreamedFace):
     def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
         passed = self._passed
         if passed is not None and passed.whole is not None and status == passed.whole[0]:
-            if status < 400:
-                return FaceReply(status=status, body=passed_whole(passed, data), headers=(JSON,))
-            if is_error(passed.whole[1]):
+            if passed.counts or is_error(passed.whole[1]):
                 return FaceReply(status=status, body=passed.whole[1], headers=(JSON,))
-        if status >= 400:
-            error = openai.read_error(data, status)
-            for name in ("retry-after", "x-should-retry"):
-                if value := headers.get(name.encode()):
-                    error.headers.setdefault(name, value.decode("latin-1"))
-            return self.error(error)
-        if self._known.stream and data.lstrip().startswith(_STREAM_STARTS):
-            out = self.feed(data) + self.finish(cut=False)  # a stream that was collected
-            return FaceReply(status=status, body=out, headers=self.stream_headers())
-        try:
-            body = self._message(data)
-        except ToolCallError as error:
-            return self.error(error)
-        return FaceReply(status=status, body=body, headers=(JSON, self._id_header))
-
-    def _message(self, data: bytes) -> bytes:
-        return message_of(data, self._known, self._message_id, self.extension)
+        error = openai.read_error(data, status) if status >= 400 else openai.read_error(data)
+        for name in ("retry-after", "x-should-retry"):
+            if value := headers.get(name.encode()):
+                error.headers.setdefault(name, value.decode("latin-1"))
+        return self.error(error)
 
     def error(self, error: ToolCallError, /) -> FaceReply:
         return self._errors.reply(error)
@@ -120,7 +102,7 @@ class MessagesFace(StreamedFace):
         return FaceReply(status=200, body=body, headers=(JSON, self._id_header))
 
     def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        return JSON, self._id_header
+        return (JSON,) if self._passed is not None else (JSON, self._id_header)
 
     # -- a stream ----------------------------------------------------------------------------------------------------
 
@@ -131,17 +113,6 @@ class MessagesFace(StreamedFace):
         return (b"content-type", kind), (b"cache-control", b"no-cache"), self._id_header
 
     # -- state -------------------------------------------------------------------------------------------------------
-
-    @property
-    def _known(self) -> Asked:
-        assert self._asked is not None  # noqa: S101 - `request` comes first
-        return self._asked
-
-    def _new_stream(self) -> AnswerStream:
-        plain = MessageStream(self._known, self._message_id, self._errors, self.extension)
-        if self.passage is None:
-            return plain
-        return PassedStream(self.passage, plain, self._errors, estimate=self._known.estimate)
 
     @property
     def _passed(self) -> Passage | None:

@@ -28,13 +28,14 @@ from ....wire import openai
 from ....wire.new_call_id import new_call_id
 from ...serial import Kind, Serial
 from ..lone_surrogates import WholePairs
-from .blocks import as_input
 from .errors import Errors
 from .request import Asked
 from .thinking import MOST_CARRIED, write_signature
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _BYTES_A_TOKEN = 4
+_WHERE_OTHER = "arguments"
+"""The field that holds arguments which are no object: the model is shown there what it wrote, when it comes back."""
 _REASONS = {"length": "max_tokens", "content_filter": "refusal", "model_length": "model_context_window_exceeded"}
 """`model_length` is Mistral's word for a context that is full."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -176,6 +177,11 @@ class MessageWriter:
         self._out.clear()
         return openai.encode({**self._whole, **{n: v for n, v in self._remarks.items() if n not in self._whole}})
 
+    @property
+    def begun(self) -> bool:
+        """Whether the first events are written."""
+        return self._begun
+
     def _head(self) -> dict[str, Any]:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
 
@@ -212,7 +218,7 @@ class MessageWriter:
             self._is_object = begun.startswith("{")
             text = "".join(self._pieces)  # with the white space before it
         if self._is_object:
-            self._delta(self._pairs.text(text))
+            self._delta(self._pairs.feed(text))
 
     def close(self, *, complete: bool) -> None:  # noqa: ARG002 - a block does not say so here
         block, text = self._content[-1], "".join(self._pieces)
@@ -230,7 +236,7 @@ class MessageWriter:
                 if self._is_object is False:
                     self._delta(written.decode())
                 elif self._pairs is not None:
-                    self._delta(self._pairs.rest())
+                    self._delta(self._pairs.finish())
         self._out.append(event("content_block_stop", {"index": len(self._content) - 1}))
 
     def _delta(self, text: str) -> None:
@@ -299,3 +305,19 @@ def stop_of(reason: str, *, calls: int, refused: bool, matched: Any, stops: Sequ
     if isinstance(matched, str) and matched in stops:
         return "stop_sequence", matched
     return "end_turn", None
+
+
+def as_input(text: str) -> bytes:
+    """A call's arguments as the JSON of an object: themselves where they are one, else an object that holds them.
+
+    What was cut off is not closed to look complete: it is a string then.
+    """
+    if not text.strip():
+        return b"{}"
+    data = text.encode("utf-8", "backslashreplace")  # a lone surrogate stays an escape
+    value = openai.read_value(data)
+    if isinstance(value, dict):
+        return openai.without_constants(data)
+    if value is None:
+        return b"{}" if text.strip() == "null" else openai.encode({_WHERE_OTHER: text})
+    return openai.encode({_WHERE_OTHER: msgspec.Raw(openai.without_constants(data))})

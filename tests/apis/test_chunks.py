@@ -1,18 +1,14 @@
-"""Chunks that repeat the one before are read without decoding, and mean what they mean when they are decoded."""
+"""Chunks one by one and all at once say the same on a face."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.apis.fed import MessagesFace, ResponsesFace
-from toolcall_middleware.apis import repeated_chunk
-from toolcall_middleware.apis.face import Face
-from toolcall_middleware.apis.repeated_chunk import RepeatedChunk, TextKind
+from tests.apis.fed import Fed, MessagesFace, ResponsesFace
 
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 MESSAGES = {
@@ -45,62 +41,6 @@ def call(arguments: str, index: int = 0, **fields: Any) -> dict[str, Any]:
 
 def opened(index: int, name: str) -> dict[str, Any]:
     return {"tool_calls": [{"index": index, "id": f"call_{index}", "function": {"name": name, "arguments": ""}}]}
-
-
-def text(event: bytes, last: RepeatedChunk) -> str | None:
-    return last.text if last.repeats(event) else None
-
-
-def test_a_chunk_with_another_text_repeats_the_one_that_was_learned() -> None:
-    last = RepeatedChunk()
-    assert last.learn(chunk(said({"content": "first"})))
-    assert (last.kind, text(chunk(said({"content": 'a "b" \\ é'})), last)) == (TextKind.CONTENT, 'a "b" \\ é')
-    assert last.learn(chunk(said(call("{", 3))))
-    assert (last.kind, last.index, text(chunk(said(call('"x"', 3))), last)) == (TextKind.ARGUMENTS, 3, '"x"')
-    assert last.learn(chunk(said({"reasoning": "hm"})))
-    assert (last.kind, text(chunk(said({"reasoning": "so"})), last)) == (TextKind.REASONING, "so")
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        chunk(said({"content": "x"}), usage={"prompt_tokens": 1}),
-        chunk(said({"content": "x"}), error={"message": "no"}),
-        chunk(said({"content": "x"}, reason="stop")),
-        chunk(said({"content": "x"}), said({"content": "y"}, 1)),
-        chunk(said({"content": "x"}, 1)),
-        chunk(said({"content": "x", "reasoning": "y"})),
-        chunk(said({"reasoning": "x", "reasoning_content": "y"})),
-        chunk(said({"refusal": "x"})),
-        chunk(said(call("x", id="call_1"))),
-        chunk(said({"tool_calls": [*call("x")["tool_calls"], *call("y", 1)["tool_calls"]]})),
-        chunk(said({"content": "m"})),  # the model's name is the same text
-        chunk(said({"content": ""})),
-        chunk(said({"content": None})),
-        chunk(),
-        b"data: [DONE]\n\n",
-        b"data: {\n\n",
-    ],
-)
-def test_a_chunk_that_says_more_than_one_text_is_not_learned(event: bytes) -> None:
-    last = RepeatedChunk()
-    assert not last.learn(event)
-    assert not last.repeats(event)
-
-
-@pytest.mark.parametrize(
-    "written", [b'a"', b'"a', b'"a", "b"', b'"a"b"', b"null", b'"\n"', b'"\\ud83d"', b'"\xff"', b""]
-)
-def test_what_is_no_json_string_between_the_same_bytes_is_no_repetition(written: bytes) -> None:
-    last, event = RepeatedChunk(), chunk(said({"content": "here"}))
-    assert last.learn(event)
-    assert not last.repeats(event.replace(b'"here"', written))
-
-
-def test_a_stream_of_chunks_that_differ_is_given_up() -> None:
-    last = RepeatedChunk()
-    learned = [last.learn(chunk(said({"content": "text"}), id=str(number))) for number in range(20)]
-    assert learned == [True] * repeated_chunk._MOST_UNLIKE + [False] * (20 - repeated_chunk._MOST_UNLIKE)
 
 
 def test_text_behind_the_end_of_an_answer_is_dropped() -> None:
@@ -147,7 +87,7 @@ EVENTS = st.one_of(
 )
 
 
-def answered(face: Face, body: dict[str, Any], pieces: list[bytes]) -> bytes:
+def answered(face: Fed, body: dict[str, Any], pieces: list[bytes]) -> bytes:
     face.request(json.dumps(body).encode(), {})
     return b"".join([*map(face.feed, pieces), face.finish(cut=False)])
 
