@@ -40,11 +40,13 @@ class PromptFormat:
         self.chosen: ToolFormat = registry.for_model(settings.format, chat.model, settings.template)
         self.why = f"format={settings.format} ({settings.source('format')})"
         if settings.format == "auto":
-            known = registry.get("auto") is not self.chosen
+            name = shown(chat.model)
             if self.name == registry.TEMPLATE:
-                self.why += f"; the name {chat.model!r} tells no family, template={settings.template} does"
+                self.why += f"; by template: the name {name} tells no family, template={settings.template} does"
+            elif registry.get("auto") is not self.chosen:
+                self.why += f"; by name: {name} tells the family"
             else:
-                self.why += f"; the name {chat.model!r} tells {'the' if known else 'no'} family"
+                self.why += f"; by markers: the name {name} tells no family, and no template does"
             if self.name != _PLAIN and memory.recall(chat.model, self._fact()):
                 self._write_plainly()
                 self.why += ", whose own calls its engine took out of the text"

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from tests.helpers.driven import Driven
+from tests.helpers.fakes import TextBackend
+from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.formats.template import at_hand, sources
 from toolcall_middleware.hosts.proxy.props import ask, with_template
 from toolcall_middleware.settings import Settings
 
+from ...usage.tiny import save_model
 from . import templates
 
 TOOL = {
@@ -197,3 +200,33 @@ def test_a_server_that_tells_no_template_is_an_error_or_told_by_the_log(
         with_template(refused)
     assert with_template(refused.replace(format="auto")).template is None
     assert "cannot be asked" in caplog.text
+
+
+def format_and_why(settings: Settings, **fields: Any) -> tuple[str, str]:
+    driven = Driven(settings)
+    driven.on_request(body(**fields))
+    facts = driven.exchange.facts
+    assert facts is not None
+    return next((value, why) for what, value, why in facts.decisions if what == "format")
+
+
+def test_auto_goes_by_name_then_template_then_markers_and_says_which(place: str) -> None:
+    settings = Settings(template=place)
+    assert format_and_why(settings, model="qwen3-8b") == (
+        "hermes",
+        "format=auto (default); by name: 'qwen3-8b' tells the family",
+    )
+    value, why = format_and_why(settings)
+    assert value == "template"
+    assert f"by template: the name 'acme-9b' tells no family, template={place} does" in why
+    value, why = format_and_why(Settings())
+    assert value == "json"
+    assert "by markers: the name 'acme-9b' tells no family, and no template does" in why
+
+
+def test_the_template_beside_the_tokenizer_that_is_set_is_used_by_default(tmp_path: Path) -> None:
+    settings = Settings(tokenizer=f"hf:{save_model(tmp_path, templates.JSON)}")
+    app = ToolCallMiddleware(TextBackend([]), settings=settings)
+    assert format_and_why(app.settings)[0] == "template"
+    kept = ToolCallMiddleware(TextBackend([]), settings=settings.replace(template="none"))
+    assert format_and_why(kept.settings)[0] == "json"

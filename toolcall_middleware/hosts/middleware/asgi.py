@@ -43,7 +43,7 @@ from .face_models import ModelsAnswer
 from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
 from .observed import exchange_for, tell
 from .responder import Responder
-from .start_up import is_served, load_tokenizer, refuse_start, warn_of_starlette
+from .start_up import is_served, refuse_start, warn_of_starlette, with_tokenizer
 from .unread import READ_BY_FACES, check_charset, check_unknown_fields, check_unreadable, is_guarded, pass_without_tools
 from .warmup import warm
 
@@ -98,6 +98,7 @@ class ToolCallMiddleware:
             settings = Settings.from_env(**options)
         elif options:
             settings = settings.replace(**options)
+        settings = with_tokenizer(settings)  # now, because it takes time, and its errors are the operator's
         registry.of_settings(settings)
         warn_of_starlette()
         if settings.allowlist and not settings.by_hand("allowlist_mode"):
@@ -116,7 +117,6 @@ class ToolCallMiddleware:
                 line += "; upstream=%s"
                 shown.append(hide_login(settings.upstream_url))
             _log.info(line, *shown)
-        load_tokenizer(settings)  # now, because it takes time, and its errors are the operator's
         self.settings = settings
         self._memory = BackendMemory()
         self._proofs = ToolProofs()

@@ -42,13 +42,19 @@ async def refuse_start(scope: Scope, receive: Receive, send: Send, fault: Settin
     await send({"type": "lifespan.startup.failed", "message": str(fault)})
 
 
-def load_tokenizer(settings: Settings) -> None:
-    """Load the tokenizer that is set, and keep its special tokens out of what tools say. Raises SettingsError."""
-    special = load(settings.tokenizer).special_tokens
-    if special:
+def with_tokenizer(settings: Settings) -> Settings:
+    """Load the tokenizer that is set, and keep its special tokens out of what tools say. Raises SettingsError.
+
+    Returns the settings with the chat template in its folder, where no setting says which one.
+    """
+    tokenizer = load(settings.tokenizer)
+    if tokenizer.special_tokens:
         from ...formats.prompt import escaping  # with every family
 
-        escaping.add_tokens(special)
+        escaping.add_tokens(tokenizer.special_tokens)
+    if tokenizer.checkpoint is None or settings.template is not None or settings.by_hand("template"):
+        return settings
+    return settings.replace(template=tokenizer.checkpoint)
 
 
 @functools.cache

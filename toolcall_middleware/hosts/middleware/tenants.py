@@ -15,7 +15,7 @@ from starlette.types import Scope
 from ...errors import SettingsError, ToolCallError
 from ...settings import Settings
 from ...settings.tenants_file import Tenant, Tenants, nobody, read_tenants
-from .start_up import load_tokenizer
+from .start_up import with_tokenizer
 
 TENANT_KEY = "toolcall.tenant"
 """Where a scope holds the name of the tenant, when the host knows it: the proxy puts there whose API key was shown."""
@@ -109,7 +109,7 @@ class Tenancy:
             raise SettingsError(f"tenants_file: {path} cannot be read: {error}.") from None
         tenants = read_tenants(text, path, self._settings)
         for settings in (tenants.default, *tenants.by_name.values()):
-            load_tokenizer(settings)
+            with_tokenizer(settings)
         if _limits_rates(tenants):
             from .rate_limit import require_limits
 

@@ -33,6 +33,8 @@ class Tokenizer(Protocol):
 
     special_tokens: Sequence[str]
     """The special tokens of its vocabulary that no text may hold, as far as they are known."""
+    checkpoint: str | None
+    """The folder of its model, where that holds a chat template."""
 
     def count(self, text: str, /) -> int:
         """Tokens of a text that a model wrote."""
@@ -59,6 +61,7 @@ class Approximate:
     exact = False
     end_tokens = 0
     special_tokens: Sequence[str] = ()
+    checkpoint: str | None = None
 
     def count(self, text: str, /) -> int:
         return _Slices().count(text)

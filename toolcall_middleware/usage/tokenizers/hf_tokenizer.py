@@ -27,11 +27,14 @@ class HfTokenizer:
     exact = True
     end_tokens = 1
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, template: ChatTemplate | None = None) -> None:
+    def __init__(
+        self, tokenizer: tokenizers.Tokenizer, template: ChatTemplate | None = None, folder: Path | None = None
+    ) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         self._template = template
+        self.checkpoint = None if folder is None or template is None else str(folder)
         special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
         special.sort(key=len, reverse=True)
         self.special_tokens: Sequence[str] = special
@@ -91,7 +94,7 @@ def load_hf(name: str) -> HfTokenizer:
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises just that
         raise SettingsError(f"tokenizer: {file} cannot be read: {error}.") from None
-    return HfTokenizer(tokenizer, read_template(file.parent))
+    return HfTokenizer(tokenizer, read_template(file.parent), file.parent)
 
 
 def _file(name: str) -> Path:

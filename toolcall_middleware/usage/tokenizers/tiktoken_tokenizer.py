@@ -28,6 +28,7 @@ class TiktokenTokenizer:
     chars_at_once = 1 << 13
     exact = True
     special_tokens: Sequence[str] = ()
+    checkpoint: str | None = None
     end_tokens = 0
 
     def __init__(self, encoding: tiktoken.Encoding) -> None:
