@@ -85,6 +85,7 @@ class _Fields(msgspec.Struct):
     tool_choice: msgspec.Raw = _NULL
     stream: msgspec.Raw = _NULL
     stream_options: msgspec.Raw = _NULL
+    response_format: msgspec.Raw = _NULL
 
 
 class _Turn(msgspec.Struct):
@@ -101,6 +102,11 @@ class _StreamOptions(msgspec.Struct):
     include_usage: Any = None
 
 
+class _Format(msgspec.Struct):
+    type: Any = None
+
+
+_FORMAT = msgspec.json.Decoder(_Format)
 _PROBE = msgspec.json.Decoder(_Probe)
 _LOOSE_PROBE = msgspec.json.Decoder(_Fields)
 _STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions)
@@ -185,6 +191,8 @@ def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
             return _means_us(body)
     if _offered(probe.tools) or _offered(probe.functions) or _has_calls(probe) or _asks_for_call(probe):
         return True
+    if settings.structured == "prompt" and _wants_json(probe):
+        return True
     if bytes(probe.stream) == b"true" and settings.usage not in {"off", "backend"} and _wants_usage(probe):
         return UsageOnly()
     return False
@@ -238,6 +246,14 @@ def _has_calls(probe: _Fields) -> bool:
         turn.role == "tool" or turn.role == "function" or _offered(turn.tool_calls) or _offered(turn.function_call)
         for turn in probe.messages
     )
+
+
+def _wants_json(probe: _Fields) -> bool:
+    """Whether the answer is to be JSON."""
+    try:
+        return _FORMAT.decode(probe.response_format).type in {"json_object", "json_schema"}
+    except DECODE_ERRORS:
+        return False
 
 
 def _wants_usage(probe: _Fields) -> bool:

@@ -39,11 +39,21 @@ class AnswerForm:
             self._writer.in_use = False
 
     def stream(
-        self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, settings: Settings, *, must_call: bool
+        self,
+        make_choice: Callable[[], ChoiceAnswer],
+        usage: UsageMeter,
+        settings: Settings,
+        *,
+        must_call: bool,
+        accepts: Callable[[], bool] | None,
     ) -> StreamRewriter:
-        """Return what rewrites a streamed response. settings: with the request's own. must_call: see `hold_for`."""
+        """Return what rewrites a streamed response. settings: with the request's own. must_call: see `hold_for`.
+
+        accepts: asked at the end whether the answer may leave; all of it is held until then.
+        """
         chat, writer = self._chat, self._writer
-        hold, limit = hold_for(chat, settings, must_call=must_call), settings.max_response_bytes
+        hold = hold_for(chat, settings, must_call=must_call, checked=accepts is not None)
+        limit = settings.max_response_bytes
         emitter: ChatEmitter | StepEmitter
         if writer is None:
             emitter = ChatEmitter(
@@ -57,7 +67,7 @@ class AnswerForm:
         else:
             writer.in_use = True
             emitter = StepEmitter(usage, Gate[Step](hold, limit, size=size_of), writer)
-        return StreamRewriter(
+        made = StreamRewriter(
             make_choice,
             usage,
             emitter,
@@ -66,6 +76,8 @@ class AnswerForm:
             max_bytes=limit,
             head=openai.new_head(chat.model, "chat.completion.chunk"),
         )
+        made.accepts = accepts
+        return made
 
     def broken(self, error: ToolCallError) -> bytes:
         """Return the last bytes of a streamed answer that has begun and fails."""

@@ -66,6 +66,8 @@ class AnswerContext:
     """It is known to."""
     tells_ends: bool = False
     """See `AnswerPolicy`."""
+    hold: Callable[[StreamParser], StreamParser] | None = None
+    """Where the text is to be JSON: makes of a parser one that holds it."""
 
 
 def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, context: AnswerContext) -> ChoiceAnswer:
@@ -88,15 +90,16 @@ def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, conte
     if chat.offers_tools and tells_near_misses():
         find = functools.partial(near_misses.reasons, tools=offered, syntax=syntax)
     policy = _policy(chat, settings, context, find)
-    if not chat.offers_tools and settings.reasoning_field is None:
+    if not chat.offers_tools and settings.reasoning_field is None and context.hold is None:
         return ChoiceAnswer(Verbatim(), policy, own, thoughts)
     parser = functools.partial(syntax.parser, offered, options)
+    hold = context.hold or (lambda made: made)
     tags = context.opened
     if tags is None:
-        return ChoiceAnswer(parser(), policy, own, thoughts, thought)
+        return ChoiceAnswer(hold(parser()), policy, own, thoughts, thought)
     repeats = tags.channel or settings.reasoning_field is not None
     start = OpenedAnswer(parser, tags, sure=context.sure, parsed=options.parse_reasoning, repeats=repeats)
-    return ChoiceAnswer(start, policy, own, thoughts, thought, start)
+    return ChoiceAnswer(hold(start), policy, own, thoughts, thought, start)
 
 
 def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:

@@ -28,12 +28,14 @@ class Hold(enum.Enum):
 _FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
 
 
-def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False) -> Hold:
+def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False, checked: bool = False) -> Hold:
     """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own.
 
-    must_call: the answer is only good with a call, whatever `tool_choice` says.
+    must_call: the answer is only good with a call, whatever `tool_choice` says. checked: its text is checked at its end
+    and may be tried again.
     """
-    retries = settings.validate_arguments == "retry" and chat.offers_tools  # else no call can come that is refused
+    # Where no tools are offered no call can come that is refused.
+    retries = checked or (settings.validate_arguments == "retry" and chat.offers_tools)
     if chat.choice.must_call or must_call:
         return Hold.CALLED if retries else Hold.CALL
     if retries:

@@ -120,6 +120,8 @@ class StreamRewriter:
         """What has come so far, and how long a complete answer is waited for."""
         self._templates = Templates()
         self._gate = emitter.gate
+        self.accepts: Callable[[], bool] | None = None
+        """Asked at the end, where nothing has left, whether anything may."""
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._line_ends = LineEnds()
@@ -253,7 +255,8 @@ class StreamRewriter:
                 gate.keep(out)
             except ToolCallError as error:
                 self._fail(error)
-            out = gate.take(over=over and self.failed is None, all_there=all_there, all_called=self.choices.all_called)
+            over = over and self.failed is None and (self.accepts is None or self.accepts())
+            out = gate.take(over=over, all_there=all_there, all_called=self.choices.all_called)
             if gate.is_open:
                 out = [*self._emit.opening(), *out]
         return self._joined(out)

@@ -18,6 +18,7 @@ class Keywords(TypedDict, total=False):
     faces: str | Iterable[str] | None
     constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"] | str
     retries: int | str
+    structured: Literal["auto", "off", "prompt"] | str
     parallel: Literal["client", "never"] | str
     unknown_tool: Literal["text", "drop", "forward", "error"] | str
     malformed_arguments: Literal["repair", "forward", "text", "error"] | str
@@ -109,6 +110,7 @@ class Values:
     faces: tuple[str, ...]
     constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"]
     retries: int
+    structured: Literal["auto", "off", "prompt"]
     parallel: Literal["client", "never"]
     unknown_tool: Literal["text", "drop", "forward", "error"]
     malformed_arguments: Literal["repair", "forward", "text", "error"]

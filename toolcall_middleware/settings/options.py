@@ -84,7 +84,8 @@ _ROWS = (
     Option("format", "auto", readers.FORMAT, "prompt", FREE, "How calls are written and read."),
     Option("template", None, readers.TEMPLATE, "prompt", OPERATOR,
            "A checkpoint's chat template, from which `format=template` derives how calls are written; `auto` uses it "
-           "where a model's name tells no family."),
+           "where a model's name tells no family. Without it `auto` uses the template beside the tokenizer that is set "
+           "(`hf:`); `none` keeps it from that."),
     Option("send", "chat", choice("chat", "completions"), "prompt", OPERATOR,
            "`completions`: the model's own chat template (`template`) writes the prompt, tools and history included, "
            "and the backend is asked for a text completion."),
@@ -101,7 +102,12 @@ _ROWS = (
            "What to ask of the backend's constrained decoding for `required`, a named tool or `strict: true`. "
            "A constrained list of calls is held behind the first until each is complete; one that is cut is dropped."),
     Option("retries", 1, integer(0, optional=False), "prompt", FEWER,
-           "New tries when `required` or a named tool got no call."),
+           "New tries when `required` or a named tool got no call, or a text is not the JSON that `response_format` "
+           "asks for."),
+    Option("structured", "auto", choice("auto", "off", "prompt"), "prompt", FREE,
+           "With tools in the prompt and a `response_format`: the final text is held to its end, taken out of a code "
+           "fence, checked against the schema, and asked for again (`retries`) where it does not fit. `prompt`: so "
+           "it is without tools, too, in place of the field. `off`: it is asked for in words alone."),
     Option("parallel", "client", choice("client", "never"), "prompt", (("client",), ("never",)),
            "Whether several calls may come in one answer."),
     Option("unknown_tool", "text", choice("text", "drop", "forward", "error"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ToolCallError, shown
 from ..formats import registry
+from ..formats.answer_text import JsonAnswer
 from ..formats.base import ToolFormat
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
@@ -104,7 +105,10 @@ class ToolRequest:
         self._settings = settings
         self._extension = extension
         self._format = PromptFormat(chat, settings, memory)
-        self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
+        schema = self._answer_schema() if settings.structured != "off" else None
+        self.json = None if schema is None else JsonAnswer(schema, settings.max_response_bytes)
+        checked = schema is not None
+        self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit, checked=checked)
         self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
         self._raw: RawPrompt | None = None
@@ -186,6 +190,7 @@ class ToolRequest:
             opened=self._opened(),
             sure=not self._guesses,
             tells_ends=self._tells_ends,
+            hold=None if self.native or self.json is None else self.json.begin(),
         )
         make = functools.partial(make_choice, self.chat, self.settings, self.syntax, context)
         return no_more_than_asked(make, self.chat.n)
@@ -279,8 +284,8 @@ class ToolRequest:
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""
-        free = self.chat.offers_tools and not self.chat.choice.must_call
-        return answer_schema(self.chat) if free else None
+        chat, asked = self.chat, self.chat.offers_tools or self._settings.structured == "prompt"
+        return answer_schema(chat) if asked and not chat.choice.must_call else None
 
     # -- another attempt -----------------------------------------------------------------------------------------
 
@@ -336,7 +341,25 @@ class ToolRequest:
             self._reasoning_start.learn(outcome.opened)
         if self._is_swallowed(outcome, left=left):
             return False
-        return self._keeps_promise(outcome) and not self._learn(outcome, left=left)
+        return self._keeps_promise(outcome) and self._fits(outcome, left=left) and not self._learn(outcome, left=left)
+
+    def accepts_text(self) -> bool:
+        """Whether the text of the answer at hand, which is over, fits or cannot be asked for again."""
+        return self.json is None or self.native or self.json.fits() or not self._negotiation.attempts_left
+
+    def _fits(self, outcome: AnswerOutcome, *, left: bool) -> bool:
+        """Whether the answer's text is the one to give. Else another attempt is set up."""
+        settled, json = outcome.cut or self.accepts_text() or left, self.json
+        if json is None or not json.misfit:
+            return True
+        self.decisions.append(Decision("structured", "misfit", json.misfit))
+        if settled:
+            json.warn()
+            return True
+        self._negotiation.attempts_left -= 1
+        self._ask_because("misfit", json.misfit)
+        self._again(json.text, json.wish)
+        return False
 
     def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether the engine kept the call to itself, and it is asked for in another format."""

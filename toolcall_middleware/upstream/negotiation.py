@@ -68,10 +68,17 @@ class Negotiation:
     `native`: the tools go to the backend. `is_trial`: nothing shows yet that they reach the model, so an answer is only
     good with a call. `extra`: fields that are added to the body, or None for those that are taken away.
     lowers_limit: a limit of tokens that leaves the prompt no room is lowered, because the client's API demands one.
+    checked: an answer in text may be asked for again.
     """
 
     def __init__(
-        self, chat: ChatRequest, settings: Settings, memory: BackendMemory, *, lowers_limit: bool = False
+        self,
+        chat: ChatRequest,
+        settings: Settings,
+        memory: BackendMemory,
+        *,
+        lowers_limit: bool = False,
+        checked: bool = False,
     ) -> None:
         self._chat = chat
         self._settings = settings
@@ -87,7 +94,7 @@ class Negotiation:
         self.native = settings.mode == "native"
         self.is_trial = False
         self.attempts_left = 0
-        if chat.choice.must_call or settings.validate_arguments == "retry":
+        if chat.choice.must_call or settings.validate_arguments == "retry" or checked:
             self.attempts_left = settings.retries
 
     def begin(self) -> None:
@@ -160,7 +167,7 @@ class Negotiation:
         self.native = self.is_trial = False
         self._watches_format = watch
         self._ask_for_numbers()
-        if self._chat.offers_tools:
+        if self._chat.offers_tools or self._settings.structured == "prompt":
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
             # words, and together with the calls where a schema can say both.
             self.extra["response_format"] = None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
 _BARE = 'JSON of the form {"tool_calls": [{"name": "<tool>", "arguments": {...}}]}, whatever was said about tags'
-_ANSWER = "If you call no tool, answer with nothing but JSON that fits this JSON Schema: {schema}"
+_ANSWER = "nswer with nothing but JSON that fits this JSON Schema: "  # after "A" or "a"
 
 
 class Injected(NamedTuple):
@@ -58,7 +58,8 @@ def injected(
     """
     last = wish(chat, fmt, bare=bare)
     if answer is not None:
-        text = _ANSWER.format(schema=escaping.as_data(escaping.dump(compact_schema(answer))))
+        words = f"If you call no tool, a{_ANSWER}" if chat.offers_tools else f"A{_ANSWER}"
+        text = words + escaping.as_data(escaping.dump(compact_schema(answer)))
         last = history.joined([last, text])
     return Injected(_tool_block(chat, fmt, settings), last)
 

@@ -158,7 +158,10 @@ class ToolAnswer:
 
     def _new_rewriter(self) -> StreamRewriter:
         request = self._request
-        made = self._form.stream(request.make_choice, request.usage, request.settings, must_call=request.is_trial)
+        accepts = None if request.native or request.json is None else request.accepts_text
+        made = self._form.stream(
+            request.make_choice, request.usage, request.settings, must_call=request.is_trial, accepts=accepts
+        )
         if self.offers_tools:
             made.choices.read_unparsed = self._reader_of(self._request.syntax)
         if self._chat.include_usage and self._request.ends_itself:
@@ -344,7 +347,7 @@ class ToolAnswer:
 
     def _counted_json(self, body: bytes) -> Reply:
         """A whole answer whose usage is in it, with our own remarks."""
-        usage = self._request.usage
+        usage, json = self._request.usage, self._request.json
         remarks: dict[str, Any] = {}
         if self._extension is not None:
             remarks = self._extension.of(self._warnings, self._finished) if self._calls else {}
@@ -352,8 +355,9 @@ class ToolAnswer:
                 name = self._extension.field
                 remarks = {name: {**remarks.get(name, {}), **injection}}
         estimated = "; usage=estimated" if usage.is_estimated else ""
+        misfit = "; structured=misfit" if json is not None and json.misfit else ""
         return self._json(
-            self._form.finished(body, remarks), f"; calls={self._calls}{as_header(self._finished)}{estimated}"
+            self._form.finished(body, remarks), f"; calls={self._calls}{as_header(self._finished)}{misfit}{estimated}"
         )
 
     def _json(self, body: bytes, note: str = "") -> Reply:

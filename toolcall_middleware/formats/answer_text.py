@@ -1,0 +1,129 @@
+"""The text of an answer that is to be JSON: held to its end, taken out of a code fence, and checked."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import on_one_line
+from ..json_schema.validate_arguments import ArgumentChecker
+from ..json_schema.validate_schema import SchemaChecker, SchemaFault
+from ..model import Tool, ToolSet
+from ..parsing.events import CallStart, Event, Text
+from .base import StreamParser
+
+_OPENING = re.compile(r"\s*+```[ \t]*+(?:json[a-z0-9]{0,8})?[ \t]*+\r?\n", re.IGNORECASE)
+_FENCE = "```"
+_NAME = "answer"
+_log = logging.getLogger("toolcall_middleware")
+
+
+class AnswerText:
+    """A parser whose text comes at its end, or before the first call: beside calls it is no answer.
+
+    limit: characters that are held; a longer text leaves as it comes, unchecked.
+    """
+
+    def __init__(self, parser: StreamParser, limit: int | None) -> None:
+        self._parser = parser
+        self._limit = limit
+        self._held: list[str] | None = []
+        self._size = 0
+        self.text: str | None = None
+        """All of the text, once the answer is over without a call."""
+
+    def feed(self, text: str, /) -> list[Event]:
+        """The events but for text that is held."""
+        return self._without_text(self._parser.feed(text))
+
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """The last events, and the text."""
+        events = self._without_text(self._parser.finish(cut=cut))
+        if self._held is None:
+            return events
+        text = "".join(self._held)
+        self.text = text if cut else _unfenced(text)
+        return [*events, Text(self.text)] if self.text else events
+
+    def _without_text(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if self._held is None or not isinstance(event, (Text, CallStart)):
+                out.append(event)
+                continue
+            if isinstance(event, Text):
+                self._held.append(event.text)
+                self._size += len(event.text)
+                if self._limit is None or self._size <= self._limit:
+                    continue
+            if self._held:
+                out.append(Text("".join(self._held)))
+            if isinstance(event, CallStart):
+                out.append(event)
+            self._held = None
+        return out
+
+
+def _unfenced(text: str) -> str:
+    """The text without the code fence that is around all of it."""
+    opening, end = _OPENING.match(text), text.rstrip()
+    if opening is None or not end.endswith(_FENCE) or len(end) - len(_FENCE) < opening.end():
+        return text
+    inside = end[opening.end() : -len(_FENCE)]
+    return text if _FENCE in inside else inside.rstrip()
+
+
+class JsonAnswer:
+    """Holds and checks the text of an answer that the client wants to have as JSON of this schema.
+
+    limit: see `AnswerText`. misfit: what is wrong with the text, empty where it fits or cannot be checked.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], limit: int | None) -> None:
+        self._limit = limit
+        self._texts: list[AnswerText] = []
+        self._checker: ArgumentChecker | None = None
+        self.misfit = ""
+        try:
+            SchemaChecker().check(dict(schema))
+        except SchemaFault:
+            return  # a schema of no object, or one that cannot be checked: the backend's to judge
+        self._checker = ArgumentChecker(ToolSet.of([Tool(_NAME, "", dict(schema))]))
+
+    def begin(self) -> Callable[[StreamParser], StreamParser]:
+        """Begin an attempt. Returns what makes of a choice's parser one whose text is held."""
+        self._texts, self.misfit = [], ""
+        return self._hold
+
+    def _hold(self, parser: StreamParser) -> StreamParser:
+        held = AnswerText(parser, self._limit)
+        self._texts.append(held)
+        return held
+
+    @property
+    def text(self) -> str:
+        """What the choices say."""
+        return "\n".join(held.text for held in self._texts if held.text)
+
+    def fits(self) -> bool:
+        """Check the text of each choice, once the answer is over."""
+        texts = (held.text for held in self._texts if held.text is not None)
+        self.misfit = next(filter(None, map(self._fault, texts)), "")
+        return not self.misfit
+
+    @property
+    def wish(self) -> str:
+        """What the model is told of a misfit."""
+        why = f"That answer does not fit the JSON Schema: {self.misfit}."
+        return f"{why} Answer again with nothing but JSON that fits it."
+
+    def warn(self) -> None:
+        """Log a misfit: its place, not what was written."""
+        place = on_one_line(self.misfit.partition(": ")[0])
+        _log.warning("The answer does not fit the client's response_format: %s", place)
+
+    def _fault(self, text: str) -> str:
+        found = [] if self._checker is None else self._checker.faults(_NAME, text)
+        return "; ".join(found).replace("arguments must be", "the answer must be")
