@@ -58,7 +58,7 @@ if {warmed}:
     thread.join(30)
     assert not thread.is_alive()
     assert "jsonschema" in sys.modules
-    assert not logging.getLogger("toolcall_middleware").filters
+    assert "_Unheard" not in {{type(one).__name__ for one in logging.getLogger("toolcall_middleware").filters}}
     answered = not settings.require_descriptions
     before = set(sys.modules)
     asyncio.run(request())

@@ -81,7 +81,11 @@ async def close(app: ASGIApp) -> None:
 
 
 async def get(app: ASGIApp, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Client:
-    return await Client(path=path, method=method, headers=[HOST, *headers]).run_with_others(app)
+    return await Client(
+        path=path,
+        method=method,
+        headers=[*headers] if any(name == b"host" for name, _ in headers) else [HOST, *headers],
+    ).run_with_others(app)
 
 
 # -- metrics
