@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,11 @@ def chat(model: str = "m", **more: Any) -> dict[str, Any]:
 async def ask(client: httpx.AsyncClient, model: str = "m", **more: Any) -> httpx.Response:
     """A chat completion."""
     return await client.post("/v1/chat/completions", json=chat(model, **more))
+
+
+def said(answer: httpx.Response) -> str:
+    """The text of a whole answer or of a stream, however its deltas are cut."""
+    return "".join(re.findall(r'"(?:content|text)": ?"((?:[^"\\]|\\.)*)"', answer.text))
 
 
 def error_of(answer: httpx.Response) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 
 from .proxy_servers import ask as drive
 from .proxy_servers import raw_upstream, read_request, scope_of, serving
-from .routing import TOOL, Proxies, ask, table
+from .routing import TOOL, Proxies, ask, said, table
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -50,7 +49,7 @@ async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(
             begin = time.monotonic()
             answers = [await ask(client, stream=True, **more) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200] * 4
-    assert all("".join(re.findall(r'"content": ?"([^"]+)"', answer.text)) == "here" for answer in answers)
+    assert all(said(answer) == "here" for answer in answers)
     assert asked == 2
     assert time.monotonic() - begin < 5
 
