@@ -57,6 +57,13 @@ def test_elements_mean_what_the_schema_says(written: str, meant: Any) -> None:
     assert CALLS.calls(call(written)) == [("f", meant)]
 
 
+@pytest.mark.parametrize("before", ["", "<tool_call>"])
+def test_a_mention_is_text(before: str) -> None:
+    text = tags(f'Write {before}<invoke name="f"> first, then the arguments.')
+    assert CALLS.text(text) == text
+    assert CALLS.calls(tags(f'Write {before}<invoke name="f"> first. ') + call("<n>5</n>")) == [("f", {"n": 5})]
+
+
 def test_two_calls_stand_together() -> None:
     text = call("<s>a</s>").replace(f"{M}</tool_call>", tags('\n<invoke name="g"><x>1</x></invoke>\n</tool_call>'))
     assert CALLS.calls(f"{text}\n") == [("f", {"s": "a"}), ("g", {"x": 1})]

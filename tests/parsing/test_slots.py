@@ -10,6 +10,7 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
+from toolcall_middleware.parsing.events import Text
 
 from .streams import calls_in, cut_at, read, text_in
 
@@ -203,6 +204,14 @@ def test_other_openings_are_read(family: str, text: str) -> None:
 def test_empty_markup_is_no_text(family: str, text: str) -> None:
     calls, content = reads(family, text)
     assert (calls, content.strip()) == ([], "Hello.")
+
+
+def test_the_first_words_of_an_answer_are_one_event() -> None:
+    assert [
+        event.text
+        for event in registry.get("auto").parser(TOOLS, ParserOptions()).feed("word 0 ")
+        if isinstance(event, Text)
+    ] == ["word 0 "]
 
 
 def test_a_word_of_prose_is_held_only_where_it_may_be_a_tool() -> None:

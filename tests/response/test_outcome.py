@@ -144,7 +144,11 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
     [
         (GOOD, {"format": "mistral_v11"}, [OTHERS.format("`<tool_call`", "mistral_v11")]),
         ('[TOOL_CALLS]f{"x": 1}', {"format": "hermes"}, [OTHERS.format("`[TOOL_CALLS]`", "hermes")]),
-        (GOOD, {"format": "qwen3_coder"}, [OTHERS.format("`<tool_call`", "qwen3_coder")]),
+        (
+            "<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>",
+            {"format": "hermes"},
+            [OTHERS.format("`<tool_call`", "hermes")],
+        ),
         ("<tool_call> is it.", {"format": "mistral_v11"}, ["nothing behind `<tool_call` can be read as one"]),
         ("[TOOL_CALLS] is it.", {"format": "auto"}, ["nothing behind `[TOOL_CALLS]` can be read as one"]),
         ('<tool_call>\n{"name": "f', {}, ["the answer ends before what stands behind `<tool_call` is a call"]),

@@ -2,19 +2,20 @@
 
     ]<]minimax[>[<invoke name="f">]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>…
 
-A declared string of the tool streams as it arrives; any other argument leaves when its element is closed. Elements
-become objects, lists (of `item`, or of one name that comes again) and values typed by the tool's schema.
+A declared string is emitted as it arrives, any other argument when its element is closed. Elements become objects,
+lists (of `item`, or of one name that is repeated) and values typed by the tool's schema.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from ...json_schema.pointer import Scope, Target
 from ...json_schema.types import ALL, STRING, types_of
+from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
@@ -31,39 +32,6 @@ _SHORT = 500  # characters: fewer than a tag may have
 _BEGUN = frozenset({"", "<", "</"})
 _MANY = 256
 _CONTAINERS = {"array": "[]", "object": "{}"}
-
-_AROUND, _WITHIN = range(2)
-
-
-class _PartReader:
-    """A reader that takes a syntax part by part: which part reads is the state.
-
-    _parts: by state, what reads `s` from `i` there: the index behind what it read, or -1 to wait for more text. Each
-    goes on, changes the state, tells the sink of a start or an end, or sets `done` or `failed`.
-    """
-
-    __slots__ = ("_sink", "_state", "done", "failed")
-
-    _parts: ClassVar[tuple[Callable[..., int], ...]] = ()
-
-    def __init__(self, sink: Sink, state: int) -> None:
-        self.done = False
-        self.failed = False
-        self._sink = sink
-        self._state = state
-
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
-        sink = self._sink
-        parts = self._parts
-        while not self.done and not self.failed:
-            j = parts[self._state](self, s, i, last=last)
-            if j < 0:
-                return i
-            i = j
-            if sink.changed:
-                return i
-        return i
 
 
 @dataclass(slots=True)
@@ -94,127 +62,160 @@ def _parts(whole: Target) -> Iterator[Target]:
         stack.extend((option, depth + 1) for option in reversed(options))
 
 
-class NestedCalls(_PartReader):
-    """Reads such calls, behind the marker that opens them all. See `Body`."""
+class NestedCalls(CursorReader):
+    """Reads such calls after the marker that opens them all. block: the name of the tag around them. See `Body`."""
 
-    __slots__ = (
-        "_children",
-        "_close",
-        "_first",
-        "_left",
-        "_mark",
-        "_out",
-        "_pending",
-        "_root",
-        "_stack",
-        "_streams",
-        "tail",
-    )
+    __slots__ = ()
 
     def __init__(self, sink: Sink, mark: str, block: str) -> None:
-        super().__init__(sink, _AROUND)
+        cursor = Cursor(sink)
+        super().__init__(cursor, _calls(cursor, mark, block))
+
+
+def _calls(c: Cursor, mark: str, block: str) -> Steps[None]:
+    """One call after another, up to the closing tag around them or to what is no call."""
+    while True:
+        try:
+            name = yield from _opening(c, mark, block)
+        except TextOver:
+            return
+        if name is None:
+            return
+        c.start(name)
+        yield
+        arguments = _Elements(c.sink.schema(name) or {}, mark, block)
+        try:
+            yield from c.copy(arguments)
+        except TextOver:
+            # An element that is open may have had more, and a call without any may have had some.
+            whole = not (c.cut or arguments.open)
+            text = arguments.close() if whole else arguments.release()
+            c.end(text, complete=whole, repaired=True, closing=None if whole else ())
+            yield
+            return
+        c.end(repaired=arguments.repaired, closing=arguments.closing)
+        yield
+        if arguments.closes_all:
+            return
+
+
+def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
+    """Go behind a call's opening tag: the tool's name. None where the calls are over."""
+    heads = ("<invoke ", "</invoke>", f"</{block}>")
+    while True:
+        s, committed = c.s, c.sink.committed
+        j = c.behind_space(_MAX_GAP)
+        # The mark is sometimes missing.
+        bare = s.startswith("<", j) and any(head.startswith(s[j : j + len(head)]) for head in heads)
+        if not bare and not s.startswith(mark, j):
+            if j - c.i < _MAX_GAP and mark.startswith(s[j : j + len(mark)]):
+                if j == len(s) or not c.last:
+                    c.i = j if c.last else c.i
+                    yield from c.more()
+                    continue
+                c.i = len(s) if committed else c.i  # half a marker at the end of the text is markup too
+            break
+        at = j if bare else j + len(mark)
+        m = _TAG.match(s, at)
+        if m is None:
+            half = len(s) - at < _LONG and _TAG_PART.fullmatch(s, at) is not None
+            if half and not c.last:
+                yield from c.more()
+                continue
+            c.i = len(s) if half and committed and not bare else c.i
+            break
+        name, closing = m["name"], bool(m["close"])
+        called = _CALLED.fullmatch(m["more"].rstrip()) if name == "invoke" and not closing else None
+        if called is not None:
+            is_call = _is_call(s, m.end(), mark, last=c.last)
+            if is_call is None:
+                yield from c.more()
+                continue
+            if not is_call:
+                break
+            c.i = m.end()
+            return called[1]
+        if name != block and not (closing and name == "invoke"):
+            break
+        c.i = m.end()
+        if name == block and closing:
+            return None
+    if not committed:
+        raise NotACall
+    return None
+
+
+def _is_call(s: str, k: int, mark: str, *, last: bool) -> bool | None:
+    """Whether a tag may follow a call's opening tag, which ends at `k`. Other text makes the tag a mention."""
+    j = WHITE_SPACE.match(s, k, k + _MAX_GAP).end()
+    if s.startswith((mark, "<"), j):
+        return True
+    if mark.startswith(s[j : j + len(mark)]):  # also where the text ends
+        return last and j == len(s) if last else None
+    return False
+
+
+class _Elements:
+    """Reads a call's arguments. See `CopiedArguments`, and `ArgumentsReader`.
+
+    closing: the tag that ended the call in an element. closes_all: that tag ends all calls.
+    """
+
+    __slots__ = (
+        "_block", "_children", "_first", "_left", "_mark", "_out", "_pending", "_root", "_stack", "_streams",
+        "closes_all", "closing", "done", "repaired", "tail",
+    )  # fmt: skip
+    stuck = False
+    cut = False
+
+    def __init__(self, parameters: Mapping[str, object], mark: str, block: str) -> None:
         self._mark = mark
-        self._close = block  # the name of the tag around all calls
-        self._root = Target({}, Scope.of({}))
+        self._block = block
+        self._root: Target = Target(parameters, Scope.of(parameters))
         self._stack: list[_Element] = []
-        self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may come again
+        self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
         self._streams = False
         self._first = True
         self._children: dict[tuple[int, str], tuple[Target | None, frozenset[str]]] = {}  # see `_child`
-        self._out: list[str] = []  # what leaves of the arguments
+        self._out: list[str] = []  # JSON that was not emitted
         self._left: tuple[str, str] | None = None  # see `leave`
         self.tail = ""
+        self.done = self.repaired = self.closes_all = False
+        self.closing: tuple[str, ...] | None = None
 
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
-        if self._state == _AROUND:
-            return
-        # An element whose end has not come may have had more, and a call without any may have had some.
-        if cut or self._stack or (self._first and self._pending is None):
-            if self._pending is not None or not self._first:
-                self._flush()
-            elif self._first:
-                self._out.append("{")
-            self._tell()
-            self._sink.end(complete=False, repaired=True, closing=())
-            return
-        self._end_call(repaired=True)
+    @property
+    def streams(self) -> _Elements:
+        """What reads on without the reader of the calls."""
+        return self
 
-    def _within(self, s: str, i: int, *, last: bool) -> int:
-        """In a call: text up to the next tag, or the tag."""
-        mark = self._mark
-        k = s.find(mark, i)
-        if k < 0:
-            keep = len(s) if last else self._kept(s, i)
-            if keep == i:
-                return -1
-            self._text(s[i:keep])
-            self._tell()
-            if keep == len(s):
-                self._sink.flows(self)
-            return keep
-        if k > i:
-            self._text(s[i:k])
-            self._tell()
-            return k
-        m = self._tag_at(s, k, last=last)
-        if m is None:
-            return -1
-        if m:
-            self._tag(m)
-        else:
-            self._text(mark)
-        self._tell()
-        return m.end() if m else k + len(mark)
+    @property
+    def open(self) -> bool:
+        """Whether the arguments may go on: an element is open, or there was none."""
+        return bool(self._stack) or (self._first and self._pending is None)
 
-    def _tag_at(self, s: str, k: int, *, last: bool) -> re.Match[str] | Literal[False] | None:
-        """The tag behind the mark at `k`; False where the mark is text, None where more must be seen."""
-        k += len(self._mark)
-        size = len(s) - k
-        if size <= 2 and s[k:] in _BEGUN:
-            return False if last else None
-        m = _TAG.match(s, k)
+    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
+        """(index behind what was read, what leaves)."""
+        i, m = self._read(s, i, last=last)
         if m is not None:
-            return m
-        return None if not last and size < _LONG and _TAG_PART.fullmatch(s, k) else False
+            self._end(m)
+            i = m.end()
+        return i, self._said()
 
-    def _around(self, s: str, i: int, *, last: bool) -> int:
-        """Around the calls: a tag, with white space before it. Anything else is none of theirs, white space and all."""
-        mark = self._mark
-        j = WHITE_SPACE.match(s, i, i + _MAX_GAP).end()
-        rest = s[j : j + len(mark)]
-        if not rest and last:
-            return j if j > i else -1
-        # The mark is sometimes missing.
-        heads = ("<invoke ", "</invoke>", f"</{self._close}>") if rest[:1] == "<" else ()
-        bare = any(head.startswith(s[j : j + len(head)]) for head in heads)
-        if rest != mark and not bare:
-            if len(rest) < len(mark) and mark.startswith(rest) and j - i < _MAX_GAP:
-                # Half a marker at the end of the text is markup too.
-                return -1 if not last else len(s) if self._give_up() else i
-            self._give_up()
-            return i
-        at = j if bare else j + len(mark)
-        m = _TAG.match(s, at)
-        if m is not None:
-            return m.end() if self._tag(m) else i
-        rest = s[at:]
-        if not last and len(rest) < _LONG and _TAG_PART.fullmatch(rest):
-            return -1
-        return len(s) if self._give_up() and not bare and _TAG_PART.fullmatch(rest) else i
+    def close(self) -> str:
+        """End the arguments here."""
+        self._flush()
+        self._out.append("{}" if self._first else "}")
+        return self._said()
 
-    def _kept(self, s: str, i: int) -> int:
-        """Where in `s`, from `i`, a mark may begin that is not complete; its end where none does."""
-        mark, n = self._mark, len(s)
-        at = s.find(mark[0], max(i, n - len(mark) + 1))
-        while at >= 0 and not mark.startswith(s[at:]):
-            at = s.find(mark[0], at + 1)
-        return n if at < 0 else at
-
-    # -- a call that goes on: see `ArgumentsReader` --------------------------------------------------------------
+    def release(self) -> str:
+        """What was held and is complete."""
+        if self._first and self._pending is None:
+            return "{"
+        self._flush()
+        return self._said()
 
     def run(self, text: str) -> str | None:
-        """What leaves for more of a call's text; None where a tag ends the call in it."""
+        """What leaves for more of the arguments; None where a tag in it ends them."""
         if self._left is not None:
             return None
         mark, tail = self._mark, self.tail
@@ -229,26 +230,12 @@ class NestedCalls(_PartReader):
                 self.tail = whole
                 return ""
             text = whole
-        i = 0
-        while True:
-            k = text.find(mark, i)
-            end = k if k >= 0 else self._kept(text, i)
-            if end > i:
-                self._text(text[i:end])
-            m = self._tag_at(text, k, last=False) if k >= 0 else None
-            if m is None:
-                self.tail = text[end:]
-                return self._said()
-            if m is False:
-                self._text(mark)
-                i = k + len(mark)
-            elif self._ends(m):
-                self._left = self._said(), text[k:]
-                self.tail = ""
-                return None
-            else:
-                self._tag(m)
-                i = m.end()
+        i, m = self._read(text, 0, last=False)
+        self.tail = text[i:] if m is None else ""
+        if m is None:
+            return self._said()
+        self._left = self._said(), text[i:]
+        return None
 
     def leave(self, text: str) -> tuple[str, str]:
         """What leaves before the tag that ends the call, and the text from that tag on."""
@@ -256,12 +243,61 @@ class NestedCalls(_PartReader):
         self.tail = ""
         return left
 
+    def _read(self, s: str, i: int, *, last: bool) -> tuple[int, re.Match[str] | None]:
+        """Read on: the index of what is not read, and the tag there if it ends the call."""
+        mark = self._mark
+        while True:
+            k = s.find(mark, i)
+            end = k if k >= 0 else len(s) if last else self._kept(s, i)
+            if end > i:
+                self._text(s[i:end])
+            m = self._tag_at(s, k, last=last) if k >= 0 else None
+            if m is None:
+                return end, None
+            if m is False:
+                self._text(mark)
+                i = k + len(mark)
+            elif self._ends(m):
+                return k, m
+            else:
+                self._tag(m)
+                i = m.end()
+
+    def _tag_at(self, s: str, k: int, *, last: bool) -> re.Match[str] | Literal[False] | None:
+        """The tag behind the mark at `k`; False where the mark is text, None where more must be seen."""
+        k += len(self._mark)
+        size = len(s) - k
+        if size <= 2 and s[k:] in _BEGUN:
+            return False if last else None
+        m = _TAG.match(s, k)
+        if m is not None:
+            return m
+        return None if not last and size < _LONG and _TAG_PART.fullmatch(s, k) else False
+
+    def _kept(self, s: str, i: int) -> int:
+        """Where in `s`, from `i`, a mark may begin that is not complete; its end where none does."""
+        mark, n = self._mark, len(s)
+        at = s.find(mark[0], max(i, n - len(mark) + 1))
+        while at >= 0 and not mark.startswith(s[at:]):
+            at = s.find(mark[0], at + 1)
+        return n if at < 0 else at
+
     def _ends(self, m: re.Match[str]) -> bool:
-        """Whether a tag in a call ends it."""
+        """Whether a tag ends the call."""
         name = m["name"]
-        if not m["close"] or (name != "invoke" and name != self._close):
+        if not m["close"] or (name != "invoke" and name != self._block):
             return False
         return name == "invoke" or not any(element.name == name for element in self._stack)
+
+    def _end(self, m: re.Match[str]) -> None:
+        self.closing = (self._mark + m.group(),) if self._stack else None
+        self.closes_all = m["name"] != "invoke"
+        self.repaired = self.closes_all or self.closing is not None
+        while self._stack:
+            self._shut()
+        text = self.close()
+        self._out.append(text)
+        self.done = True
 
     def _said(self) -> str:
         out = self._out
@@ -270,71 +306,30 @@ class NestedCalls(_PartReader):
         self._out = []
         return out[0] if len(out) == 1 else "".join(out)
 
-    def _tell(self) -> None:
-        if self._out:
-            self._sink.args(self._said())
-
-    def _give_up(self) -> bool:
-        """Between calls something stands that is none of theirs. Whether there was a call at all."""
-        self.done = self._sink.committed
-        self.failed = not self.done
-        return self.done
-
     def _text(self, text: str) -> None:
         if self._streams:
             self._out.append(quoted(text))
         elif self._stack:
             self._stack[-1].text.append(text)
 
-    def _tag(self, m: re.Match[str]) -> bool:
-        """A tag; whether it is one of ours."""
-        name, closing = m["name"], bool(m["close"])
-        if self._state == _AROUND:
-            called = _CALLED.fullmatch(m["more"].rstrip()) if name == "invoke" and not closing else None
-            if called is not None:
-                self._open_call(called[1])
-            elif name == self._close:
-                self.done = closing
-            elif not (closing and name == "invoke"):
-                self._give_up()
-                return False
-        elif self._ends(m):
-            ended = (self._mark + m.group(),) if self._stack else None
-            while self._stack:
-                self._shut()
-            self._end_call(repaired=name != "invoke" or ended is not None, closing=ended)
-            self.done = name != "invoke"
-        elif closing:
-            if self._stack and self._plain and name != self._stack[-1].name:
+    def _tag(self, m: re.Match[str]) -> None:
+        """A tag that does not end the call."""
+        name, stack = m["name"], self._stack
+        if m["close"]:
+            if stack and self._plain and name != stack[-1].name:
                 self._text(self._mark + m.group())
-            elif self._stack:
+            elif stack:
                 self._shut()
-        elif self._stack and (self._plain or len(self._stack) >= _MAX_DEPTH):
+        elif stack and (self._plain or len(stack) >= _MAX_DEPTH):
             self._text(self._mark + m.group())
         else:
             self._open(name)
-        return True
 
     @property
     def _plain(self) -> bool:
         """Whether the innermost element is declared a string, and no container: then tags in it are text."""
         types = self._stack[-1].types
         return "string" in types and not types & _CONTAINERS.keys()
-
-    def _open_call(self, name: str) -> None:
-        self._state = _WITHIN
-        parameters = self._sink.schema(name) or {}
-        self._root = Target(parameters, Scope.of(parameters))
-        self._children.clear()
-        self._first = True
-        self._sink.start(name)
-
-    def _end_call(self, *, repaired: bool, closing: tuple[str, ...] | None = None) -> None:
-        self._flush()
-        self._out.append("{}" if self._first else "}")
-        self._tell()
-        self._state = _AROUND
-        self._sink.end(repaired=repaired, closing=closing)
 
     def _open(self, name: str) -> None:
         schema, types = self._child(self._stack[-1].schema if self._stack else self._root, name)
@@ -407,8 +402,6 @@ class NestedCalls(_PartReader):
     def _lead(self, name: str) -> None:
         self._out.append(f'{"{" if self._first else ", "}"{quoted(name)}": ')
         self._first = False
-
-    _parts = (_around, _within)
 
 
 def _one_or_list(values: list[str]) -> str:

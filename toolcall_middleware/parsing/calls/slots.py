@@ -19,7 +19,7 @@ from ..sink import Sink
 from ..values.json_spelling import decode, quoted
 from ..values.typing import repaired_json
 from .call_arguments import CallArguments
-from .slot_layout import CDATA, CDATA_END, MAX_TAG, NEVER, Layout
+from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout
 from .slot_value import SlotValue, ValueEnd, declared_in, name_of
 
 # JSON arguments may be in a code block, in a string, or in a list.
@@ -142,7 +142,7 @@ class _Tag:
         j = WHITE_SPACE.match(s, self.m.end(), self.m.end() + MAX_TAG).end()
         if s.startswith(layout.after_name, j):
             # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
-            return layout.call is not NEVER or not self.schema.get("required")
+            return not layout.in_tag or not self.schema.get("required")
         if layout.slot.match(s, j) or _JSON.match(s, j):
             return True
         if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
@@ -162,7 +162,7 @@ class _Tag:
         rest = self.m.string[self.m.end() :].strip()
         half = bool(rest) and _begins_slot(self.layout, rest, declared_in(self.schema))
         mention = not (self.c.cut or half) and (rest or self.schema.get("required"))
-        if mention or self.layout.call is NEVER:
+        if mention or self.layout.in_tag:
             raise NotACall
         call = _Call(self.c, self.layout, self.name)
         call.half = half
@@ -304,7 +304,7 @@ class _Call:
                 declared = declared_in(self.parameters)
                 if m is not None and (layout.free or m["key"] in declared) and m["key"] not in self.seen:
                     c.i = m.end()
-                    self.repaired = self.repaired or layout.call is not NEVER
+                    self.repaired = self.repaired or not layout.in_tag
                     follow = ("<",) if layout.free else (*(f"<{key}>" for key in declared), *_WRAPPED)
                     yield from self._slot(m["key"], layout=layout.element(m["key"], follow))
                     continue

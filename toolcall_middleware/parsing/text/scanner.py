@@ -244,7 +244,7 @@ class Scanner:
                 return i
         begin = i  # s[begin:i] is prose that has not left
         while True:
-            first = compiled.first_at_start if out.at_start else compiled.first
+            first = compiled.first_at_start if out.at_start and not s[begin:i].strip() else compiled.first
             m = first.search(s, i)
             if m is None:
                 prose.emit(s, begin, n)
