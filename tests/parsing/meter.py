@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import pytest
@@ -54,6 +55,10 @@ class CountedPattern:
     def fullmatch(self, text: str, pos: int = 0) -> re.Match[str] | None:
         self._meter.cost += 1 + len(text) - pos
         return self._pattern.fullmatch(text, pos)
+
+    def sub(self, made: Callable[[re.Match[str]], str] | str, text: str) -> str:
+        self._meter.cost += 1 + len(text)
+        return self._pattern.sub(made, text)
 
     def search(self, text: str, pos: int = 0, endpos: int = 2**62) -> re.Match[str] | None:
         found = self._pattern.search(text, pos, endpos)

@@ -216,7 +216,9 @@ def _find_back(c: Cursor, close: tuple[str, ...], *, in_list: bool) -> Steps[boo
 def _tail(c: Cursor, close: tuple[str, ...]) -> Steps[None]:
     """The closing marker, with stray closing brackets or a fence's end before it."""
     while True:
-        s, j = c.s, c.behind_space()
+        s, j = c.s, c.behind_space(MAX_GAP)
+        if j - c.i == MAX_GAP:
+            return
         if not close:
             if s.startswith("}", j):
                 c.i = j + 1
