@@ -409,3 +409,87 @@ def test_on_a_face_the_client_got_what_left_for_it(page: Any, api: str, *, strea
         page.locator("#got .delta.text").first.click()
         assert "is made of characters 0" in page.inner_text("#place")
         page.goto("about:blank")
+
+
+def conversation(base: str) -> None:
+    """Three requests of an agent: a question, a result, another question."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are an agent."},
+        {"role": "user", "content": "What does greet.py do?"},
+    ]
+    call = {"id": "call_" + "a" * 24, "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    more = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": "the result of the tool"},
+    ]
+    for asked in (messages, [*messages, *more], [*messages, *more, {"role": "user", "content": "And why?"}]):
+        body = {"model": "m", "messages": asked, "tools": [TOOL], "stream": True}
+        httpx.post(f"{base}/v1/chat/completions", json=body, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[str]:
+    """Exchanges 1 to 3 of one conversation, and 4 of another."""
+    scripts: list[Script] = [CALL, CALL, "Because.", "Other."]
+    store = Store()
+    app = ToolCallMiddleware(TextBackend(scripts, pause=0), mode="prompt", format="hermes")
+    app._observers = Observers([store])
+    page = Inspector(app, store, TOKEN)
+    with serve(page) as base:
+        root = base.removesuffix("/v1")
+        conversation(root)
+        request(root, "Something else")
+        yield root
+
+
+def test_rows_are_titled_and_grouped_by_conversation(page: Any, agent: str) -> None:
+    page.goto(f"{agent}/inspect")  # the stable address
+    page.wait_for_selector(".item[data-number='4']")
+    shown = page.locator(".item")
+    titles = [shown.nth(at).locator(".model").inner_text() for at in range(4)]
+    assert titles == ["Something else", "And why?", "weather Paris", "What does greet.py do?"]
+    assert [("inside" in shown.nth(at).get_attribute("class")) for at in range(4)] == [False, False, True, True]
+
+
+def test_what_is_new_in_a_turn_is_marked_and_the_rest_is_folded(page: Any, agent: str) -> None:
+    opened(page, agent, 3)
+    assert page.locator("#asked details.system[open], #asked details.tools[open]").count() == 0
+    assert "You are an agent." not in page.inner_text("#asked")
+    assert page.locator("#asked .message.new").count() == 1
+    assert "And why?" in page.inner_text("#asked .message.new")
+    opened(page, agent, 1)
+    assert page.locator("#asked .message.new").count() == 0
+
+
+def test_the_whole_content_is_filtered_and_escape_clears(page: Any, agent: str) -> None:
+    page.goto(f"{agent}/inspect/{TOKEN}/")
+    page.wait_for_selector(".item[data-number='4']")
+    page.fill("#filter", "result of the tool")
+    page.wait_for_function("() => document.querySelectorAll('.item').length === 2")
+    page.fill("#filter", "no such words anywhere")
+    page.wait_for_selector("#nothing:not([hidden])")
+    assert page.locator(".item").count() == 0
+    page.press("#filter", "Escape")
+    page.wait_for_function("() => document.querySelectorAll('.item').length === 4")
+    assert page.input_value("#filter") == ""
+    assert page.locator("#nothing").is_hidden()
+
+
+def test_bad_news_comes_with_the_setting_that_helps(page: Any, proxy: str) -> None:
+    opened(page, proxy, 4)
+    assert "unknown_tool decides" in page.inner_text("#news")
+    opened(page, proxy, 3)
+    assert "The client got 400" in page.inner_text("#news")
+    opened(page, proxy, 1)
+    assert page.inner_text("#news") == ""
+
+
+@pytest.mark.parametrize("width", [400, 700, 1000])
+def test_a_narrow_window_shows_all_of_it(page: Any, agent: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    opened(page, agent, 2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("#asked").is_visible()
+    for part in ("#head", "#tools", "#times", "#trace", "#time"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] + box["width"] <= width

@@ -7,7 +7,11 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
+import threading
+import time
+import webbrowser
 from typing import Any
 
 from .. import __version__
@@ -28,6 +32,7 @@ from .command import (
     upstream_of,
 )
 
+_PATIENCE = 30.0  # seconds for the proxy to listen, before its page is opened
 _TRY_TOOL = {
     "type": "function",
     "function": {
@@ -52,6 +57,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="from which level on lines are written; those of requests are info (default: %(default)s)",
     )
     parser.add_argument("--inspect", action="store_true", help="with a page of the exchanges, for this machine alone")
+    parser.add_argument("--open", action="store_true", help="open that page in the browser")
     parser.add_argument(
         "--shutdown-grace",
         metavar="SECONDS",
@@ -93,6 +99,8 @@ def _run(args: argparse.Namespace) -> int:
     settings = with_mode(settings)
     port = free_port(args.host, args.port)
     _announce(settings, args.host, port)
+    if args.open:
+        threading.Thread(target=_open, args=(args.host, port), daemon=True).start()
     if args.workers > 1:
         _say(_not_shared(settings, args.workers))
     uvicorn.run(
@@ -119,6 +127,8 @@ def _values(args: argparse.Namespace) -> dict[str, Any]:
     values = given_settings(args)
     if args.shutdown_grace is not None:
         values.setdefault("shutdown_grace", args.shutdown_grace)
+    if args.open and not args.inspect:
+        raise UsageError("--open: there is a page only with --inspect.")
     if args.inspect:
         if args.workers > 1:
             raise UsageError("--inspect: each worker would have a page of its own; use --workers 1.")
@@ -141,6 +151,22 @@ def _announce(settings: Settings, address: str, port: int) -> None:
             f"{PROG}: warning: everybody who reaches {host}:{port} can use the upstream; "
             f"set {ENV_PREFIX}API_KEYS or listen on 127.0.0.1."
         )
+
+
+def _open(address: str, port: int) -> None:
+    """Opens the inspector once the proxy listens; a proxy that does not start has no page."""
+    from ..hosts.proxy.upstream.connection import is_loopback
+
+    host = address if is_loopback(address) else "127.0.0.1"
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host, port), 1).close()
+        except OSError:
+            time.sleep(0.1)
+            continue
+        webbrowser.open(f"http://{f'[{host}]' if ':' in host else host}:{port}/inspect")
+        return
 
 
 def _say(text: str) -> None:

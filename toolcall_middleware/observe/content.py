@@ -22,14 +22,18 @@ def content_of(rows: Sequence[Row]) -> dict[str, str]:
     """The attributes of a span that hold content, as JSON, of an exchange with these rows."""
     asked = next((read_value(body.encode()) for body in _said(rows, "request")), None)
     request = asked if isinstance(asked, dict) else {}
-    steps = [row for row in rows if row["kind"] == "client" and "step" in row]
-    answer = "".join(_said(rows, "client")).encode()
     given = {
         "gen_ai.input.messages": [_input(message) for message in _dicts(request.get("messages"))],
         "gen_ai.tool.definitions": [_tool(tool) for tool in _dicts(request.get("tools"))],
-        "gen_ai.output.messages": _stepped(steps) if steps else _written(answer),
+        "gen_ai.output.messages": answers_of(rows),
     }
     return {name: msgspec.json.encode(value).decode() for name, value in given.items() if value}
+
+
+def answers_of(rows: Sequence[Row]) -> list[Message]:
+    """The messages of an exchange's answer, one a choice: `parts` with their `type`, and `finish_reason`."""
+    steps = [row for row in rows if row["kind"] == "client" and "step" in row]
+    return _stepped(steps) if steps else _written("".join(_said(rows, "client")).encode("utf-8", "replace"))
 
 
 def _said(rows: Sequence[Row], kind: str) -> list[str]:

@@ -61,9 +61,17 @@ async def test_the_page_may_ask_nothing_of_anybody_else() -> None:
     assert headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["/inspect/", "/inspect/wrong-token-here/", "/inspect/abcdefghijklmno/", "/inspect"])
+@pytest.mark.parametrize("path", ["/inspect/", "/inspect/wrong-token-here/", "/inspect/abcdefghijklmno/", "/inspect/x"])
 async def test_without_the_token_there_is_nothing(path: str) -> None:
     assert (await get(inspector(), path)).body == b"the proxy"
+
+
+async def test_a_stable_address_leads_this_machine_to_the_page() -> None:
+    answer = await get(inspector(), "/inspect")
+    assert (answer.status, answer.headers["location"]) == (307, PAGE)
+    for options in ({"local_only": True}, {"local_only": False}):
+        assert (await get(inspector(**options), "/inspect", client=("192.0.2.1", 5))).body == b"the proxy"
+        assert (await get(inspector(**options), "/inspect", headers=[(b"host", b"evil.example")])).body == b"the proxy"
 
 
 async def test_only_this_machine_gets_in() -> None:
@@ -269,3 +277,61 @@ async def test_a_page_that_is_open_ends_with_the_process() -> None:
 async def test_the_address_without_its_slash_leads_to_the_page() -> None:
     answer = await get(inspector(), PAGE[:-1])
     assert (answer.status, answer.headers["location"]) == (307, PAGE)
+
+
+def exchange(messages: list[dict[str, Any]], answer: str = "") -> Trace:
+    rows = [{"at": 0, "kind": "request", "data": json.dumps({"messages": messages})}]
+    if answer:
+        rows.append({"at": 1, "kind": "client", "data": answer})
+    return Trace({"id": "x", "model": "m", "time": 0.0}, rows)
+
+
+def called(name: str, arguments: str) -> str:
+    call = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments}}
+    return f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'tool_calls': [call]}}]})}\n\n"
+
+
+USER = {"role": "user", "content": [{"type": "text", "text": "<reminder>"}, {"type": "text", "text": "Fix  greet.py"}]}
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "def greet"}
+ASSISTANT = {"role": "assistant", "content": None, "tool_calls": []}
+
+
+@pytest.mark.parametrize(
+    ("messages", "answer", "title"),
+    [
+        ([USER], called("read", '{"path": "greet.py"}'), "Fix greet.py"),
+        ([USER, ASSISTANT, RESULT], called("read", '{"path": "greet.py"}'), "read greet.py"),
+        ([USER, ASSISTANT, RESULT], called("now", "{}"), "now"),
+        ([USER, ASSISTANT, RESULT], called("run", '"ls'), 'run "ls'),
+        ([USER, ASSISTANT, RESULT], "", "Fix greet.py"),
+        ([{"role": "user", "content": "x" * 500}], "", "x" * 119 + "…"),
+        ([{"role": "system", "content": "S"}], "", ""),
+    ],
+)
+def test_a_row_is_titled_by_the_users_words_or_the_call_made(
+    messages: list[dict[str, Any]], answer: str, title: str
+) -> None:
+    summary = Store().add(exchange(messages, answer)).summary
+    assert (summary["title"], summary["messages"]) == (title, len(messages))
+
+
+@pytest.mark.parametrize("data", ["", "{", "[]", '{"messages": 3}', '{"messages": [1]}', "[" * 100_000])
+def test_a_request_that_cannot_be_read_has_no_title(data: str) -> None:
+    entry = Store().add(Trace({"id": "x", "time": 0.0}, [{"at": 0, "kind": "request", "data": data}]))
+    assert (entry.summary["title"], entry.summary["conversation"]) == ("", "")
+
+
+def test_the_requests_of_a_conversation_belong_together() -> None:
+    store = Store()
+    first, second, other = (
+        store.add(exchange(messages)).summary["conversation"]
+        for messages in ([USER], [USER, ASSISTANT, RESULT], [{"role": "user", "content": "Else"}])
+    )
+    assert first == second != other
+
+
+async def test_the_whole_content_is_searched() -> None:
+    store = await observed(f"Hello from the model. {CALL}")
+    app = inspector(store)
+    for text, numbers in (("FROM model", [1]), ("paris", [1]), ("nothing like it", []), ("hello paris nowhere", [])):
+        assert (await get(app, f"{PAGE}api/search", query_string=f"text={text}".encode())).json == numbers

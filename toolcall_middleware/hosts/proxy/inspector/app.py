@@ -40,6 +40,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+_MOST_WORDS = 16  # of a search
 _HEARTBEAT = 10.0
 _PAUSE = 0.2  # seconds between two events at least: a browser cannot show more
 
@@ -70,6 +71,11 @@ class Inspector:
         self._pages = pages(store, template_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and raw_path(scope) == PREFIX[:-1].encode() and self._is_local(scope):
+            # A stable address. No page of another site can read where it leads.
+            page = f"{PREFIX}{self._token.decode()}/"
+            await RedirectResponse(page, headers=_HEADERS)(scope, receive, send)
+            return
         if scope["type"] != "http" or not self._is_mine(scope):
             await self._app(self._without_token(scope), receive, send)
             return
@@ -92,13 +98,16 @@ class Inspector:
         if not path.startswith(PREFIX.encode()):
             return False
         token = path[len(PREFIX) :].partition(b"/")[0]
-        if not hmac.compare_digest(token, self._token):
-            return False
+        return hmac.compare_digest(token, self._token) and (not self._local_only or self._is_local(scope))
+
+    @staticmethod
+    def _is_local(scope: Scope) -> bool:
+        """Whether this machine asks, by a name of its own."""
         client = scope.get("client")
-        if self._local_only and (client is None or not is_loopback(client[0])):
+        if client is None or not is_loopback(client[0]):
             return False
         # A name that was made to lead here (DNS rebinding) would give another site's scripts our origin.
-        return not self._local_only or admits_host(header_of(scope, b"host"), ())
+        return admits_host(header_of(scope, b"host"), ())
 
 
 def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_template) -> Starlette:
@@ -108,7 +117,12 @@ def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_te
         return _file(request.path_params.get("name") or "index.html")
 
     async def listed(_request: Request) -> Response:
-        return _json([entry.summary for entry in store.entries.values()])
+        return _json(await run_in_threadpool(_summaries, list(store.entries.values())))
+
+    async def search(request: Request) -> Response:
+        words = request.query_params.get("text", "").lower().split()[:_MOST_WORDS]
+        entries = list(store.entries.values())
+        return _json(await run_in_threadpool(lambda: [entry.number for entry in entries if entry.holds(words)]))
 
     async def one(request: Request) -> Response:
         entry = store.entries.get(request.path_params["number"])
@@ -144,11 +158,16 @@ def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_te
             Route("/api/exchanges/{number:int}/case", case),
             Route("/api/exchanges/{number:int}/trace", trace),
             Route("/api/events", events),
+            Route("/api/search", search),
             Route("/{name:str}", page),
         ]
     )
     app.router.redirect_slashes = False  # it would lead out of the token's folder
     return app
+
+
+def _summaries(entries: list[Entry]) -> list[dict[str, Any]]:
+    return [{**entry.summary, "version": entry.version} for entry in entries]
 
 
 def _shown(entry: Entry, template: str | None) -> dict[str, Any]:
@@ -188,7 +207,7 @@ async def _events(store: Store, request: Request) -> AsyncIterator[bytes]:
             first = next(iter(store.entries), 0)
             shown = {number: known for number, known in shown.items() if number >= first}
             shown |= {entry.number: entry.version for entry in changed}
-            summaries = [{**entry.summary, "version": entry.version} for entry in changed]
+            summaries = await run_in_threadpool(_summaries, changed)
             yield b"data: " + msgspec.json.encode({"changed": summaries, "first": first}) + b"\n\n"
         await asyncio.sleep(_PAUSE)
         if running:

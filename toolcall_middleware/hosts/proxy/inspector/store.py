@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from ....observe.content import answers_of
 from ....observe.recorder import MAX_HELD, Recorder, Room
 from ....observe.report import Report
 from ....observe.traces import Trace, summary_of
+from .titles import Asked, asked, title
 
 MAX_EXCHANGES = 1000
 _MAX_EACH = 16 << 20
+_PIECES = frozenset({"backend", "client", "face"})
 
 
 @dataclass(slots=True)
@@ -25,6 +30,8 @@ class Entry:
     report: Report | None = None
     recorder: Recorder | None = None
     size: int = 0
+    _asked: Asked | None = None
+    _title: str | None = None
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -34,7 +41,28 @@ class Entry:
         else:
             assert self.report is not None  # noqa: S101 - one of the two is there
             found = summary_of(self.report)
-        return {**found, "number": self.number, "running": self.report is not None}
+        rows = self.rows
+        if self._asked is None and rows:
+            self._asked = asked(rows)
+        known = self._asked or Asked()
+        if self.trace is not None and self._title is None:
+            self._title = title(known, rows)
+        return {
+            **found,
+            "number": self.number,
+            "running": self.report is not None,
+            "title": known.words if self._title is None else self._title,
+            "conversation": known.conversation,
+            "messages": known.messages,
+        }
+
+    def holds(self, words: Sequence[str]) -> bool:
+        """Whether each of the words, in lower case, is in what was asked, answered or decided."""
+        rows = self.rows
+        said = [value for row in rows if row["kind"] not in _PIECES for value in row.values() if isinstance(value, str)]
+        said.append(msgspec.json.encode(answers_of(rows)).decode())  # a word may be cut between two pieces
+        text = "\n".join(said).lower()
+        return all(word in text for word in words)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

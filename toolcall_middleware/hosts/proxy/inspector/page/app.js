@@ -18,6 +18,7 @@ async function load(number, fresh) {
     if (list.selected !== number) return;
     $("#empty").hidden = true;
     $("#exchange").hidden = false;
+    exchange.known = list.before(number)?.messages ?? 0;
     exchange.show(data, fresh);
     shown = { number, version: data.version };
     $("#case").href = `api/exchanges/${number}/case`;
@@ -34,20 +35,25 @@ function take(event) {
   list.take(changed, first);
   const wanted = Number(location.hash.slice(1));
   if (list.selected === null && list.all.has(wanted)) list.choose(wanted);
-  $("#count").textContent = `${list.shown.length} of ${list.all.size} exchanges`;
   const mine = changed.find((one) => one.number === shown?.number);
   if (mine && mine.version !== shown.version) load(mine.number, false);
 }
+
+addEventListener("hashchange", () => {
+  const wanted = Number(location.hash.slice(1));
+  if (wanted !== list.selected && list.all.has(wanted)) list.choose(wanted);
+});
 
 const events = new EventSource("api/events");
 events.addEventListener("message", take);
 events.addEventListener("open", () => $("#live").classList.add("on"));
 events.addEventListener("error", () => $("#live").classList.remove("on"));
 
-$("#filter").addEventListener("input", () => {
-  list.filter($("#filter").value);
+list.told = () => {
   $("#count").textContent = `${list.shown.length} of ${list.all.size} exchanges`;
-});
+  $("#nothing").hidden = Boolean(list.shown.length) || !list.words.length;
+};
+$("#filter").addEventListener("input", () => list.filter($("#filter").value));
 $("#find").addEventListener("input", () => exchange.search($("#find").value, true));
 $("#find").addEventListener("keydown", (event) => { if (event.key === "Enter") exchange.next(event.shiftKey ? -1 : 1); });
 
@@ -105,7 +111,12 @@ $("#help-button").addEventListener("click", () => $("#help").showModal());
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = event.target.matches("input");
-  if (event.key === "Escape" && typing) { event.target.blur(); return; }
+  if (event.key === "Escape" && typing) {
+    event.target.value = "";
+    event.target.dispatchEvent(new Event("input"));
+    event.target.blur();
+    return;
+  }
   if (typing || $("#help").open) return;
   const key = { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key;
   if (KEYS[key] && (key === event.key || event.target.id === "list" || event.target === document.body)) {

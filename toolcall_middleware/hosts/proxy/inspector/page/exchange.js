@@ -75,6 +75,7 @@ export class Exchange {
   constructor(hover) {
     this.hover = hover;
     this.data = null;
+    this.known = 0; // messages that the request before this one had
     this.text = null;
     this.found = [];
     this.current = -1;
@@ -91,13 +92,17 @@ export class Exchange {
     const wrote = body("wrote");
     const stuck = !fresh && wrote.scrollTop + wrote.clientHeight >= wrote.scrollHeight - 40;
     this.head();
+    this.news();
     if (fresh) { this.asked(); light("piece", []); this.lit = null; $("#place").textContent = ""; }
     this.prompt();
     this.wrote();
     this.got();
     this.why();
     drawTimeline($("#time"), data.summary, data.rows);
-    if (fresh) for (const id of ["asked", "prompt", "wrote", "got"]) body(id).scrollTop = 0;
+    if (fresh) {
+      for (const id of ["prompt", "wrote", "got"]) body(id).scrollTop = 0;
+      body("asked").scrollTop = this.open ? this.open.offsetTop : 0;
+    }
     else if (stuck && data.summary.running) wrote.scrollTop = wrote.scrollHeight;
     this.search($("#find").value, false);
   }
@@ -144,17 +149,44 @@ export class Exchange {
     const own = this.own();
     if (own) parts.push(el("details", { id: "own" }, el("summary", {}, visible(`as it came: ${own.api}`)), el("pre", { dir: "ltr" }, parse(own.data) ? pretty(parse(own.data)) : visible(own.data))));
     if (!request) parts.push(el("p", { class: "note" }, this.data.summary.mode === "pass" ? "It passed unread: no tools were offered." : "The request was not recorded."));
-    for (const message of request?.messages ?? []) parts.push(message_(message));
     const tools = request?.tools ?? request?.functions ?? [];
-    for (const tool of Array.isArray(tools) ? tools : []) {
+    const offered = (Array.isArray(tools) ? tools : []).map((tool) => {
       const inner = tool.function ?? tool.custom ?? tool;
-      parts.push(el("details", { class: "tool" }, el("summary", {}, visible(`${inner.name ?? tool.type ?? "tool"}`), el("span", { class: "dim" }, visible(inner.description ? ` — ${inner.description}` : ""))), el("pre", {}, pretty(inner.parameters ?? tool))));
-    }
+      return el("details", { class: "tool" }, el("summary", {}, visible(`${inner.name ?? tool.type ?? "tool"}`), el("span", { class: "dim" }, visible(inner.description ? ` — ${inner.description}` : ""))), el("pre", {}, pretty(inner.parameters ?? tool)));
+    });
+    if (offered.length) parts.push(el("details", { class: "tools" }, el("summary", {}, `${offered.length} tool${offered.length === 1 ? "" : "s"}`), ...offered));
+    const messages = request?.messages ?? [];
+    const turn = messages.findLastIndex((message) => message.role === "user");
+    // What the request before it in the conversation did not have is new; of a first one, the last turn is opened.
+    const from = this.known > 0 && this.known < messages.length ? this.known : turn;
+    this.open = null;
+    messages.forEach((message, at) => {
+      const node = message_(message);
+      if (this.known > 0 && at >= this.known) node.classList.add("new");
+      if (at === from) this.open = node;
+      if (message.role === "system" || message.role === "developer") parts.push(el("details", { class: "system" }, el("summary", {}, visible(`${message.role} prompt`)), node));
+      else parts.push(node);
+    });
     if (request) {
       const { messages: _, tools: __, ...rest } = request;
       parts.push(el("details", {}, el("summary", {}, "other fields"), el("pre", {}, pretty(rest))));
     }
     body("asked").replaceChildren(...parts);
+  }
+
+  // Bad news first, with the setting that helps.
+  news() {
+    const one = this.data.summary;
+    const why = (one.attempts ?? []).map((attempt) => attempt.why);
+    const outcomes = new Set(one.outcomes ?? []);
+    const told = [];
+    if (outcomes.has("unknown_tool") || this.data.explained.near_misses.some((miss) => miss.why.includes("unknown name"))) told.push("The model called a name that the request does not offer. unknown_tool decides what becomes of such a call; repair_names=true mends small slips.");
+    if (outcomes.has("cut") || (one.finish_reasons ?? []).includes("length")) told.push("The answer was cut off by its limit of tokens. Raise max_tokens, default_max_tokens or the backend's context.");
+    if (why.includes("tools_lost") || why.includes("call_swallowed")) told.push("The tools did not reach the model, or its call was lost in the backend's own parser. mode=prompt puts them into the prompt.");
+    if (outcomes.has("invalid") || outcomes.has("malformed")) told.push("A call's arguments do not fit the tool's schema. validate_arguments=retry asks for them again.");
+    if (one.error === "tool_choice_not_satisfied") told.push("A call had to come and none did. retries allows more tries; constrain=auto asks the backend to force one.");
+    if (!one.running && one.status >= 400) told.push(`The client got ${one.status}${one.error ? ` (${one.error})` : ""}${this.data.explained.error ? `; the backend said: ${this.data.explained.error}` : ""}.`);
+    $("#news").replaceChildren(...told.map((text) => el("p", { class: "note bad" }, visible(text))));
   }
 
   prompt() {

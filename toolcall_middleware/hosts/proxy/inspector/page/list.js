@@ -8,17 +8,18 @@ export const failed = (one) => !one.running && (Boolean(one.error) || one.status
 const FIELDS = {
   model: (one) => one.model, mode: (one) => one.mode, format: (one) => one.format, api: (one) => one.api,
   upstream: (one) => one.upstream, tenant: (one) => one.tenant, status: (one) => one.status, error: (one) => one.error,
-  id: (one) => one.id, outcome: (one) => (one.outcomes || []).join(" "), end: (one) => one.end,
+  id: (one) => one.id, title: (one) => one.title, outcome: (one) => (one.outcomes || []).join(" "), end: (one) => one.end,
 };
 
-export function matches(one, words) {
+// found: the exchanges whose whole content has the words that name no field, as the server says.
+export function matches(one, words, found = null) {
   return words.every((word) => {
     const colon = word.indexOf(":");
     const name = word.slice(0, colon);
     const value = word.slice(colon + 1);
     if (name === "is") return { running: one.running, error: failed(one), stream: one.stream, call: one.calls > 0 }[value] ?? false;
     if (colon > 0 && FIELDS[name]) return String(FIELDS[name](one) ?? "").toLowerCase().includes(value);
-    return Object.values(FIELDS).some((field) => String(field(one) ?? "").toLowerCase().includes(word));
+    return found?.has(one.number) || Object.values(FIELDS).some((field) => String(field(one) ?? "").toLowerCase().includes(word));
   });
 }
 
@@ -28,6 +29,8 @@ export class List {
     this.shown = [];
     this.selected = null;
     this.words = [];
+    this.found = null;
+    this.asked = 0;
     this.select = select;
     this.rows = new Rows(node, 54, (one) => this.item(one));
   }
@@ -38,14 +41,35 @@ export class List {
     this.refresh();
   }
 
-  filter(text) {
+  async filter(text) {
     this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.found = null;
+    this.refresh();
+    const asked = (this.asked += 1);
+    const words = this.words.filter((word) => !(word.startsWith("is:") || FIELDS[word.split(":")[0]]));
+    if (!words.length) return;
+    const answer = await fetch(`api/search?text=${encodeURIComponent(words.join(" "))}`);
+    if (!answer.ok || asked !== this.asked) return;
+    this.found = new Set(await answer.json());
     this.refresh();
   }
 
+  // The request before this one in its conversation.
+  before(number) {
+    const one = this.all.get(number);
+    const earlier = [...this.all.values()].filter((other) => one?.conversation && other.conversation === one.conversation && other.number < number);
+    return earlier.sort((a, b) => b.number - a.number)[0] ?? null;
+  }
+
   refresh() {
-    this.shown = [...this.all.values()].filter((one) => matches(one, this.words)).sort((a, b) => b.number - a.number);
+    const shown = [...this.all.values()].filter((one) => matches(one, this.words, this.found));
+    // Conversations stand together, the one with the newest exchange first.
+    const newest = new Map();
+    for (const one of shown) newest.set(one.conversation, Math.max(newest.get(one.conversation) ?? 0, one.number));
+    const place = (one) => (one.conversation ? newest.get(one.conversation) : one.number);
+    this.shown = shown.sort((a, b) => place(b) - place(a) || b.number - a.number);
     this.rows.show(this.shown);
+    this.told?.();
   }
 
   move(step) {
@@ -65,10 +89,12 @@ export class List {
     const worst = (one.outcomes || []).find((outcome) => outcome !== "clean") ?? one.outcomes?.[0];
     const tokens = one.completion_tokens === null ? "" : ` · ${one.estimated ? "~" : ""}${one.prompt_tokens ?? 0}→${one.completion_tokens} tok`;
     const chip = failed(one) ? ["bad", one.error || one.status || one.end] : one.running ? ["now", "running"] : worst ? [grade(worst), one.outcomes.length > 1 ? `${one.outcomes.length}× ${worst}` : worst] : ["", one.mode === "pass" ? "passed" : "no call"];
-    return el("div", { class: `item${one.running ? " running" : ""}`, role: "option", "data-number": one.number, "aria-selected": one.number === this.selected ? "true" : "false", on: { click: () => this.choose(one.number) } },
-      el("span", { class: "model", dir: "ltr" }, visible(one.model || one.path || "–")),
+    const at = this.shown.indexOf(one);
+    const inside = one.conversation && this.shown[at - 1]?.conversation === one.conversation;
+    return el("div", { class: `item${one.running ? " running" : ""}${inside ? " inside" : ""}`, role: "option", "data-number": one.number, "aria-selected": one.number === this.selected ? "true" : "false", on: { click: () => this.choose(one.number) } },
+      el("span", { class: "model", dir: "ltr" }, visible(one.title || one.model || one.path || "–")),
       el("span", { class: "when" }, new Date(one.time * 1000).toLocaleTimeString([], { hour12: false })),
-      el("span", { class: "facts" }, el("span", { class: `chip ${chip[0]}` }, visible(String(chip[1]))), ` ${one.mode}${one.format ? `/${one.format}` : ""}${tokens}`),
+      el("span", { class: "facts" }, el("span", { class: `chip ${chip[0]}` }, visible(String(chip[1]))), ` ${one.title ? `${visible(one.model ?? "")} ` : ""}${one.mode}${one.format ? `/${one.format}` : ""}${tokens}`),
       el("span", { class: "took" }, one.running ? "…" : ms(one.ended)));
   }
 }
