@@ -182,11 +182,9 @@ class Exchange:
             self.state = State.ENDED
             return [Pass()]
         self._talk = talk
-        if isinstance(chat, ChatRequest) and self._defer:
-            proof = proof_for(chat, self._settings, self._memory)
-            if proof is not None:
-                self.state = State.LEARNING
-                return [Learn(proof)]
+        if self._defer and isinstance(chat, ChatRequest) and (proof := proof_for(chat, self._settings, self._memory)):
+            self.state = State.LEARNING
+            return [Learn(proof)]
         return self._ask_first(event)
 
     def _ask_first(self, _event: Event) -> Sequence[Action]:

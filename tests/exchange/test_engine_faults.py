@@ -351,7 +351,8 @@ def stream_of(fault: Fault) -> bytes:
 
 
 def asked(fault: Fault, **fields: Any) -> Driven:
-    made = Driven(Settings(mode="native", **fault.settings), BackendMemory())
+    once = {} if "tool_choice" in fault.request else {"retries": 0}  # else an empty answer is asked for again
+    made = Driven(Settings(**{"mode": "native", **once, **fault.settings}), BackendMemory())
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **fault.request, **fields}
     assert made.on_request(json.dumps(body).encode()) is not None
     return made

@@ -246,7 +246,8 @@ SETTINGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("text", TEXTS)
 def test_streamed_and_whole_answers_say_the_same(text: str) -> None:
     rng = random.Random(text)
-    for settings, reason in itertools.chain(zip(SETTINGS, itertools.repeat("stop")), [({}, "length")]):
+    for chosen, reason in itertools.chain(zip(SETTINGS, itertools.repeat("stop")), [({}, "length")]):
+        settings = {**chosen, "retries": 0}  # else an empty answer is asked for again
         one = check_whole(whole(text, settings=settings, reason=reason), objects=False)
         for pieces in ([text], list(text), _cut(text, rng), _cut(text, rng)):
             other = check_stream(streamed(chunks_of(pieces, reason), settings=settings), objects=False)

@@ -19,7 +19,7 @@ ENTRY = {"index": 0, "id": "call_" + "a" * 24, "type": "function", "function": {
 
 def streamed(*deltas: tuple[dict[str, Any], str | None], mode: str = "prompt", **fields: Any) -> list[dict[str, Any]]:
     """The client's chunks for the backend's."""
-    made = Driven(Settings(mode=mode, format="hermes"))
+    made = Driven(Settings(mode=mode, format="hermes", retries=0))
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "stream": True, **fields}
     assert made.on_request(json.dumps(body).encode())
     made.on_response_start(200, [(b"content-type", b"text/event-stream")])
@@ -29,7 +29,7 @@ def streamed(*deltas: tuple[dict[str, Any], str | None], mode: str = "prompt", *
 
 
 def whole(message: dict[str, Any], mode: str = "prompt") -> Any:
-    made = Driven(Settings(mode=mode, format="hermes"))
+    made = Driven(Settings(mode=mode, format="hermes", retries=0))
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
     assert made.on_request(json.dumps(body).encode())
     made.on_response_start(200, [(b"content-type", b"application/json")])

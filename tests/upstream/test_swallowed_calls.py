@@ -56,7 +56,7 @@ class Asked:
     """One request, answer by answer. `formats`: in which each attempt's prompt was written."""
 
     def __init__(self, memory: BackendMemory, body: bytes, **settings: Any) -> None:
-        self.driven = Driven(Settings(**settings), memory)
+        self.driven = Driven(Settings(**{"retries": 0, **settings}), memory)  # else an empty answer is asked again
         self.sent = self.driven.on_request(body)
         self.formats = [format_of(self.sent)]
 

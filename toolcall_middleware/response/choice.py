@@ -226,7 +226,7 @@ class ChoiceAnswer:
         Reasoning there belongs to no thought in the text, and the backend's own calls end it. Not called for each
         piece of text: once there was some, more of it says nothing new.
         """
-        self.has_spoken = self.has_spoken or bool(text)
+        self.has_spoken = self.has_spoken or bool(text) or openai.is_odd_content(said)
         reads = self.thought is not None or self._start is not None
         if self.has_spoken and not reads:
             return False

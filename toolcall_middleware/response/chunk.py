@@ -275,10 +275,10 @@ def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]
     return ([{"index": 0, "function": single}] if isinstance(single, dict) else []), rest
 
 
-def says(part: Part) -> bool:
-    """Whether anything of it is for the client's eyes: more than a role."""
+def speaks(part: Part) -> bool:
+    """Whether it holds text, reasoning or a call: more than a role or an end."""
     beside = any(name not in _SILENT and not openai.is_null(value) for name, value in part.delta.items())
-    return beside or bool(part.ops) or part.reason is not None
+    return beside or bool(part.ops) or openai.is_odd_content(part.delta)
 
 
 def is_plain(ops: list[Op], text: str) -> bool:

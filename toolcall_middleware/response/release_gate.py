@@ -58,12 +58,14 @@ class Gate(Generic[_Held]):
 
     limit: the most bytes that are kept. size: counts the bytes of an item.
     said: something that a client shows has come. is_open: all leaves at once.
+    needs_words: an answer without a word or a call is not let go: it may be asked for again, or `release`d.
     """
 
-    __slots__ = ("_hold", "_kept", "_limit", "_size", "_size_of", "is_open", "said", "waits_for_speech")
+    __slots__ = ("_hold", "_kept", "_limit", "_size", "_size_of", "is_open", "needs_words", "said", "waits_for_speech")
 
     def __init__(self, hold: Hold, limit: int | None, size: Callable[[_Held], int]) -> None:
         self._hold = hold
+        self.needs_words = False
         self._limit = limit
         self._size_of = size
         self._kept: list[_Held] = []
@@ -78,9 +80,14 @@ class Gate(Generic[_Held]):
             self._hold, self.is_open, self.waits_for_speech = Hold.SPEECH, False, True
 
     @property
-    def waits_for_call(self) -> bool:
+    def outlasts_end(self) -> bool:
         """Whether the end of an answer opens it no more than its beginning."""
-        return self._hold in _FOR_CALLS and not self.is_open
+        return not self.is_open and (self._hold in _FOR_CALLS or (self.needs_words and not self.said))
+
+    def release(self) -> list[_Held]:
+        """All that was kept: the answer is the one to give."""
+        kept, self._kept, self.is_open = self._kept, [], True
+        return kept
 
     def keep(self, out: list[_Held]) -> None:
         """More that was made. Raises ToolCallError when it is too much."""
@@ -96,7 +103,11 @@ class Gate(Generic[_Held]):
         over: the stream came to its end. all_there: each choice that was asked for has begun. all_called: each that
         has begun has a call.
         """
+        if self.needs_words and not self.said:
+            return []
         match self._hold:
+            case Hold.NOTHING:
+                self.is_open = True
             case Hold.SPEECH:
                 self.is_open = self.said or (all_there and over)
             case Hold.END:
@@ -105,10 +116,7 @@ class Gate(Generic[_Held]):
                 self.is_open = all_there and all_called
             case Hold.CALLED:
                 self.is_open = over and all_called
-        if not self.is_open:
-            return []
-        kept, self._kept = self._kept, []
-        return kept
+        return self.release() if self.is_open else []
 
 
 class HeldProse:

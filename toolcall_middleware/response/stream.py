@@ -17,7 +17,7 @@ from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
 from .choice import ChoiceAnswer
-from .chunk import Choice, Choices, ChunkHead, Part, says
+from .chunk import Choice, Choices, ChunkHead, Part, speaks
 from .release_gate import Gate
 from .templates import Template, Templates
 
@@ -134,6 +134,10 @@ class StreamRewriter:
         self.failed: ToolCallError | None = None
         """Why the answer cannot go on."""
 
+    def wait_for_words(self) -> None:
+        """Hold an answer without a word or a call until `end`: before that, it may be asked for again."""
+        self._gate.needs_words, self._gate.is_open = True, False
+
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
@@ -235,17 +239,22 @@ class StreamRewriter:
                 part, fault = choices.end(index, lost=lost and not choice.answer.stopped, failed=self.failed)
                 if fault is not None:
                     self._fail(fault)
-                self._gate.said = self._gate.said or bool(part.ops) or part.reason is not None
+                self._gate.said = self._gate.said or self._says(part)
                 self._emit.rest(part, out)
                 part.ops.clear()
         ends = not lost and self.failed is None
-        self._read_all |= ends and not self._gate.waits_for_call
+        self._read_all |= ends and not self._gate.outlasts_end
         # Of an answer that failed, choices that have not begun might have been those that are waited for.
         return self._let(out, all_there=self.failed is None or choices.all_begun, over=ends)
 
     def end(self) -> bytes:
-        """The last bytes of a complete answer, with its usage if the client asked for it. Once, and last."""
-        return self._emit.end()
+        """What is still held, and the last bytes of a complete answer, with its usage if asked for. Once, and last."""
+        held = [] if self._gate.is_open else [*self._emit.opening(), *self._gate.release()]
+        return (self._joined(held) if held else b"") + self._emit.end()
+
+    def _says(self, part: Part) -> bool:
+        """Whether a part opens the answer, as far as speech does."""
+        return speaks(part) or (part.reason is not None and not self._gate.needs_words)
 
     def _let(self, out: list[Any], *, all_there: bool, over: bool) -> bytes:
         """Let `out` go, or keep it until all has come that it waits for."""
@@ -369,7 +378,7 @@ class StreamRewriter:
         alone = len(choices) == len(parts) == 1 and not counted
         if len(parts) == 1 and not counted and emit.holds(event, parts[0]):
             return
-        self._gate.said = self._gate.said or any(map(says, parts))
+        self._gate.said = self._gate.said or any(map(self._says, parts))
         as_it_is = not counted and len(parts) == len(choices)
         repeats = emit.chunk(event.raw if as_it_is else None, parts, out, news=news)
         if alone and repeats and not parts[0].beside:

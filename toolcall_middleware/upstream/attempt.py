@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
+_EMPTY = "Your answer is empty. Answer in words, or call a tool."
 _RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
 _MAX_SHOWN = 500
 
@@ -101,6 +102,7 @@ class ToolRequest:
         self.report = CallReport(chat.model)
         self._retried = False
         self._asked_whole = False
+        self._was_empty = False  # an answer without a word was asked for again
         self._sent = b""  # the body of the attempt at hand
         self._settings = settings
         self._extension = extension
@@ -146,6 +148,14 @@ class ToolRequest:
         return self._negotiation.is_trial
 
     @property
+    def may_ask_again(self) -> bool:
+        """Whether an answer without a word or a call is asked for once more."""
+        chat = self.chat
+        free = chat.offers_tools and not (chat.choice.must_call or self.is_trial)
+        ours = self._settings.upstream_api == "openai"  # else the answer may hold what no chat completion shows
+        return free and ours and self._settings.retries > 0 and not self._was_empty
+
+    @property
     def ends_itself(self) -> bool:
         """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
         choice = self.chat.choice
@@ -164,10 +174,11 @@ class ToolRequest:
     @property
     def note(self) -> str:
         """How it is asked, for the response's header."""
+        again = "; retried=1" if self._was_empty else ""
         if self.native:
-            return "mode=native; format=auto"
+            return f"mode=native; format=auto{again}"
         raw = "" if self._raw is None else "; send=completions"
-        return f"mode=prompt; format={self.prompt_format}{raw}"
+        return f"mode=prompt; format={self.prompt_format}{raw}{again}"
 
     @property
     def syntax(self) -> ToolFormat:
@@ -341,7 +352,9 @@ class ToolRequest:
             self._reasoning_start.learn(outcome.opened)
         if self._is_swallowed(outcome, left=left):
             return False
-        return self._keeps_promise(outcome) and self._fits(outcome, left=left) and not self._learn(outcome, left=left)
+        if not self._keeps_promise(outcome) or not self._fits(outcome, left=left) or self._learn(outcome, left=left):
+            return False
+        return not self._is_empty(outcome, left=left)
 
     def accepts_text(self) -> bool:
         """Whether the text of the answer at hand, which is over, fits or cannot be asked for again."""
@@ -360,6 +373,16 @@ class ToolRequest:
         self._ask_because("misfit", json.misfit)
         self._again(json.text, json.wish)
         return False
+
+    def _is_empty(self, outcome: AnswerOutcome, *, left: bool) -> bool:
+        """Whether the model ended without a word or a call, and is asked once more: agents stop at such an answer."""
+        empty = outcome.silent and not (outcome.cut or outcome.calls or outcome.thought_bytes)
+        if left or not empty or not self.may_ask_again:
+            return False
+        self._was_empty = True
+        self._ask_because("empty_answer", "the model ended without a word or a call")
+        self._again("", _EMPTY)
+        return True
 
     def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether the engine kept the call to itself, and it is asked for in another format."""

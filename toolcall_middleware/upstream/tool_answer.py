@@ -162,6 +162,8 @@ class ToolAnswer:
         made = self._form.stream(
             request.make_choice, request.usage, request.settings, must_call=request.is_trial, accepts=accepts
         )
+        if request.may_ask_again:
+            made.wait_for_words()
         if self.offers_tools:
             made.choices.read_unparsed = self._reader_of(self._request.syntax)
         if self._chat.include_usage and self._request.ends_itself:

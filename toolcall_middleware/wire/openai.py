@@ -287,6 +287,12 @@ def words_of(page: str) -> str:
     return "; ".join(dict.fromkeys(line for line in lines if line))
 
 
+def is_odd_content(message: Fields) -> bool:
+    """Whether the content of a message or delta is neither a string nor null: parts that are not text."""
+    content = bytes(message.get("content", NULL)).lstrip()
+    return content[:1] not in {b"n", b'"', b""}
+
+
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     """A backend's error, in whatever form it came, as one of ours. Its text is kept, and its code.
 

@@ -299,7 +299,7 @@ async def test_a_stream_leaves_as_it_comes() -> None:
 
     made = Client(ask())
     await made.run(middleware(app))
-    assert seen[:2] == [2, 3]
+    assert seen[:2] == [0, 2]  # a role alone may be the beginning of an answer that is asked for again
     assert seen[-2] > seen[2]
 
 
@@ -316,7 +316,7 @@ async def test_the_start_waits_for_what_there_is_to_say() -> None:
         await send({"type": "http.response.body", "body": stream(FINISH)})
 
     made = Client(ask())
-    await made.run(middleware(app))
+    await made.run(middleware(app, retries=0))
     assert seen == [0, 0, 0, 0, 2]
     assert check_stream(made.body).only.finish_reason == "stop"
 
