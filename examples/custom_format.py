@@ -30,7 +30,7 @@ class Guillemets:
         """The prompt block: which tools there are and how to call one. The same tools must give the same text."""
         listed = "\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools)
         several = "" if parallel else " Make at most one call in an answer."
-        example = self.render_calls([escaping.example(tools[0])]) if tools else ""
+        example = self.render_calls([escaping.EXAMPLE])
         return f"You can call these tools:\n{listed}\n\nA call looks like this: {example}{several}" if tools else ""
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:

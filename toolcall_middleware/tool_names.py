@@ -3,7 +3,8 @@
 Models write `functions.get_weather` (their training's namespace), `getWeather` or `get-weather`. Such a name is the
 tool's whose name is the same without case, separators and prefix; where that is two tools' it means neither.
 `get_weather.get_weather` is how Muse's template calls a tool without a namespace. Engines that read gpt-oss's headers
-leave a token of the model's in it, and what follows (`get_weather<|channel|>commentary`).
+leave a token of the model's in it, and what follows (`get_weather<|channel|>commentary`); those that read GLM's leave a
+closing tag (`get_weather</arg_value>`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection
 
 _PREFIX = re.compile(r"(?:(?:functions?|tools?|default_api|api)[.:/])+")
 _SEPARATORS = re.compile(r"[\s._:/-]+")
-_TOKEN = "<|"
+_TOKEN = re.compile(r"<[|/]")
 _LONGEST = 256  # characters
 
 
@@ -24,9 +25,8 @@ def meant_by(written: str, offered: Collection[str]) -> str | None:
         return written
     if not written or len(written) > _LONGEST:
         return None
-    before = written.partition(_TOKEN)[0]
-    if before != written:
-        return meant_by(before.rstrip(), offered)
+    if (token := _TOKEN.search(written)) is not None:
+        return meant_by(written[: token.start()].rstrip(), offered)
     known = _folded(tuple(offered))
     found = known.get(_fold(written))
     if found is None and (bare := _PREFIX.sub("", written, count=1)) != written:

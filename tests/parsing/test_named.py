@@ -63,3 +63,52 @@ def test_text_after_a_call_is_kept() -> None:
     for pieces in (text, list(text)):
         answer = read_calls(pieces, TOOLS, format="mistral_v11")
         assert (answer.text, len(answer.calls)) == ("and so on", 1)
+
+
+def offered(*names: str) -> list[dict[str, Any]]:
+    parameters = {"type": "object", "properties": {"url": {"type": "string"}}}
+    return [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("format_name", "text"),
+    [
+        ("pythonic", '[2fa_send(url="x")]'),
+        ("llama4_pythonic", '<|python_start|>[2fa_send(url="x")]<|python_end|>'),
+        ("olmo3", '<function_calls>2fa_send(url="x")</function_calls>'),
+        ("lfm2", '<|tool_call_start|>[2fa_send(url="x")]<|tool_call_end|>'),
+        ("llama3_json", '<|python_tag|>2fa_send(url="x")'),
+        ("tool_code", '```tool_code\n2fa_send(url="x")\n```'),
+    ],
+)
+def test_a_name_may_begin_with_a_digit(format_name: str, text: str) -> None:
+    for name in (format_name, "auto"):
+        for pieces in (text, list(text)):
+            answer = read_calls(pieces, offered("2fa_send"), format=name)
+            calls = [(call.name, call.decoded()) for call in answer.calls]
+            assert (answer.text, calls) == ("", [("2fa_send", {"url": "x"})]), name
+
+
+def test_numbers_in_brackets_are_text() -> None:
+    for text in ("[2, 3]", "[2", "[12(", "[1] and [2fa_other(x=1)]"):
+        for pieces in (text, list(text)):
+            answer = read_calls(pieces, offered("2fa_send"), format="pythonic")
+            assert (answer.text, answer.calls) == (text, [])
+
+
+def test_gemma_may_write_namespaces_before_a_name() -> None:
+    text = "<|tool_call>call:google:mcp:text_generation:create-pdf{url:'a, and {b}'}<tool_call|>"
+    for name in ("gemma4", "auto"):
+        for pieces in (text, list(text)):
+            answer = read_calls(pieces, offered("create-pdf"), format=name)
+            assert [(call.name, call.decoded()) for call in answer.calls] == [("create-pdf", {"url": "a, and {b}"})]
+
+
+def test_llama_4_may_write_text_before_its_list() -> None:
+    text = 'I need the page first.\n\n[2fa_send(url="x"), other(url="y")]'
+    for model, name in (("", "llama4_pythonic"), ("Llama-4-Scout-17B", "auto")):
+        for pieces in (text, list(text)):
+            answer = read_calls(pieces, offered("2fa_send", "other"), format=name, model=model)
+            assert (answer.text.strip(), len(answer.calls)) == ("I need the page first.", 2)
+    data = "The list:\n[other(url=1) for other in others]\nis long."
+    assert read_calls(data, offered("other"), format="llama4_pythonic").text == data

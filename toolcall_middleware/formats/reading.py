@@ -12,6 +12,7 @@ from ..model import ToolSet
 from ..parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ..parsing.calls.last_line import LastLine
 from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ..parsing.patterns import PYTHON_NAME
 from ..parsing.sink import Body, Sink
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
@@ -31,7 +32,6 @@ _KEY = "|".join(_KEYS)
 _KEY_BEGUN = "|".join(Trie.of(f'{key}"' for key in _KEYS).beginnings().values())
 _OBJECT = rf"\{{{_WS}\"(?:{_KEY})\"[ \t]{{0,32}}:"
 _OBJECT_BEGUN = rf"\{{{_WS}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?"
-_PYTHON_NAME = r"[A-Za-z_][\w.\-/:]{0,255}"
 
 
 def _last_lines(make: Callable[[Sink], Body], pattern: str, partial: str) -> Opener:
@@ -57,8 +57,8 @@ LAST_LINE_LIST = _last_lines(_alone, rf"\[[ \t]{{0,32}}{_OBJECT}", rf"\[[ \t]{{0
 """A list of them, the first on the bracket's own line: what a program prints over many lines is data."""
 LAST_PYTHON = _last_lines(
     lambda sink: PythonicCalls(sink, PythonicSyntax(bare=True)),
-    rf"\[{_WS}{_PYTHON_NAME}[ \t]{{0,32}}\(",
-    rf"\[{_WS}(?:{_PYTHON_NAME}[ \t]{{0,32}})?",
+    rf"\[{_WS}{PYTHON_NAME}[ \t]{{0,32}}\(",
+    rf"\[{_WS}(?:\d{{1,8}}|{PYTHON_NAME}[ \t]{{0,32}})?",
 )
 """Python's list of calls."""
 

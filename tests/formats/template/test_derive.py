@@ -226,7 +226,7 @@ def test_what_is_no_jinja_says_so() -> None:
 
 def test_without_jinja2_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
-    with pytest.raises(FormatError, match=r"toolcall-middleware\[hf\]"):
+    with pytest.raises(FormatError, match=r"pip install .*\[hf\]"):
         ChatTemplate("x").render([{}])
 
 

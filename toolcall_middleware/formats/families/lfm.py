@@ -16,8 +16,8 @@ _OPENERS = (
         fork(
             (r"\[?[ \t\r\n]*\{", json_calls(close=("<|tool_call_end|>",))),
             (r"\[", _lfm2),
-            (r"[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=("<|tool_call_end|>",))),
-            undecided=r"\[?[ \t\r\n]*|[A-Za-z_][\w.]{0,200}",
+            (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=("<|tool_call_end|>",))),
+            undecided=r"\[?[ \t\r\n]*|\d{0,8}[A-Za-z_][\w.]{0,200}|\d{1,8}",
         ),
     ),
 )

@@ -28,7 +28,9 @@ _MARKUP = Markup(
     tags=("SYS>>",),
     # A result that is a list of calls in Python, and would be one when the model repeats it.
     escapes=(
-        Escape(r"(?<![^\n])\[", r"[ \t\r\n]{0,32}[A-Za-z_][\w.]{0,64}[ ]?\((?:\)|[A-Za-z_]\w{0,64}[ ]?=(?!=)|[\"'])"),
+        Escape(
+            r"(?<![^\n])\[", r"[ \t\r\n]{0,32}\d{0,8}[A-Za-z_][\w.]{0,64}[ ]?\((?:\)|[A-Za-z_]\w{0,64}[ ]?=(?!=)|[\"'])"
+        ),
     ),
 )
 
@@ -36,8 +38,8 @@ _PYTHON_TAG = opener(
     "<|python_tag|>",
     fork(
         (r"[{\[`]", json_calls()),
-        (r"[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False)),
-        undecided=r"(?:[A-Za-z_][\w.]{0,200})?",
+        (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False)),
+        undecided=r"\d{0,8}(?:[A-Za-z_][\w.]{0,200})?",
     ),
 )
 
@@ -87,8 +89,8 @@ natural language. When you receive a function's output, use it to format an answ
 _LIST = shared(
     "[",
     pythonic_calls(bare=True),
-    r"\[[ \t\r\n]*[A-Za-z_]",
-    undecided=r"\[[ \t\r\n]*",
+    r"\[[ \t\r\n]*\d{0,8}[A-Za-z_]",
+    undecided=r"\[[ \t\r\n]*\d{0,8}",
     where=Where.START,
     consume=False,
     as_last=(reading.LAST_PYTHON,),
@@ -139,6 +141,7 @@ LLAMA4_PYTHONIC = Family(
     about="a Python list of calls, perhaps between `<|python_start|>` and `<|python_end|>`: Llama 4",
     models={"llama4": "[vllm] llama4_pythonic"},
     auto_openers=(_PYTHON_START, _LIST),
+    own_openers=(reading.LAST_PYTHON,),  # it explains itself before the list
     fallback=_JSON,
     markup=_MARKUP,
     prompt="""\

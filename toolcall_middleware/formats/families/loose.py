@@ -13,6 +13,7 @@ from ...model import ToolCall
 from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.calls.react_calls import ReactCall
+from ...parsing.patterns import PYTHON_NAME
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
 from .. import reading
@@ -168,11 +169,11 @@ To call a function, answer with nothing but a JSON object in this form; the argu
 
 _API = "default_api."
 _PYTHON = PythonicSyntax(brackets=False, bare=True, wrapper="print", prefix=_API)
-_CODE_NAME = r"[A-Za-z_][\w.\-/:]{0,255}"
+_CODE_NAME = PYTHON_NAME  # of a function
 _CODE = Opener(
     pattern=rf"(?:print\()?(?:{re.escape(_API)})?(?P<tool>{_CODE_NAME}){_WS}\(",
-    partial=rf"(?:print\()?(?:{_CODE_NAME}{_WS})?(?P<tool>)",
-    first="ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_",
+    partial=rf"(?:print\()?(?:\d{{1,8}}|{_CODE_NAME}{_WS})?(?P<tool>)",
+    first="0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_",
     where=Where.FENCE,
     consume=False,
     fences=frozenset({"tool_code"}),

@@ -19,6 +19,7 @@ import msgspec
 from ...json_schema.compact import compact_schema
 from ...model import Tool, ToolCall, ToolResult
 from ...parsing.calls.harmony_words import called
+from ...parsing.patterns import PYTHON_NAME
 from ...tool_names import meant_by
 from .. import markup
 
@@ -140,7 +141,6 @@ def neutralise_names(text: str, names: Collection[str], is_call: Callable[[str, 
 
 
 _MEMBER_OF_NAMES = frozenset({"name", "tool_name", "function", "tool", "recipient_name", "action"})
-_NAME = r"[A-Za-z_][\w.\-/:]{0,255}"
 _GAP = r"[ \t\r\n]{0,64}"
 # Letters of a key or name in JSON may be escapes, too.
 _KEY = r"(?:[a-z_]|\\u[0-9A-Fa-f]{4}){4,14}"
@@ -149,9 +149,9 @@ _TYPE = r"(?:[ ]{0,16}(?:commentary|analysis|json|code))"
 _CALL_BY_NAME = re.compile(
     rf"[\"']\\*+(?=(?P<key>{_KEY})[\"']{_VALUE % 'member'})"
     rf"|(?<=[{{,]){_GAP}\\*+(?=(?P<bare_key>{_KEY}){_VALUE % 'bare_member'})"
-    rf"|\[\\*+(?={_GAP}(?P<listed>{_NAME}){_GAP}\()"
-    rf"|\bcall\\*+(?=:(?P<marked>{_NAME})\{{)"  # Gemma's, where its markers were dropped
-    rf"|^(?P<alone>{_NAME})\\*+(?=\n[ \t]{{0,8}}\{{)"  # Functionary's
+    rf"|\[\\*+(?={_GAP}(?P<listed>{PYTHON_NAME}){_GAP}\()"
+    rf"|\bcall\\*+(?=:(?P<marked>{PYTHON_NAME})\{{)"  # Gemma's, where its markers were dropped
+    rf"|^(?P<alone>{PYTHON_NAME})\\*+(?=\n[ \t]{{0,8}}\{{)"  # Functionary's
     # gpt-oss's, where its tokens were left out. (With its namespace, `neutralise` knows it.)
     rf"|\bto=\\*+(?!functions\.)(?=(?P<recipient>[^\s<{{\\]{{1,256}}+){_TYPE}{{0,4}}+\s{{0,64}}\{{)",
     re.MULTILINE,

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...model import ToolCall
+from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener
 from .round_trip import comes_back
 
-_NAME = re.compile(r"[A-Za-z_][\w.\-/:]{0,255}")
+_NAME = re.compile(PYTHON_NAME)
 _KEY = re.compile(r"[A-Za-z_]\w{0,255}")
 _DICT_KEY = re.compile(r"[^\"'\\]{0,200}")
 PYTHON_WORDS = {True: "True", False: "False", None: "None"}

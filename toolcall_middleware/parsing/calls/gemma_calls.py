@@ -11,14 +11,15 @@ from ..values.notation import Notation
 from .call_arguments import LiteralArguments, LiteralCalls
 
 # Of `call:` the word may be missing, or a colon stands before it; under load the brackets are sometimes Python's.
-# A name may have a namespace.
+# A name may have namespaces (`google:mcp:create-pdf`).
 _NAME = r"[^\s{}()<>\[\]\"'`,:]"
 _HEAD = re.compile(
-    rf"(?::?call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_NAME}{{1,64}}:)?{_NAME}{{1,256}})"
+    rf"(?::?call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_NAME}{{1,64}}:){{0,8}}{_NAME}{{1,256}})"
     r"[ \t\r\n]{0,32}(?P<bracket>[{(])"
 )
 _HEAD_PART = re.compile(
-    rf"(?::?(?:c|ca|cal|call))?[ \t]{{0,32}}(?::[ \t]{{0,32}}(?:{_NAME}{{1,64}}:)?{_NAME}{{0,256}}[ \t\r\n]{{0,32}})?\Z"
+    rf"(?::?(?:c|ca|cal|call))?[ \t]{{0,32}}"
+    rf"(?::[ \t]{{0,32}}(?:{_NAME}{{1,64}}:){{0,8}}{_NAME}{{0,256}}[ \t\r\n]{{0,32}})?\Z"
 )
 _MAX_GAP = 512
 
@@ -73,6 +74,8 @@ def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
             first = False
             cursor.i = m.start("bracket")
             name = m["name"]
+            if not sink.offered(name) and sink.offered(bare := name.rpartition(":")[2]):
+                name = bare
             cursor.start(name)
             sink.args("{")
             yield

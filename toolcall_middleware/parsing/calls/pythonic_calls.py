@@ -11,10 +11,11 @@ from ..sink import Sink
 from ..values.notation import Notation
 from .call_arguments import LiteralArguments, LiteralCalls
 
-_NAME = re.compile(r"[^\W\d][\w.\-/:]{0,255}")
+_NAME = re.compile(r"(?:\d{1,8}(?=[^\W\d]))?[^\W\d][\w.\-/:]{0,255}")
+_DIGITS = re.compile(r"\d{1,8}\Z")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")
 _ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(")
-_ANOTHER_PART = re.compile(rf"\[[ \t\r\n]{{0,64}}(?:{_NAME.pattern}[ \t\r\n]{{0,64}})?\Z")
+_ANOTHER_PART = re.compile(rf"\[[ \t\r\n]{{0,64}}(?:\d{{1,8}}|{_NAME.pattern}[ \t\r\n]{{0,64}})?\Z")
 _METHOD = ".call"  # `f.call(x=1)`: Llama 3.1's way to call what it was trained on
 _MAX_HOLD = 512
 _MAX_ECHO = 2048
@@ -134,6 +135,9 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
             break
         s = cursor.s
         m = _NAME.match(s, k)
+        if m is None and not cursor.last and _DIGITS.match(s, k):
+            yield from cursor.more()  # a name may begin with digits
+            continue
         j = k if m is None else WHITE_SPACE.match(s, m.end(), m.end() + _MAX_HOLD).end()
         if m is not None and j == len(s) and not cursor.last:
             yield from cursor.more()
