@@ -47,7 +47,7 @@ class History:
         self.messages: list[Message] = []
         self.paths = Paths()
         self.compacts = False
-        """Whether the client asks for a summary of the conversation in place of an answer."""
+        """Whether the client asks for a summary of the conversation in place of an answer: Codex does."""
         self._names = names
         self._open: Message | None = None  # the assistant's message that the next item may still belong to
         self._thoughts: list[Carried] = []  # thoughts that wait for what was said after them

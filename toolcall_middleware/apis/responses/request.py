@@ -48,13 +48,15 @@ _NOT_FORWARDED = frozenset(name.casefold() for name in _OWN | _CHAT_ONLY)
 class Asked:
     """What the answer has to know of its request. `echo`: the fields of the response that repeat the request's.
 
-    `encrypted`: whether thoughts are carried in `encrypted_content`.
+    `encrypted`: whether thoughts are carried in `encrypted_content`. `compacts`: the text is a summary of the
+    conversation, which a `compaction` item carries.
     """
 
     model: str
     echo: dict[str, Any]
     names: Names = field(default_factory=Names)
     encrypted: bool = False
+    compacts: bool = False
     tool_paths: tuple[str, ...] = ()
     paths: Paths = field(default_factory=Paths)
 
@@ -135,6 +137,7 @@ class _Request:
             echo=echo,
             names=offered.names,
             encrypted=ENCRYPTED in include,
+            compacts=history.compacts,
             tool_paths=tuple(offered.paths),
             paths=history.paths,
         )

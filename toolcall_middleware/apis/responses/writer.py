@@ -208,7 +208,7 @@ class ResponseWriter:
         index, said = len(self._items), self._item.said
         match kind:
             case Block.TEXT:
-                self._item = _Text(self, index)
+                self._item = (_Compaction if self._asked.compacts else _Text)(self, index)
             case Block.THOUGHT:
                 self._item = _Thought(self, index, said=said)
             case Block.CALL:
@@ -364,6 +364,21 @@ class _Text(_Item):
         self._writer.emit("response.content_part.done", {**self._part, "part": part})
         self._parts.append(part)
         self.pieces, self._kind = [], None
+
+
+class _Compaction(_Item):
+    """A summary of the conversation, which the client sends back in place of it."""
+
+    prefix = "cmp"
+    said = True
+
+    def fields(self, status: str) -> dict[str, Any]:  # noqa: ARG002 - this item has no status
+        summary = Carried("".join(self.pieces))
+        return {"type": "compaction", "id": self._id, "encrypted_content": write_carried(summary)}
+
+    def add(self, step: Step) -> None:
+        if isinstance(step, (Content, Refusal)):
+            self.pieces.append(whole_text(step.text))
 
 
 class _Thought(_Item):
