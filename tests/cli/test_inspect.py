@@ -6,9 +6,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,8 @@ import httpx
 import pytest
 
 from tests.helpers.fakes import TextBackend, serve, write_calls
+from toolcall_middleware.cli import main
+from toolcall_middleware.cli import serve as serve_command
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -161,3 +165,20 @@ def test_a_page_for_others_is_refused(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, timeout=60, check=False, text=True)
     assert ended.returncode == 2
     assert "for this machine alone" in ended.stderr
+
+
+def test_open_leads_a_browser_to_the_page_once_the_proxy_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        serve_command._open("0.0.0.0", port)
+    assert opened == [f"http://127.0.0.1:{port}/inspect"]
+    monkeypatch.setattr(serve_command, "_PATIENCE", 0.2)
+    serve_command._open("127.0.0.1", port)
+    assert len(opened) == 1
+
+
+def test_open_without_a_page_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--open", "--upstream", "http://127.0.0.1:9/v1"]) == 2
+    assert "--open: there is a page only with --inspect" in capsys.readouterr().err

@@ -155,7 +155,7 @@ def _announce(settings: Settings, address: str, port: int) -> None:
 
 def _open(address: str, port: int) -> None:
     """Opens the inspector once the proxy listens; a proxy that does not start has no page."""
-    from ..hosts.proxy.upstream.connection import is_loopback
+    from ..hosts.http.cors import is_loopback
 
     host = address if is_loopback(address) else "127.0.0.1"
     until = time.monotonic() + _PATIENCE

@@ -69,9 +69,10 @@ async def test_without_the_token_there_is_nothing(path: str) -> None:
 async def test_a_stable_address_leads_this_machine_to_the_page() -> None:
     answer = await get(inspector(), "/inspect")
     assert (answer.status, answer.headers["location"]) == (307, PAGE)
-    for options in ({"local_only": True}, {"local_only": False}):
-        assert (await get(inspector(**options), "/inspect", client=("192.0.2.1", 5))).body == b"the proxy"
-        assert (await get(inspector(**options), "/inspect", headers=[(b"host", b"evil.example")])).body == b"the proxy"
+    for local_only in (True, False):
+        app = inspector(local_only=local_only)
+        assert (await get(app, "/inspect", client=("192.0.2.1", 5))).body == b"the proxy"
+        assert (await get(app, "/inspect", headers=[(b"host", b"evil.example")])).body == b"the proxy"
 
 
 async def test_only_this_machine_gets_in() -> None:
@@ -291,9 +292,12 @@ def called(name: str, arguments: str) -> str:
     return f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'tool_calls': [call]}}]})}\n\n"
 
 
-USER = {"role": "user", "content": [{"type": "text", "text": "<reminder>"}, {"type": "text", "text": "Fix  greet.py"}]}
-RESULT = {"role": "tool", "tool_call_id": "c", "content": "def greet"}
-ASSISTANT = {"role": "assistant", "content": None, "tool_calls": []}
+USER: dict[str, Any] = {
+    "role": "user",
+    "content": [{"type": "text", "text": "<reminder>"}, {"type": "text", "text": "Fix  greet.py"}],
+}
+RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c", "content": "def greet"}
+ASSISTANT: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
 
 
 @pytest.mark.parametrize(
