@@ -131,7 +131,7 @@ async def test_another_packages_format_serves_a_whole_conversation(*, stream: bo
         last = await _ask(client, [*messages, {"role": "assistant", **first}, result], stream=stream)
     assert last["content"] == "It rains in Oslo."
     system, *rest = model.requests[1]["messages"]
-    shown = 'A call looks like this: <<call>> {"name": "weather", "arguments": {"city": "Paris"}} <<end>>'
+    shown = 'A call looks like this: <<call>> {"name": "TOOL_NAME", "arguments": {"ARGUMENT": "VALUE"}} <<end>>'
     assert shown in system["content"]
     assert [message["role"] for message in rest] == ["user", "assistant", "user"]
     assert rest[1]["content"].split() == written.split()

@@ -101,7 +101,9 @@ def test_the_prompt_is_in_the_templates_own_words(found: dict[str, Derived]) -> 
     assert prompt.startswith("# Tools\n\n<tools>\n")
     assert '{"type": "function", "function": {"name": "f", "description": "Does it."' in prompt
     assert "Call a tool like this." in prompt
-    assert '<acme_call>{"tool": "f", "input": {}}</acme_call>' in prompt  # it does not show a call: we do
+    assert (
+        '<acme_call>{"tool": "TOOL_NAME", "input": {"ARGUMENT": "VALUE"}}</acme_call>' in prompt
+    )  # the template shows no call: we do
 
 
 @pytest.mark.slow
