@@ -78,11 +78,13 @@ def _unfenced(text: str) -> str:
 class JsonAnswer:
     """Holds and checks the text of an answer that the client wants to have as JSON of this schema.
 
-    limit: see `AnswerText`. misfit: what is wrong with the text, empty where it fits or cannot be checked.
+    limit: see `AnswerText`. tries: how often it may be asked for again. misfit: what is wrong with the text, empty
+    where it fits or cannot be checked.
     """
 
-    def __init__(self, schema: Mapping[str, Any], limit: int | None) -> None:
+    def __init__(self, schema: Mapping[str, Any], limit: int | None, tries: int) -> None:
         self._limit = limit
+        self._tries = tries
         self._texts: list[AnswerText] = []
         self._checker: ArgumentChecker | None = None
         self.misfit = ""
@@ -107,22 +109,30 @@ class JsonAnswer:
         """What the choices say."""
         return "\n".join(held.text for held in self._texts if held.text)
 
-    def fits(self) -> bool:
-        """Check the text of each choice, once the answer is over."""
+    def accepts(self) -> bool:
+        """Whether the text of the answer, which is over, fits or cannot be asked for again."""
         texts = (held.text for held in self._texts if held.text is not None)
         self.misfit = next(filter(None, map(self._fault, texts)), "")
-        return not self.misfit
+        return not self.misfit or not self._tries
+
+    def misses(self, *, cut: bool, left: bool) -> bool:
+        """Whether the answer is to be asked for again. cut: it is not whole. left: some of it has left.
+
+        A misfit that leaves is logged by its place, without what was written.
+        """
+        if not (cut or self.accepts() or left):
+            self._tries -= 1
+            return True
+        if self.misfit:
+            place = on_one_line(self.misfit.partition(": ")[0])
+            _log.warning("The answer does not fit the client's response_format: %s", place)
+        return False
 
     @property
     def wish(self) -> str:
         """What the model is told of a misfit."""
         why = f"That answer does not fit the JSON Schema: {self.misfit}."
         return f"{why} Answer again with nothing but JSON that fits it."
-
-    def warn(self) -> None:
-        """Log a misfit: its place, not what was written."""
-        place = on_one_line(self.misfit.partition(": ")[0])
-        _log.warning("The answer does not fit the client's response_format: %s", place)
 
     def _fault(self, text: str) -> str:
         found = [] if self._checker is None else self._checker.faults(_NAME, text)

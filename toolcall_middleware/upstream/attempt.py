@@ -108,9 +108,8 @@ class ToolRequest:
         self._extension = extension
         self._format = PromptFormat(chat, settings, memory)
         schema = self._answer_schema() if settings.structured != "off" else None
-        self.json = None if schema is None else JsonAnswer(schema, settings.max_response_bytes)
-        checked = schema is not None
-        self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit, checked=checked)
+        self.json = None if schema is None else JsonAnswer(schema, settings.max_response_bytes, settings.retries)
+        self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
         self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
         self._messages: list[dict[str, Any]] = []
         self._raw: RawPrompt | None = None
@@ -356,20 +355,11 @@ class ToolRequest:
             return False
         return not self._is_empty(outcome, left=left)
 
-    def accepts_text(self) -> bool:
-        """Whether the text of the answer at hand, which is over, fits or cannot be asked for again."""
-        return self.json is None or self.native or self.json.fits() or not self._negotiation.attempts_left
-
     def _fits(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether the answer's text is the one to give. Else another attempt is set up."""
-        settled, json = outcome.cut or self.accepts_text() or left, self.json
-        if json is None or not json.misfit:
+        json = None if self.native else self.json
+        if json is None or not json.misses(cut=outcome.cut, left=left):
             return True
-        self.decisions.append(Decision("structured", "misfit", json.misfit))
-        if settled:
-            json.warn()
-            return True
-        self._negotiation.attempts_left -= 1
         self._ask_because("misfit", json.misfit)
         self._again(json.text, json.wish)
         return False

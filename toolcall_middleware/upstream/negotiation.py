@@ -68,17 +68,10 @@ class Negotiation:
     `native`: the tools go to the backend. `is_trial`: nothing shows yet that they reach the model, so an answer is only
     good with a call. `extra`: fields that are added to the body, or None for those that are taken away.
     lowers_limit: a limit of tokens that leaves the prompt no room is lowered, because the client's API demands one.
-    checked: an answer in text may be asked for again.
     """
 
     def __init__(
-        self,
-        chat: ChatRequest,
-        settings: Settings,
-        memory: BackendMemory,
-        *,
-        lowers_limit: bool = False,
-        checked: bool = False,
+        self, chat: ChatRequest, settings: Settings, memory: BackendMemory, *, lowers_limit: bool = False
     ) -> None:
         self._chat = chat
         self._settings = settings
@@ -94,7 +87,7 @@ class Negotiation:
         self.native = settings.mode == "native"
         self.is_trial = False
         self.attempts_left = 0
-        if chat.choice.must_call or settings.validate_arguments == "retry" or checked:
+        if chat.choice.must_call or settings.validate_arguments == "retry":
             self.attempts_left = settings.retries
 
     def begin(self) -> None:

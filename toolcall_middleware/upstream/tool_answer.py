@@ -158,7 +158,7 @@ class ToolAnswer:
 
     def _new_rewriter(self) -> StreamRewriter:
         request = self._request
-        accepts = None if request.native or request.json is None else request.accepts_text
+        accepts = None if request.native or request.json is None else request.json.accepts
         made = self._form.stream(
             request.make_choice, request.usage, request.settings, must_call=request.is_trial, accepts=accepts
         )
