@@ -177,7 +177,7 @@ class Exchange:
             body = one_reading(without_overrides(event.body))
             talk = GuardedAnswer(body, self._settings, self._memory, defer=self._defer)
         elif isinstance(chat, UsageOnly):
-            talk = self._usage_only(event.body)
+            talk = UsageOnlyAnswer(without_overrides(event.body), self._settings, self._memory, defer=self._defer)
         else:
             self.state = State.ENDED
             return [Pass()]
@@ -193,20 +193,11 @@ class Exchange:
         self.state = State.WAITING
         return [Ask(body, talk.prompt)]
 
-    def _usage_only(self, body: bytes) -> Conversation:
-        return UsageOnlyAnswer(without_overrides(body), self._settings, self._memory, defer=self._defer)
-
     def _with_tools(self, chat: ChatRequest) -> Conversation:
         if chat.overrides:
             self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings
-        warnings = check_request(chat, settings)
-        if settings.max_repeated_calls is not None:
-            check_repeated_calls(chat, settings.max_repeated_calls)
-        extension = None
-        if settings.extension_field is not None:
-            warnings += result_warnings(chat.messages, settings.max_result_bytes)
-            extension = Extension(settings.extension_field, tuple(warnings))
+        extension = _checked(chat, settings)
         defer, writer, lowers = self._defer, self.writer, self._always
         return ToolAnswer(chat, settings, self._memory, extension, defer=defer, lowers_limit=lowers, writer=writer)
 
@@ -430,6 +421,16 @@ class Exchange:
         (State.ENDED, Failed): _ignore,
     }
     """What each event leads to in each state. What is not here is a fault of the host's, or of the app behind it."""
+
+
+def _checked(chat: ChatRequest, settings: Settings) -> Extension | None:
+    """Check a request with tools. Return what is to be written beside its calls. Raises ToolCallError."""
+    warnings = check_request(chat, settings)
+    if settings.max_repeated_calls is not None:
+        check_repeated_calls(chat, settings.max_repeated_calls)
+    if settings.extension_field is None:
+        return None
+    return Extension(settings.extension_field, (*warnings, *result_warnings(chat.messages, settings.max_result_bytes)))
 
 
 def _coding_of(head: Head) -> str:

@@ -380,10 +380,8 @@ class ToolRequest:
             self._format.prove()
         if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
             return False
-        self.usage.next_attempt()
-        self._ask_because("call_swallowed", "the answer is empty, though tokens were counted")
         self.decisions.append(Decision("format", self.prompt_format, "the engine seems to keep the family's own calls"))
-        self.next_body = self._by_prompt()
+        self._ask_by_prompt("call_swallowed", "the answer is empty, though tokens were counted")
         return True
 
     def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:
@@ -391,9 +389,7 @@ class ToolRequest:
         todo = self._negotiation.after_answer(calls=outcome.calls, read_markup=outcome.read_markup, lost=outcome.lost)
         if todo is not Next.PROMPT or left:
             return False
-        self.usage.next_attempt()
-        self._ask_because("tools_lost", "the tools did not reach the model, or its call got lost")
-        self.next_body = self._by_prompt()
+        self._ask_by_prompt("tools_lost", "the tools did not reach the model, or its call got lost")
         return True
 
     def _keeps_promise(self, outcome: AnswerOutcome) -> bool:
@@ -402,32 +398,28 @@ class ToolRequest:
         if outcome.satisfied or not choice.must_call:
             return True
         todo = self._negotiation.after_broken_promise(cut=outcome.cut, text=outcome.text)
-        if todo is not Next.GIVE:
-            self._ask_because("no_call", "tool_choice asks for a call, and none came")
+        detail = "tool_choice asks for a call, and none came"
         if todo is Next.PROMPT:
-            self.usage.next_attempt()
-            self.next_body = self._by_prompt()
+            self._ask_by_prompt("no_call", detail)
             return False
         if todo is Next.AGAIN:
+            self._ask_because("no_call", detail)
             bare = self._negotiation.is_bare
             wish = _CALL_NOW if self.native else prompt.wish(self.chat, self._format.chosen, bare=bare)
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
             return False
-        wanted = f"the tool {choice.name!r}" if choice.name else "a tool"
-        tries = "1 try" if self._attempts == 1 else f"{self._attempts} tries"
-        cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
-        nothing = "(only thoughts)" if outcome.thought_bytes else "(nothing)"
-        wrote = outcome.text.strip()[:_MAX_SHOWN] or nothing
-        raise ToolCallError(
-            "tool_choice_not_satisfied",
-            f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {wrote}",
-            param="tool_choice",
-        )
+        raise _no_call(choice.name, self._attempts, outcome)
 
     def _ask_because(self, why: str, detail: str) -> None:
         """The next attempt has this reason."""
         self.why = why
         self.decisions.append(Decision("ask again", why, detail))
+
+    def _ask_by_prompt(self, why: str, detail: str) -> None:
+        """Ask once more, without tools of the backend's own."""
+        self.usage.next_attempt()
+        self._ask_because(why, detail)
+        self.next_body = self._by_prompt()
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
@@ -442,6 +434,17 @@ class ToolRequest:
         if self._raw is not None:
             self._raw.again(more)
         self.next_body = self._body()
+
+
+def _no_call(name: str | None, attempts: int, outcome: AnswerOutcome) -> ToolCallError:
+    """The error for an answer without the call that `tool_choice` asks for, after so many attempts."""
+    wanted = f"the tool {name!r}" if name else "a tool"
+    tries = "1 try" if attempts == 1 else f"{attempts} tries"
+    cut = " Its answer ended at the limit of tokens." if outcome.cut else ""
+    nothing = "(only thoughts)" if outcome.thought_bytes else "(nothing)"
+    wrote = outcome.text.strip()[:_MAX_SHOWN] or nothing
+    message = f"The model did not call {wanted}, although tool_choice asks for it ({tries}).{cut} It wrote: {wrote}"
+    return ToolCallError("tool_choice_not_satisfied", message, param="tool_choice")
 
 
 def _to_model(message: str) -> str:

@@ -7,11 +7,13 @@ schema or fields may have caused names them (`Fact.of` holds their digest), or i
 from __future__ import annotations
 
 import enum
+import re
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..fading_memory import FadingMemory, digest
+from ..request.parse import ChatRequest
 
 REMEMBERED_SECONDS = 600.0
 DOUBTFUL_SECONDS = 120.0
@@ -19,6 +21,15 @@ DOUBTFUL_SECONDS = 120.0
 _REMEMBERED = 512  # facts
 _LONGEST_NAME = 512  # characters
 _ALL = None  # in place of a client
+_ORDINARY = frozenset({
+    "model", "messages", "tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "stream",
+    "stream_options", "temperature", "top_p", "max_tokens", "max_completion_tokens", "n", "stop", "seed", "user",
+    "presence_penalty", "frequency_penalty", "metadata", "store",
+})  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MOST_TOOLS = 32
+_LIKE_A_CALL = re.compile(r"<\|?\w|\[TOOL|```|[\"'](?:name|arguments|parameters)[\"']", re.IGNORECASE)
+_LOOKED_AT = 1 << 16  # characters of a message
 
 
 class Topic(enum.Enum):
@@ -86,3 +97,34 @@ class BackendMemory:
             for (known, fact, client), value in self._known.items()
             if known == model and client in {_ALL, self._client}
         ]
+
+
+# -- what of a request may have caused a refusal -------------------------------------------------------------------
+#
+# A backend that refuses an ordinary request would refuse it from any client. Fields that few clients send (a grammar of
+# the client's own, a penalty that an engine cannot combine with a constraint) are part of what was refused.
+
+
+def odd_fields(chat: ChatRequest) -> str:
+    """A digest of the fields that are not ordinary, empty where there are none."""
+    odd = {name: bytes(raw) for name, raw in chat.fields.items() if name not in _ORDINARY}
+    if chat.n > 1:
+        odd["n"] = str(chat.n).encode()
+    return digest(*(part for name in sorted(odd) for part in (name.encode(), odd[name]))) if odd else ""
+
+
+def has_plain_names(chat: ChatRequest) -> bool:
+    """Whether the tools' names are such that no grammar can fail for them."""
+    tools = chat.tools.tools
+    return len(tools) <= _MOST_TOOLS and all(_NAME.fullmatch(tool.name) for tool in tools)
+
+
+def speaks_of_calls(chat: ChatRequest) -> bool:
+    """Whether a model that writes markup may only repeat what stands in the conversation."""
+    return any(_LIKE_A_CALL.search(_text(message.get("content"))) for message in chat.messages)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content[:_LOOKED_AT] if isinstance(content, str) else ""

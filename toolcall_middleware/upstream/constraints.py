@@ -33,8 +33,7 @@ from ..model import Tool
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
-from .backend_memory import BackendMemory, Fact, Topic
-from .request_shape import has_plain_names, odd_fields
+from .backend_memory import BackendMemory, Fact, Topic, has_plain_names, odd_fields
 
 _log = logging.getLogger("toolcall_middleware")
 _OBJECTS = ("*",)

@@ -20,9 +20,16 @@ from ..formats.unparsed_calls import is_models_fault
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
-from .backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory, Fact, Topic
+from .backend_memory import (
+    DOUBTFUL_SECONDS,
+    REMEMBERED_SECONDS,
+    BackendMemory,
+    Fact,
+    Topic,
+    odd_fields,
+    speaks_of_calls,
+)
 from .constraints import ConstraintLadder, ConstraintRequest, answer_schema
-from .request_shape import odd_fields, speaks_of_calls
 from .tool_support import FACT, ToolSupport, refuses_tools, support_of
 
 _log = logging.getLogger("toolcall_middleware")

@@ -19,8 +19,7 @@ from ..formats.base import ToolFormat
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome
 from ..settings import Settings
-from .backend_memory import BackendMemory, Fact, Topic
-from .request_shape import odd_fields, speaks_of_calls
+from .backend_memory import BackendMemory, Fact, Topic, odd_fields, speaks_of_calls
 
 _log = logging.getLogger("toolcall_middleware")
 LEAST_TOKENS = 8
