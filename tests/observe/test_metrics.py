@@ -104,6 +104,13 @@ def test_a_request_without_an_upstream_says_nothing_about_one() -> None:
     assert not [name for name, _ in told(metrics) if name == "toolcall_upstream_up"]
 
 
+def test_an_upstream_that_another_one_stood_in_for_is_down() -> None:
+    metrics = Metrics()
+    ended(metrics, upstream="gpu-2", unreached=["gpu-1"])
+    assert value(metrics, "toolcall_upstream_up", upstream="gpu-1") == 0
+    assert value(metrics, "toolcall_upstream_up", upstream="gpu-2") == 1
+
+
 def test_past_a_limit_models_are_one_label() -> None:
     metrics = Metrics()
     for number in range(MAX_MODELS + 50):

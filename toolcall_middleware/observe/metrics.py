@@ -120,6 +120,8 @@ class Metrics:
             self._call.labels(api).observe(report.first_call - report.began)
         if (waited := report.upstream_first_byte) is not None:
             self._first_byte.labels(api).observe(waited)
+        for name in report.unreached:
+            self.upstream_is(name, up=False)
         if report.upstream is not None and report.status is not None:
             self.upstream_is(report.upstream, report.error not in {"upstream_error", "upstream_timeout"})
 

@@ -42,6 +42,8 @@ class Report:
     """When it began, in seconds since 1970."""
     tenant: str | None = None
     upstream: str | None = None
+    unreached: list[str] = field(default_factory=list)
+    """Upstreams before that one, which could not be reached or said nothing in time."""
     model: str | None = None
     model_listed: bool = False
     """An upstream lists the model."""

@@ -226,6 +226,8 @@ class Router:
             if await self._attempt(upstream, asked, body, shown, receive, send, named=named):
                 return
             name = upstream.config.name
+            if record.report is not None and (record.unreached or record.silent):
+                record.report.unreached.append(name)
             logger.warning("The upstream %s refused or was not reached: the next one is asked.", name)
 
     async def _attempt(
