@@ -31,6 +31,7 @@ from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
 from .reasoning_start import ReasoningStart
 from .tool_results import for_backend
+from .tool_support import ToolSupport
 
 if TYPE_CHECKING:
     from .completions.pending import PendingPrompt
@@ -72,6 +73,20 @@ class Decisions(list[Decision]):
             }
             what = (shown(self._model), decision.what, decision.value, why or "-")
             _log.debug("decision: model=%s; %s=%s; why=%s", *what, extra={"toolcall": {**fields, "why": why}})
+
+    def add_attempt(
+        self, settings: Settings, attempt: str, support: ToolSupport | None, sent: str | None, constraint: str | None
+    ) -> None:
+        """The backend is asked. attempt: what led to it. sent: how a prompt is sent, None for native tools."""
+        known = ""
+        if settings.mode == "auto":
+            known = f"; native calls: {'not known' if support is None else support.value}"
+        mode = "native" if sent is None else "prompt"
+        self.append(Decision("mode", mode, f"mode={settings.mode}{known}; attempt: {attempt}"))
+        if sent is not None:
+            if settings.send != "chat":
+                self.append(Decision("send", sent, f"send={settings.send}"))
+            self.append(Decision("constraint", constraint or "none", f"constrain={settings.constrain}"))
 
 
 class ToolRequest:
@@ -272,18 +287,8 @@ class ToolRequest:
                 body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
         self._sent = body
         self.usage.sent(body, self._injected())
-        mode = "native" if self.native else "prompt"
-        known = ""
-        if settings.mode == "auto":
-            support = self._negotiation.support
-            known = f"; native calls: {'not known' if support is None else support.value}"
-        self.decisions.append(Decision("mode", mode, f"mode={settings.mode}{known}; attempt: {self.why}"))
-        if not self.native:
-            if settings.send != "chat":
-                sent = "chat" if self._raw is None else "completions"
-                self.decisions.append(Decision("send", sent, f"send={settings.send}"))
-            why = f"constrain={settings.constrain}"
-            self.decisions.append(Decision("constraint", self.constraint or "none", why))
+        sent = None if self.native else "chat" if self._raw is None else "completions"
+        self.decisions.add_attempt(settings, self.why, self._negotiation.support, sent, self.constraint)
         return body
 
     def _injected(self) -> str:
