@@ -163,12 +163,7 @@ async def test_a_call_that_is_much_too_large_is_none_without_arguments(stream: b
     backend = native_backend(("f", arguments_of(4000)), ("f", "{}"))
     app = ToolCallMiddleware(backend, mode="native", max_arguments_bytes=400, parallel="never")
     response = await post(app, body_of({}, stream=stream))
-    if stream:
-        *_, last = events(response)
-        assert last["error"]["code"] == "limit_exceeded"
-        assert '"arguments":"{}"' not in response.text
-    else:
-        refused(response, 422, "limit_exceeded", "max_arguments_bytes (400)")
+    refused(response, 422, "limit_exceeded", "max_arguments_bytes (400)")  # nothing of a stream has been sent either
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

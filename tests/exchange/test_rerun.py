@@ -274,7 +274,7 @@ async def test_an_empty_answer_whose_tokens_were_counted_is_told(
 ) -> None:
     counted = {"usage": {"prompt_tokens": 9, "completion_tokens": tokens, "total_tokens": 9 + tokens}} if tokens else {}
     backend = TextBackend([Answer(text, extra=counted)], usage=False)
-    _, trace = await exchanged(backend, stream=False, request={})
+    _, trace = await exchanged(backend, stream=False, request={}, retries=0)
     path = tmp_path / "trace.jsonl"
     path.write_bytes(trace.encode())
     assert main(["replay", str(path)]) == 0
