@@ -30,13 +30,13 @@ class Item:
 
 
 def test_of_many_parameters_some_are_taken_evenly_and_what_is_slow_is_left() -> None:
-    many: list[Any] = [Item(f"a.py::test_many[{at}]") for at in range(60)]
-    few: list[Any] = [Item(f"a.py::test_few[{at}]") for at in range(3)]
+    many: list[Any] = [Item(f"a.py::test_many[{at}]") for at in range(120)]
+    few: list[Any] = [Item(f"a.py::test_few[{at}]") for at in range(60)]
     left_out: list[Any] = [Item(f"a.py::test_{mark}[1]", mark) for mark in ("slow", "server", "client")]
     taken, left = quick_share([*many, *few, *left_out])
     places = [many.index(item) for item in taken if item in many]
     assert len(places) == 6
-    assert {after - before for before, after in pairwise(places)} == {10}
+    assert {after - before for before, after in pairwise(places)} == {20}
     assert [item for item in taken if item not in many] == few
     assert set(left) == {*many, *left_out} - set(taken)
 
@@ -50,6 +50,6 @@ def test_the_environment_asks_for_it(chosen: tuple[str, ...]) -> None:
     )
     names = [line for line in done.stdout.splitlines() if "::" in line]
     assert names
-    assert max(Counter(name.partition("[")[0] for name in names).values()) <= 6
+    assert max(Counter(name.partition("[")[0] for name in names).values()) <= 60
     if chosen:
         assert any(name.endswith("[hermes]") for name in names)

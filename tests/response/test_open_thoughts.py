@@ -100,7 +100,8 @@ def test_they_are_none_beside_other_text_in_code_or_in_a_thought_that_is_closed(
     assert not agreed(f"<think>{HM}{written}</think>Done.", format=name).calls
 
 
-@pytest.mark.parametrize(("name", "written"), [row for row in UNMARKED if row[0] != "auto"])
+# Llama 4 explains itself before its list, which is a call there.
+@pytest.mark.parametrize(("name", "written"), [row for row in UNMARKED if row[0] not in {"auto", "llama4_pythonic"}])
 @pytest.mark.parametrize("parsed", ["ignore", "parse"])
 def test_behind_the_text_of_an_answer_they_are_none(name: str, written: str, parsed: str) -> None:
     for text in (HM + written, f"<think>Hm</think>{HM}{written}"):
