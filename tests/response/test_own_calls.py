@@ -172,7 +172,7 @@ async def test_an_answer_without_any_keeps_what_stands_beside() -> None:
     backend = NativeBackend({"content": "hi", "tool_calls": [], "function_call": None})
     whole = await post(ToolCallMiddleware(backend))
     message = whole.json()["choices"][0]["message"]
-    assert message == {"role": "assistant", "content": "hi", "tool_calls": [], "function_call": None}
+    assert message == {"role": "assistant", "content": "hi", "tool_calls": [], "function_call": None, "refusal": None}
     streamed = await post(ToolCallMiddleware(backend), stream=True)
     assert b'"tool_calls":[]' in streamed.content
 

@@ -50,6 +50,15 @@ def whole(data: bytes, *, policy: dict[str, Any] | None = None, **options: Any) 
     return made
 
 
+def told(data: bytes) -> dict[str, Any]:
+    """What a client gets of an answer that has no call, with the fields that OpenAI's document demands."""
+    made: dict[str, Any] = json.loads(data)
+    for choice in made["choices"]:
+        choice["message"].setdefault("refusal", None)
+        choice.setdefault("logprobs", None)
+    return made
+
+
 def checked(data: bytes, **options: Any) -> Answered:
     return check_whole(whole(data, **options))
 
@@ -68,8 +77,14 @@ def test_content_is_null_beside_calls_without_text() -> None:
 
 @pytest.mark.parametrize("content", ["text", "", None])
 def test_an_answer_without_calls_stays_as_it_is(content: Any) -> None:
-    data = body(content, refusal=None, annotations=[])
-    assert whole(data) == json.loads(data)
+    data = body(content, annotations=[])
+    assert whole(data) == told(data)
+
+
+def test_a_refusal_and_logprobs_of_the_backend_stay() -> None:
+    data = json.loads(body("x", refusal="No."))
+    data["choices"][0]["logprobs"] = {"content": []}
+    assert whole(json.dumps(data).encode()) == data
 
 
 @pytest.mark.parametrize(
@@ -119,9 +134,9 @@ def test_reasoning_goes_where_it_is_wanted() -> None:
 def test_content_as_parts_is_read_as_text() -> None:
     parts = [{"type": "text", "text": "Hi [f|"}, {"type": "x"}, {"type": "text", "text": "{}]"}]
     assert checked(body(parts)).only.named_calls == [("f", "{}")]
-    assert whole(body([{"type": "text", "text": "only text"}])) == json.loads(body("only text"))
+    assert whole(body([{"type": "text", "text": "only text"}])) == told(body("only text"))
     odd = body([{"type": "text", "text": "see"}, {"type": "x"}])
-    assert whole(odd) == json.loads(odd)
+    assert whole(odd) == told(odd)
 
 
 def test_choices_are_read_apart() -> None:
@@ -133,7 +148,8 @@ def test_choices_are_read_apart() -> None:
 
 def test_role_and_content_are_filled_in() -> None:
     data = b'{"choices":[{"index":0,"message":{"role":null,"tool_calls":null},"finish_reason":"stop"}]}'
-    assert whole(data)["choices"][0]["message"] == {"role": "assistant", "content": None, "tool_calls": None}
+    message = {"role": "assistant", "content": None, "tool_calls": None, "refusal": None}
+    assert whole(data)["choices"][0]["message"] == message
 
 
 def test_the_deprecated_call_is_one() -> None:

@@ -117,6 +117,8 @@ def rewrite_whole(
                 shown[name] = given[name]  # to the byte
         if as_object:
             _open_arguments(shown)
+        shown.setdefault("refusal", openai.NULL)  # OpenAI's document demands both
+        choice.setdefault("logprobs", openai.NULL)
         stop = {name: openai.raw(value) for name, value in answer.stop_reason.items()}
         made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason), **stop})
     if as_steps:

@@ -159,6 +159,7 @@ def _check_items(received: Received) -> None:
             opened = None
         elif "item_id" in event:
             assert opened is not None
+            assert event.get("name") == (opened["name"] if kind == "response.function_call_arguments.done" else None)
             assert event["item_id"] == opened["id"]
             assert event["output_index"] == places - 1
             if "content_index" in event:

@@ -270,9 +270,11 @@ def test_the_response_repeats_what_was_asked() -> None:
         assert response["reasoning"] == {"effort": "low", "summary": None}
         assert response["text"] == {"verbosity": "low", "format": {"type": "text"}}
         assert response["store"] is False
-        for name in ("instructions", "metadata", "max_output_tokens", "parallel_tool_calls", "tool_choice", "tools",
+        for name in ("instructions", "metadata", "max_output_tokens", "parallel_tool_calls", "tool_choice",
                      "temperature", "top_p", "truncation", "prompt_cache_key"):  # fmt: skip
             assert response[name] == fields[name]
+        told = [{"strict": False, **tool} if tool["type"] == "function" else tool for tool in TOOLS]
+        assert response["tools"] == told
 
 
 def test_a_wait_is_filled_with_events_that_are_numbered_too() -> None:

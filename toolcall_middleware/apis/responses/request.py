@@ -252,7 +252,7 @@ class _Request:
             "temperature": 1.0 if temperature is None else temperature,
             "text": {**text, "format": text.get("format") or _PLAIN_TEXT},
             "tool_choice": _line(read.given("tool_choice")) or "auto",
-            "tools": _line(read.given("tools")) or [],
+            "tools": _with_strict(read.given("tools")),
             "top_logprobs": read.count("top_logprobs", 0) or 0,
             "top_p": 1.0 if top_p is None else top_p,
             "truncation": read.choice("truncation", "auto", "disabled") or "disabled",
@@ -268,6 +268,15 @@ class _Request:
 def _line(raw: Raw | None) -> Raw | None:
     """The same on one line: it stands in events."""
     return None if raw is None else Raw(openai.one_line(bytes(raw)))
+
+
+def _with_strict(raw: Raw | None) -> Any:
+    """The tools on one line, each function with `strict`: false where the client says nothing."""
+    tools = openai.read_objects(raw)
+    for tool in tools or ():
+        if openai.read_text(tool.get("type")) == "function" and openai.is_null(tool.get("strict")):
+            tool["strict"] = Raw(b"false")
+    return _line(openai.raw(tools)) if tools else []
 
 
 class _ItemTools(msgspec.Struct):

@@ -457,7 +457,8 @@ class _Call(_Item):
 
     def ending(self) -> None:
         arguments = "".join(self.pieces)
-        self._writer.emit("response.function_call_arguments.done", {**self._place, "arguments": arguments})
+        said = {**self._place, "name": self._tool.name, "arguments": arguments}
+        self._writer.emit("response.function_call_arguments.done", said)
 
 
 class _Custom(_Call):
