@@ -69,7 +69,10 @@ BARE_OBJECT = Opener(
 _BARE_LIST = Opener(
     marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE), as_last=(LAST_LIST,)
 )
-BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST)
+# `[TOOL_CALL] {"tool": "f", "args": {…}} [/TOOL_CALL]`: models that lost their own syntax (quantized MiniMax M2).
+_LABELLED = JsonCallSyntax(close=("[/TOOL_CALL]",))
+_LABELLED_JSON = Opener(marker="[TOOL_CALL]", body=lambda sink, _: JsonCalls(sink, _LABELLED))
+BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST, _LABELLED_JSON)
 
 
 def _list_opener(*beginning: tuple[str, ...], fences: Iterable[str] = ()) -> Opener:
