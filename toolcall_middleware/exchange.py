@@ -80,21 +80,13 @@ class Exchange:
     """
 
     writer: AnswerWriter | None = None
+    guarded = False
 
-    def __init__(
-        self,
-        settings: Settings,
-        memory: BackendMemory,
-        *,
-        defer: bool = False,
-        always: bool = False,
-        guarded: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, memory: BackendMemory, *, defer: bool = False, always: bool = False) -> None:
         self._settings = settings
         self._memory = memory
         self._defer = defer
         self._always = always
-        self._guarded = guarded
         self._talk: Conversation | None = None
         self._stream: StreamRewriter | None = None  # what STREAMING feeds
         self._begun = False  # the client's answer has begun
@@ -173,7 +165,7 @@ class Exchange:
         chat = read_request(event.body, self._settings, always=self._always)
         if isinstance(chat, ChatRequest):
             talk = self._with_tools(chat)
-        elif self._guarded and is_chat(event.body):
+        elif self.guarded and is_chat(event.body):
             body = one_reading(without_overrides(event.body))
             talk = GuardedAnswer(body, self._settings, self._memory, defer=self._defer)
         elif isinstance(chat, UsageOnly):
@@ -354,9 +346,6 @@ class Exchange:
 
     # -- what goes wrong -----------------------------------------------------------------------------------------
 
-    def _passing_broken_off(self, _event: BrokenOff) -> Sequence[Action]:
-        return [StopUpstream(early=False)]
-
     def _stream_broken_off(self, event: BrokenOff) -> Sequence[Action]:
         if event.raised and not self._begun:
             return _NOTHING  # the server answers for it
@@ -410,7 +399,7 @@ class Exchange:
         (State.TAPPING, BrokenOff): _tapping_broken_off,
         (State.TAPPING, Failed): _ignore,
         (State.PASSING, Body): _on_passing,
-        (State.PASSING, BrokenOff): _passing_broken_off,
+        (State.PASSING, BrokenOff): lambda _self, _event: [StopUpstream(early=False)],
         (State.PASSING, Failed): _ignore,
         (State.COUNTING, Counted): _on_counted,
         (State.COUNTING, Body): _on_more_to_count,

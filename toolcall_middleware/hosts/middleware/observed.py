@@ -233,18 +233,20 @@ def exchange_for(
     memory: BackendMemory,
     report: Report | None,
     *,
+    always: bool,
+    guarded: bool = False,
     writer: AnswerWriter | None = None,
-    **reads: bool,
 ) -> Exchange:
-    """A new exchange; observed where there is a report. reads: `always` and `guarded`, as of `Exchange`."""
+    """A new exchange; observed where there is a report. always, guarded, writer: see `Exchange`."""
+    exchange: Exchange
     if report is None:
-        exchange = Exchange(settings, memory, defer=True, **reads)
-        exchange.writer = writer
-        return exchange
-    observed = ObservedExchange(settings, memory, defer=True, **reads)
-    observed.notes = notes = ExchangeNotes(report, settings, memory)
-    observed.writer = None if writer is None else WatchedWriter(writer, notes)
-    return observed
+        exchange = Exchange(settings, memory, defer=True, always=always)
+    else:
+        exchange = observed = ObservedExchange(settings, memory, defer=True, always=always)
+        observed.notes = notes = ExchangeNotes(report, settings, memory)
+        writer = None if writer is None else WatchedWriter(writer, notes)
+    exchange.guarded, exchange.writer = guarded, writer
+    return exchange
 
 
 def tell(exchange: Exchange, report: Report) -> None:
