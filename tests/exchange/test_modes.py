@@ -236,6 +236,19 @@ async def test_a_warning_stands_beside_the_answer() -> None:
     assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"x": "no"}'
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("arguments", ["{'x': 3}", '{"x": 3,}', "{x: 3}", '{"x": 3'])
+async def test_warn_refuses_nothing_that_off_repairs(arguments: str, *, stream: bool) -> None:
+    text = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
+    got = []
+    for checks in ("off", "warn"):
+        app = ToolCallMiddleware(TextBackend([text]), format="hermes", validate_arguments=checks)
+        response = await post(app, stream=stream)
+        assert response.status_code == 200, response.text
+        got.append([(call.name, call.arguments) for call in answered(response).calls])
+    assert got[0] == got[1]
+
+
 async def test_arguments_can_be_objects() -> None:
     whole = (await post(ToolCallMiddleware(TextBackend([GOOD]), arguments_as_object=True))).json()
     assert whole["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == {"x": 3}

@@ -106,7 +106,7 @@ class Settings(Values):
             if sources[name] == "default":
                 values[name], sources[name] = value, f"profile {values['profile']}"
         checks = values["validate_arguments"]
-        if checks != "off" and sources["malformed_arguments"] == "default":
+        if checks not in {"off", "warn"} and sources["malformed_arguments"] == "default":
             # What was made to fit is not what the model called with, and a check of it would say nothing.
             values["malformed_arguments"] = "error"
             sources["malformed_arguments"] = f"implied by validate_arguments={checks}"
