@@ -326,6 +326,7 @@ class StreamRewriter:
             return
         event, data, top = self._head.read(event, data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
+            self._usage.saw(None if top is None else openai.usage_of(top))
             if (last := self.choices.unparsed_call(error := openai.read_error(data))) is None:
                 self._fail(error)
                 return
@@ -355,8 +356,8 @@ class StreamRewriter:
         """A chunk that is read in full."""
         emit = self._emit
         counted = not openai.is_null(top.get("usage"))
-        usage = openai.read_value(top["usage"]) if counted else None
-        good = counted and self._usage.saw(usage)
+        usage = openai.usage_of(top)
+        good = self._usage.saw(usage) and counted
         choices = openai.read_objects(top.get("choices"))
         if not choices:
             if not counted:

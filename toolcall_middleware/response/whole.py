@@ -83,7 +83,7 @@ def rewrite_whole(
     choices = _choices(top)
     if top is None or choices is None:
         return None
-    numbers = openai.read_value(top.get("usage"))
+    numbers = openai.usage_of(top)
     usage.saw(numbers)  # they may tell whether the token limit has cut a call
     answers: list[ChoiceAnswer] = []
     made: list[Fields] = []
@@ -128,7 +128,8 @@ def rewrite_whole(
         return WholeAnswer(b"", AnswerOutcome.of(answers), steps, told)
     left_out = openai.missing(head, top) if head is not None else {}
     body: dict[str, Any] = {**left_out, **top, **left_out, "choices": made}
-    if not usage.saw(numbers) and not (defer and usage.is_due) and (total := usage.total()) is not None:
+    good = usage.saw(numbers) and not openai.is_null(top.get("usage"))
+    if not good and not (defer and usage.is_due) and (total := usage.total()) is not None:
         body["usage"] = total
     return WholeAnswer(_encode(body), AnswerOutcome.of(answers))
 

@@ -172,8 +172,7 @@ class UsageMeter:
         one.backend, one.prompt, one.completion = usage, None, None
         if self._attempts or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
             return False
-        prompt = usage.get("prompt_tokens")
-        return isinstance(prompt, int) and usage.get("total_tokens") == prompt + usage["completion_tokens"]
+        return isinstance(usage.get("prompt_tokens"), int) and _has_total(usage)
 
     def full(self) -> bool:
         """Whether this attempt has written about `limit` tokens: by the backend's numbers, else by estimate."""
@@ -297,7 +296,8 @@ class UsageMeter:
             reasoning = min(one.reasoning, one.completion.tokens)
             numbers["completion_tokens_details"] = {**(details or {}), "reasoning_tokens": reasoning}
         prompt, completion = numbers.get("prompt_tokens"), numbers.get("completion_tokens")
-        if isinstance(prompt, int) and isinstance(completion, int):
+        counts = one.prompt is not None or one.completion is not None
+        if isinstance(prompt, int) and isinstance(completion, int) and (counts or not _has_total(numbers)):
             numbers["total_tokens"] = prompt + completion
         # In the order in which everybody writes them.
         first = {name: numbers.pop(name) for name in _NAMES if name in numbers}
@@ -307,6 +307,11 @@ class UsageMeter:
         """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
         counts = [one.injected_tokens for one in self.attempts if one.injected_tokens is not None]
         return {"injected_prompt_tokens": sum(counts)} if counts else {}
+
+
+def _has_total(usage: dict[str, Any]) -> bool:
+    """Whether the backend's total is one: xAI's is larger than the sum, by the reasoning."""
+    return _is_count(usage.get("total_tokens"), least=min(1, usage.get("completion_tokens") or 0))
 
 
 def _is_count(value: Any, *, least: int = 0) -> bool:

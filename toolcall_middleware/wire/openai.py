@@ -10,6 +10,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -45,6 +46,26 @@ HEAD = frozenset({"id", "object", "created", "model", "system_fingerprint", "ser
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
+
+
+def usage_of(top: Fields) -> Any:
+    """The usage in a chunk or answer; Groq's streams have it under `x_groq`. None where there is none."""
+    usage = read_value(top.get("usage"))
+    if usage is None and isinstance(beside := read_value(top.get("x_groq")), dict):
+        usage = beside.get("usage")
+    return usage
+
+
+def output_tokens(usage: Mapping[str, Any]) -> int | None:
+    """The tokens that the model wrote. A total that is larger than the sum counts reasoning beside the completion."""
+    prompt, written, total = (_count(usage.get(f"{name}_tokens")) for name in ("prompt", "completion", "total"))
+    if written is None or prompt is None or total is None:
+        return written
+    return max(written, total - prompt)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def read_object(data: bytes | msgspec.Raw | None) -> Fields | None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ...wire import openai
+
 
 def response_usage(usage: Usage | None) -> dict[str, Any]:
     """The usage of a chat completion in the words of Responses. What was not counted is 0: clients add it up."""
@@ -15,7 +17,7 @@ def response_usage(usage: Usage | None) -> dict[str, Any]:
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": _detail(read, "cached_tokens"), "cache_write_tokens": 0},
-        "output_tokens": completion,
+        "output_tokens": openai.output_tokens(msgspec.structs.asdict(usage)) or completion,
         "output_tokens_details": {"reasoning_tokens": _detail(written, "reasoning_tokens")},
         "total_tokens": _count(usage.total_tokens) or prompt + completion,
     }

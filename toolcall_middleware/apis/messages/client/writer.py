@@ -267,7 +267,7 @@ def usage_of(usage: Any, *, input_estimate: int, output_estimate: int) -> dict[s
     """The `usage` object. Where the chat answer has none, both numbers are estimates: clients need them to be there."""
     numbers = usage if isinstance(usage, dict) else {}
     prompt = _count(numbers.get("prompt_tokens"))
-    written = _count(numbers.get("completion_tokens"))
+    written = openai.output_tokens(numbers)
     cached = min(_count(_detail(numbers, "prompt_tokens_details", "cached_tokens")) or 0, prompt or 0)
     made: dict[str, Any] = {
         "input_tokens": input_estimate if prompt is None else prompt - cached,
