@@ -117,7 +117,11 @@ async def test_without_calls_the_request_and_the_answer_are_as_without_a_guard(*
         assert {k: v for k, v in answer.json().items() if k not in left_out} == {
             k: v for k, v in expected.json().items() if k not in left_out
         }
-        assert answer.json()["choices"] == expected.json()["choices"]
+        (choice,), (plainly,) = answer.json()["choices"], expected.json()["choices"]
+        # What is read is written with the members that OpenAI always has; they are null.
+        assert choice.pop("logprobs") is None
+        assert choice["message"].pop("refusal") is None
+        assert choice == plainly
 
 
 async def test_without_a_guard_it_passes() -> None:
