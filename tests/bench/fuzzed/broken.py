@@ -47,7 +47,10 @@ def one(dice: Dice) -> str:
         outcome = stream(settings, _REQUEST, sent, cut=ending != "error")
         if not outcome.body:
             assert outcome.error is not None
-            assert not text, "text was lost"
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
+            answer = whole(settings, _REQUEST, {**HEAD, "object": "chat.completion", "choices": [choice]})
+            had = check_whole(answer.body, tools={"weather", "find_all"}, objects=False).only
+            assert (had.content or "", had.reasoning, had.calls) == ("", "", []), "text was lost"
             return ending
         stopped = outcome.error is None  # by us: the model went on with somebody else's turn
         got = check_stream(payloads(outcome.body), tools={"weather", "find_all"}, objects=False, error=not stopped).only

@@ -73,7 +73,9 @@ def one(dice: Dice) -> str:
 
 def _settings(dice: Dice) -> Settings:
     name = pick(dice, ("auto", "auto", *FORMATS))
-    return Settings(format=name, unknown_tool=pick(dice, ("text", "forward")), stream_arguments=dice.below(3) > 0)
+    unknown = pick(dice, ("text", "forward"))
+    # An empty answer would be asked for again.
+    return Settings(format=name, unknown_tool=unknown, stream_arguments=dice.below(3) > 0, retries=0)
 
 
 def _checked(dice: Dice, way: _Way, settings: Settings, text: str, sent: list[str], reason: str) -> str:

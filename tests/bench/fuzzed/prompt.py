@@ -25,7 +25,12 @@ def settings_of(dice: Dice) -> Settings:
 
 _SETTINGS = [
     Settings(
-        format=name, unknown_tool=unknown, stream_arguments=stream, reasoning_field=reasoning, reasoning_start=start
+        format=name,
+        unknown_tool=unknown,
+        stream_arguments=stream,
+        reasoning_field=reasoning,
+        reasoning_start=start,
+        retries=0,  # an empty answer would be asked for again
     )
     for name, unknown, stream, reasoning, start in itertools.product(
         ("auto", "auto", "auto", *FORMATS), ("text", "forward"), (True, False), (None, "reasoning"), ("auto", "open")
