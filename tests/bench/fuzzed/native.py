@@ -28,6 +28,7 @@ def one(dice: Dice) -> str:
     """See the module."""
     mode = "prompt" if chance(dice, 3) else "native"
     settings = Settings(
+        retries=0,  # an empty answer would be asked for again
         mode=mode,
         stream_arguments=not chance(dice, 3),
         validate_arguments="warn" if chance(dice, 4) else "off",
