@@ -221,7 +221,12 @@ class Responder:
                     await self._client_send({"type": "http.response.body", "body": data, "more_body": not last})
                 case Start(headers, status):
                     start = self._begun_by_app
-                    await self._client_send(start if headers is None else response_head(start, headers, status=status))
+                    try:
+                        head = start if headers is None else response_head(start, headers, status=status)
+                        await self._client_send(head)
+                    except BaseException:
+                        self._over = True  # without its head nothing of the answer may be sent
+                        raise
                 case StopUpstream(early):
                     self._over = True
                     self._cut = self._cut or early
