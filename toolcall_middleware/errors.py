@@ -38,7 +38,11 @@ CODES: dict[str, _Code] = {
     "rate_limit_exceeded": _Code(429, None, "too many tool calls in a time"),
     "rate_limit_unavailable": _Code(503, None, "the rates' storage is down, under `rate_limit_failure=closed`"),
     "unknown_tool_call": _Code(422, "model_error", "the model called what is not offered, under `unknown_tool=error`"),
-    "malformed_tool_arguments": _Code(422, "model_error", "arguments are not JSON, under `malformed_arguments=error`"),
+    "malformed_tool_arguments": _Code(
+        422,
+        "model_error",
+        "arguments are not a JSON object, under `malformed_arguments=error`; by default the call is text",
+    ),
     "invalid_tool_arguments": _Code(422, "model_error", "arguments do not fit the tool's schema"),
     "tool_choice_not_satisfied": _Code(422, "model_error", "a call had to come, and after all tries none did"),
     "upstream_error": _Code(

@@ -72,8 +72,13 @@ class TextSpans:
                     why = reason if name is None else unknown_name(name, self.names)
                     self._fault(start, start + len(raw), why)
                     self.unknown.append(self.faults[-1])
-                case UnknownCall(name):
-                    self._fault(self.at, self.at, unknown_name(name, self.names))
+                case UnknownCall(name, malformed):
+                    why = (
+                        f"the arguments of {name} are not a JSON object"
+                        if malformed
+                        else unknown_name(name, self.names)
+                    )
+                    self._fault(self.at, self.at, why)
                     self.unknown.append(self.faults[-1])
                 case Stop(marker):
                     start = self.text.find(marker, self.at)

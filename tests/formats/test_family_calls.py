@@ -104,7 +104,8 @@ def test_arguments_stay_as_they_were_written(name: str, arguments: str) -> None:
 def test_arguments_of_any_text_keep_the_call_readable(name: str, arguments: str) -> None:
     fmt = registry.get(name)
     written = fmt.render_calls([ToolCall("f", arguments, "call_1"), ToolCall("g", "{}", "call_2")])
-    found = calls_in(read(fmt.parser(ToolSet.of([Tool("f"), Tool("g")]), ParserOptions()), [written]))
+    options = ParserOptions(any_arguments=None)
+    found = calls_in(read(fmt.parser(ToolSet.of([Tool("f"), Tool("g")]), options), [written]))
     assert [(call.name, call.complete) for call in found] == [("f", True), ("g", True)]
     json.loads(found[0].arguments)
 

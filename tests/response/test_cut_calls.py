@@ -107,7 +107,8 @@ async def test_nothing_leaves_behind_a_call_that_is_cut(stream: bool) -> None:
 @MODES
 @pytest.mark.parametrize("arguments", ["5", '["x"]', '"Paris"', "true"])
 async def test_arguments_that_are_no_object_are_malformed(arguments: str, mode: str, stream: bool) -> None:
-    response = await post(ToolCallMiddleware(backend(mode, f"{arguments}}}"), mode=mode), stream=stream)
+    app = ToolCallMiddleware(backend(mode, f"{arguments}}}"), mode=mode, malformed_arguments="error")
+    response = await post(app, stream=stream)
     assert "malformed_tool_arguments" in response.text
     assert "are not a JSON object" in response.text
     assert stream or response.status_code == 422

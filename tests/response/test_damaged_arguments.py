@@ -166,7 +166,7 @@ async def test_complete_arguments_that_are_no_object_are_refused_and_quoted(mode
     text = TextBackend(['<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'])
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
     backend = text if mode == "prompt" else NativeBackend({"tool_calls": [call]}, finish="tool_calls")
-    response = await post(ToolCallMiddleware(backend, mode=mode, stream_arguments=False), stream=stream)
+    response = await post(ToolCallMiddleware(backend, mode=mode, malformed_arguments="error"), stream=stream)
     assert response.status_code == 422  # nothing of a stream has been sent either
     error = check_error(response.content)
     assert error["code"] == "malformed_tool_arguments"

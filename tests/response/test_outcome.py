@@ -30,7 +30,7 @@ CASES = pytest.mark.parametrize(
         ([COMMA], {"malformed_arguments": "error"}, "malformed", "arguments"),
         ([COMMA], {"malformed_arguments": "text"}, "malformed", "arguments"),
         ([LIST], {"malformed_arguments": "text"}, "malformed", "arguments"),
-        ([LIST], {"stream_arguments": False}, "malformed", "arguments"),
+        ([LIST], {}, "malformed", "arguments"),
         ([BAD, GOOD], {"validate_arguments": "retry"}, "retried", "-"),
         ([UNKNOWN], {"unknown_tool": "error"}, "unknown_tool", "name"),
         ([UNKNOWN], {}, "unknown_tool", "name"),

@@ -44,6 +44,8 @@ class ParserOptions:
     """Whether a name that means exactly one offered tool is that tool's (tool_names.py)."""
     keep_arguments: bool = False
     """Whether `CallEnd.written` is filled."""
+    any_arguments: frozenset[str] | None = frozenset()
+    """Tools whose calls may have any JSON as arguments; None: all. Others are text where theirs is no object."""
     tell_unknown: bool = False
     """Whether the parser reports calls of tools not offered (`UnknownCall`): these leave as text, or not at all."""
 

@@ -124,6 +124,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         keep_raw=options.keep_raw,
         keep_complete=options.keep_complete,
         keep_arguments=options.keep_arguments,
+        any_arguments=options.any_arguments,
         tell_unknown=options.tell_unknown,
         meant=meant,
         names=() if tools is None else tools.by_name,

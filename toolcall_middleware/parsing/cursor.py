@@ -81,6 +81,14 @@ class NotACall(Exception):
     """The text at the cursor is not a call."""
 
 
+class Unreadable(NotACall):
+    """It would be a call of this tool, if its arguments were an object."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class TextOver(Exception):
     """The text is over where the reader waits for more of it."""
 
@@ -189,6 +197,33 @@ class Cursor:
         self._open = True
         self.sink.start(name, call_id)
 
+    def call(self, name: str, call_id: str | None, arguments: CopiedArguments) -> Steps[None]:
+        """Read a call from its arguments on. The name is held until they begin as an object does.
+
+        Raises NotACall where they are something else, unless the tool takes any.
+        """
+        text = ""
+        if not self.sink.takes_any(name):
+            try:
+                while not (text or arguments.done):
+                    self.i, text = arguments.feed(self.s, self.i, last=self.last)
+                    if arguments.stuck:
+                        text += arguments.close()
+                    if not (text or arguments.done):
+                        yield from self.more()
+            except TextOver:
+                text = arguments.release() if self.cut else arguments.close()
+            if text and not text.startswith("{"):
+                raise Unreadable(name)
+        self.start(name, call_id)
+        self.arguments = arguments
+        self.sink.args(text)
+        yield
+        if not arguments.done:
+            yield from self.copy(arguments)
+        self.end()
+        yield
+
     def copy(self, arguments: CopiedArguments) -> Steps[None]:
         """Read the open call's arguments, up to their end or to where they break off."""
         self.arguments = arguments
@@ -254,8 +289,10 @@ class CursorReader:
         try:
             for _ in self._steps:
                 return cursor.i
-        except NotACall:
+        except NotACall as error:
             self.failed = True
+            if isinstance(error, Unreadable):
+                cursor.sink.tell_unreadable(error.name)
         else:
             self.done = True
         return cursor.i
@@ -268,7 +305,9 @@ class CursorReader:
         cursor.s, cursor.i = "", 0
         try:
             next(self._steps, None)
-        except NotACall:
+        except NotACall as error:
             self.failed = True
+            if isinstance(error, Unreadable):
+                cursor.sink.tell_unreadable(error.name)
         except TextOver:
             cursor.text_over()

@@ -81,6 +81,8 @@ class UnknownCall(msgspec.Struct, frozen=True, gc=False):
     """A call of a tool that is not offered is over. It went out as `Text`, or was left out. Where that is asked for."""
 
     name: str
+    malformed: bool = False
+    """The tool is offered; the call is text because its arguments are no object."""
 
 
 class Stop(msgspec.Struct, frozen=True, gc=False):

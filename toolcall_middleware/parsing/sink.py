@@ -72,6 +72,7 @@ class Sink:
     """
 
     __slots__ = (
+        "_any_arguments",
         "_change",
         "_closes",
         "_closing",
@@ -116,6 +117,7 @@ class Sink:
         keep_raw: bool,
         keep_complete: bool = True,
         keep_arguments: bool = False,
+        any_arguments: frozenset[str] | None = frozenset(),
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
     ) -> None:
@@ -141,6 +143,7 @@ class Sink:
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
         self.stopped_at: str | None = None  # the marker of somebody else's turn, behind a call
         self.coerced = False  # a value of the open call was given the type that the schema asks for
+        self._any_arguments = any_arguments  # see `ParserOptions`
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = unknown
@@ -158,6 +161,17 @@ class Sink:
     def offered(self, name: str) -> bool:
         """Whether the request offers this name."""
         return self._offered(name)
+
+    def takes_any(self, name: str) -> bool:
+        """Whether a call of this name may have any JSON as arguments, or is refused for its name."""
+        if self._any_arguments is None or not (self._offered(name) or self._unknown == "forward"):
+            return True
+        return (name if self._meant is None else self._meant(name)) in self._any_arguments
+
+    def tell_unreadable(self, name: str) -> None:
+        """A call of this name is text, because its arguments are no object."""
+        if self._tells_unknown:
+            self.events.append(UnknownCall(name if self._meant is None else self._meant(name), malformed=True))
 
     def start(self, name: str, id: str | None = None) -> None:  # noqa: A002 - the field's term
         """A call's name is complete. What was consumed since the last decision belongs to it."""

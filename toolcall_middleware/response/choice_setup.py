@@ -118,6 +118,9 @@ def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
         or settings.arguments_as_object
         or not settings.stream_arguments,
         keep_arguments=settings.malformed_arguments == "forward",
+        any_arguments=chat.custom
+        if settings.malformed_arguments == "repair" and not settings.arguments_as_object
+        else None,
         tell_unknown=True,
     )
 
@@ -133,6 +136,7 @@ def _native_calls(chat: ChatRequest, settings: Settings, options: ParserOptions,
         free=not chat.tools.tools,
         max_arguments_bytes=settings.max_arguments_bytes,
         repair_names=settings.repair_names,
+        any_arguments=options.any_arguments,
     )
 
 

@@ -101,6 +101,8 @@ class Message:
                         ops.append(ReasoningText(text))
                 case Stop():
                     self.stopped = True
+                case UnknownCall(name, True):
+                    self.outcomes.refuse(name, CallOutcome.MALFORMED, "arguments")
                 case UnknownCall(name):
                     self._tell_unknown(name)
                 case Malformed(raw, _, name):

@@ -13,11 +13,13 @@ from typing import Any
 
 from ..model import ToolSet
 from ..parsing.calls.call_arguments import CallArguments
+from ..parsing.calls.named_calls import FENCE
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text, UnknownCall
 from ..tool_names import meant_by
 from ..wire import openai
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
+_MAX_FENCE = 32  # characters of a fence's first line
 _MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by chance
 _MAX_COMPARED = 4096  # characters of arguments that are looked at for a repetition
 _OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice
@@ -37,6 +39,8 @@ class _Call:
     started: bool = False
     """Its start was put out, or it was refused."""
     refused: bool = False
+    unreadable: bool = False
+    """It was refused because its arguments are no object."""
     ended: bool = False
     size: int = 0
     """Bytes of its arguments."""
@@ -52,6 +56,8 @@ class _Call:
     """Its arguments as the backend wrote them."""
     waiting: list[str] = field(default_factory=list)
     """Arguments that were read and cannot leave yet."""
+    lead: str = ""
+    """The beginning of its arguments while that may be a code fence, which is left out."""
     reader: CallArguments | None = None
     """What reads its arguments, once they have begun."""
     extra: dict[str, Any] = field(default_factory=dict)
@@ -73,8 +79,8 @@ class NativeCalls:
     """
 
     __slots__ = (
-        "_by_id", "_by_key", "_calls", "_current", "_free", "_last_read", "_most", "_repairs", "_tells", "_tools",
-        "_unknown", "_waits", "asked", "oversized",
+        "_any_arguments", "_by_id", "_by_key", "_calls", "_current", "_free", "_last_read", "_most", "_repairs",
+        "_tells", "_tools", "_unknown", "_waits", "asked", "oversized",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +94,9 @@ class NativeCalls:
         tell_unknown: bool = False,
         max_arguments_bytes: int | None = None,
         repair_names: bool = False,
+        any_arguments: frozenset[str] | None = frozenset(),
     ) -> None:
+        self._any_arguments = any_arguments  # see `ParserOptions`
         self._free = free
         self._waits = waits
         self._tells = tell_unknown  # there is an UnknownCall for one that is refused for its name
@@ -137,7 +145,7 @@ class NativeCalls:
         for call in self._calls[self._current :]:
             if call.oversized:
                 break
-            self._start(call, events)
+            self._start(call, events, cut=cut)
             self._pass(call, events)
             self._end(call, events, complete=not cut or call.done)
             if cut and not call.done and not call.refused:
@@ -244,7 +252,16 @@ class NativeCalls:
             return
         reader = call.reader
         if reader is None:
-            text = text.lstrip()
+            text = (call.lead + text).lstrip()
+            fence = FENCE.match(text)
+            if fence is None or fence.end() == len(text):
+                call.lead = text if text.startswith("`") and len(text) < _MAX_FENCE else ""
+                text = "" if call.lead else text
+            else:
+                text = text[fence.end() :].lstrip()
+                call.lead, call.garbled = "", True
+                if not text:
+                    call.lead = fence.group()
             if not text:
                 return
             reader = call.reader = CallArguments(text[0])
@@ -267,7 +284,10 @@ class NativeCalls:
             if call.oversized:
                 break
             later = self._current + 1 < len(self._calls)
+            ends = (later and not isinstance(call.key, int)) or self._has_none(self._current)
             if not call.started:
+                if not (over or ends or call.waiting or call.empty or self._takes_any(call.name)):
+                    break  # the name is held until the arguments show what they are
                 ready = call.done if self._is_part(call.name) else bool(call.waiting) or self._is_whole(call.name)
                 is_part = self._is_part(call.name) and not (call.done or over)
                 if is_part or not call.name or not (ready or later or over):
@@ -276,7 +296,7 @@ class NativeCalls:
             self._pass(call, events)
             # Deltas with an index come in any order; without one, the next call's beginning ends this one.
             is_done = call.done and (later or over or not (self._waits or call.empty))
-            if is_done or (later and not isinstance(call.key, int)) or self._has_none(self._current):
+            if is_done or ends:
                 self._end(call, events)
             else:
                 break
@@ -313,7 +333,21 @@ class NativeCalls:
         ]
         return fitting[0] if len(fitting) == 1 else call.name
 
-    def _start(self, call: _Call, events: list[Event]) -> None:
+    def _takes_any(self, name: str) -> bool:
+        """Whether a call of this name may have any JSON as arguments."""
+        return self._any_arguments is None or name in self._any_arguments
+
+    def _is_unreadable(self, call: _Call, *, cut: bool) -> bool:
+        """Whether the arguments of a call that starts are known to be no object."""
+        first, reader = "".join(call.waiting), call.reader
+        if reader is not None and not (first or reader.done):
+            if cut:
+                return reader.is_data
+            first = reader.close()
+            call.waiting.append(first)
+        return bool(call.lead) or not (not first or first.startswith("{"))
+
+    def _start(self, call: _Call, events: list[Event], *, cut: bool = False) -> None:
         if call.started:
             return
         call.started = True
@@ -321,6 +355,8 @@ class NativeCalls:
         call.name = self._offered(call)
         unknown = not self._free and call.name not in self._tools.by_name
         call.refused = not call.name or (unknown and self._unknown != "forward")
+        if not (call.refused or self._takes_any(call.name)):
+            call.refused = call.unreadable = self._is_unreadable(call, cut=cut)
         if not call.refused:
             events.append(CallStart(call.name, call.id, call.extra or None, None if call.name == written else written))
 
@@ -353,10 +389,13 @@ class NativeCalls:
         events.append(CallEnd(complete, repaired, _written(call), written=written))
 
     def _refuse(self, call: _Call, events: list[Event]) -> None:
-        """A call of a name that is not offered."""
+        """A call of a name that is not offered, or whose arguments are no object: that one is text."""
         if not call.name and not call.written:
             return  # an empty entry
         raw = _written(call)
+        if call.unreadable:
+            events += [UnknownCall(call.name, malformed=True), Text(raw)]
+            return
         if self._unknown == "error":
             events.append(Malformed(raw, "unknown_tool", call.name))
         elif self._tells:

@@ -232,11 +232,11 @@ class CallOutcomes:
         """The open call is over."""
         self._add(FinishedCall(name, self._outcome, self._path))
 
-    def refuse(self, name: str) -> None:
-        """A call of a tool that is not offered was finished."""
+    def refuse(self, name: str, outcome: CallOutcome = CallOutcome.UNKNOWN_TOOL, path: str = "name") -> None:
+        """A call that is text was finished: its tool is not offered, or its arguments are no object."""
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
-            self._add(FinishedCall(name, CallOutcome.UNKNOWN_TOOL, "name"))
+            self._add(FinishedCall(name, outcome, path))
 
     def ignore(self, name: str) -> None:
         """A call stands in a thought that was closed. It is reported, and does not reach the client."""

@@ -114,7 +114,8 @@ _ROWS = (
            "parsing", (("forward",), ("text", "drop"), ("error",)), "A call of a name that is not offered."),
     Option("malformed_arguments", "repair", choice("repair", "forward", "text", "error"),
            "parsing", (("repair",), ("forward",), ("text",), ("error",)),
-           "Arguments that are not JSON. `forward`: as the model wrote them, for clients that repair them themselves.",
+           "Arguments that are not JSON. `repair`: text where they are no object. `forward`: as the model wrote them, "
+           "for clients that repair them.",
            profiles={"strict": "error"}),
     Option("coerce_arguments", True, flag(), "parsing", FREE,
            "A string where a tool's schema admits none, but what it holds, leaves as that: `\"2\"` as `2`."),

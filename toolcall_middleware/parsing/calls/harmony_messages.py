@@ -329,14 +329,15 @@ class _Message:
                 raise NotACall
             yield from cursor.more()
         cursor.i = j
+        if _is_json(s, j):
+            self.called = None
+            yield from cursor.call(name, None, CallArguments(s[j], _ENDS, cursor.sink.arguments))
+            yield from self._behind_call()
+            return
         self.start()
         if s[j] == "<":
             yield
             cursor.end("{}")
-        elif _is_json(s, j):
-            yield
-            yield from cursor.copy(CallArguments(s[j], _ENDS, cursor.sink.arguments))
-            cursor.end()
         else:
             # As for gpt-oss's own `python`.
             cursor.sink.args(f'{{"{quoted(self._text_key(name))}": "')

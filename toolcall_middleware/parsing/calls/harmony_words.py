@@ -193,11 +193,8 @@ class Words:
     def _call(self) -> Steps[bool]:
         """Behind the header of a call. Whether another message follows."""
         cursor = self._cursor
-        cursor.start(called(self._to, cursor.sink.offered))
-        yield
-        yield from cursor.copy(CallArguments(cursor.s[cursor.i], _ENDS, cursor.sink.arguments))
-        cursor.end()
-        yield
+        arguments = CallArguments(cursor.s[cursor.i], _ENDS, cursor.sink.arguments)
+        yield from cursor.call(called(self._to, cursor.sink.offered), None, arguments)
         return (yield from self._another())
 
     def _another(self) -> Steps[bool]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, TextOver, behind_comments
+from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, TextOver, Unreadable, behind_comments
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_reader import JsonReader
@@ -261,7 +261,7 @@ class _Call:
         self.args: CallArguments | None = None
         self.early: list[str] | None = None  # arguments that came before the name
         self.early_size = 0
-        self.unsettled: list[str] | None = None  # a bare call's first characters of arguments
+        self.unsettled: list[str] | None = None  # the first characters of arguments, while the name is held
         self.half: tuple[str, list[str]] | None = None  # the key, name, id or skipped value at hand
         self.beside: dict[str, str] = {}  # members that say nothing of a call, as JSON
 
@@ -293,22 +293,29 @@ class _Call:
 
     def _text_over(self) -> Steps[None]:
         """An open call is closed, repaired where the model ended by itself; without one, it may be none."""
-        c, cut = self.c, self.c.cut
+        cut = self.c.cut
         if self.is_list:
             return
-        if not self.started:
+        if not self.started and (self.syntax.bare or self.name is None):
             nameless = not cut and (self.early is not None or (self.half is not None and self.half[0] == "skip"))
             if self.hopeless or nameless or not self._half_word():
                 raise NotACall
             return
         args = None if self.args_ended else self.args
         in_args = args is not None
+        begun = self.started
         if args is not None and cut:
-            c.sink.args(args.release())
+            if not begun and args.is_data:
+                raise Unreadable(self.name or "")
+            self._put(args.release(), settled=True)
         elif args is not None:
             self._put(args.close(), settled=True)
             self.cut = args.cut
             self.args_ended = True
+        if not self.started:
+            yield from self._start()
+        elif not begun:
+            yield
         self.repaired = self.repaired or not (in_args and cut)
         ended = not cut and (self.args_ended or not self.due)
         yield from self._end(complete=ended)
@@ -433,15 +440,18 @@ class _Call:
             defines = self.early is not None and _SCHEMA.match("".join(self.early)) is not None
             if defines or not self.c.sink.offered(name):
                 raise NotACall
-        if not self.syntax.bare or self.early is not None:
+        # Otherwise the name is held until the arguments show what they are.
+        if self.early is not None or (not self.syntax.bare and self.c.sink.takes_any(name)):
             yield from self._start()
 
     def _start(self) -> Steps[None]:
+        name, early = self.name or "", "".join(self.early or ())
+        if early and not early.startswith("{") and not self.c.sink.takes_any(name):
+            raise Unreadable(name)
         self.started = True
-        self.c.start(self.name or "", self.id)
-        if self.early is not None:
-            self.c.sink.args("".join(self.early))
-            self.early = None
+        self.unsettled = self.early = None
+        self.c.start(name, self.id)
+        self.c.sink.args(early)
         yield
 
     def _arguments(self, char: str) -> Steps[None]:
@@ -455,7 +465,7 @@ class _Call:
         args = self.args = CallArguments(char, syntax.close, c.sink.arguments)
         while True:
             c.i, out = args.feed(c.s, c.i)
-            if self.unsettled is not None and args.doubtful:
+            if syntax.bare and self.unsettled is not None and args.doubtful:
                 raise NotACall
             waits = args.stuck and not c.last and c.begins(syntax.close, c.i)
             if args.stuck and not waits:
@@ -478,9 +488,13 @@ class _Call:
         if self.unsettled is not None:
             self.unsettled.append(out)
             early = "".join(self.unsettled)
-            if settled and _SCHEMA.match(early):
+            if not self.syntax.bare:
+                settled = early != ""
+                if settled and not early.startswith("{"):
+                    raise Unreadable(self.name or "")
+            elif settled and _SCHEMA.match(early):
                 raise NotACall
-            if settled and _SCHEMA_BEGUN.match(early) is None:
+            if settled and (not self.syntax.bare or _SCHEMA_BEGUN.match(early) is None):
                 self.unsettled = None
                 self.started = True
                 self.c.start(self.name or "", self.id)

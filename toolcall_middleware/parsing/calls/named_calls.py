@@ -82,18 +82,17 @@ def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
             cursor.start(*named)
             yield
             raise
-        cursor.start(*named)
-        yield
         fresh = False
         lost = bool(syntax.item_close)
         if first:
             arguments = CallArguments(first, syntax.closing, cursor.sink.arguments)
-            yield from cursor.copy(arguments)
+            yield from cursor.call(*named, arguments)
             lost = lost and arguments.stuck
-            cursor.end()
         else:
+            cursor.start(*named)
+            yield
             cursor.end("{}")
-        yield
+            yield
         if lost:
             yield from _find_back(cursor, syntax)
         if not (yield from _behind_call(cursor, syntax, marked=marked)):

@@ -59,6 +59,7 @@ class Scanner:
         keep_raw: bool = False,
         keep_complete: bool = True,
         keep_arguments: bool = False,
+        any_arguments: frozenset[str] | None = frozenset(),
         tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
         names: Collection[str] = (),
@@ -70,7 +71,7 @@ class Scanner:
         out = self._out = Output()
         sink = self._sink = Sink(
             offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
-            keep_arguments=keep_arguments, tell_unknown=tell_unknown, meant=meant,
+            keep_arguments=keep_arguments, any_arguments=any_arguments, tell_unknown=tell_unknown, meant=meant,
         )  # fmt: skip
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
