@@ -5,6 +5,7 @@ Tools are offered whose names occur in the texts. Markers stand in them as examp
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ MARKERLESS = frozenset({"llama3_json", "tool_tags"})
 
 def texts(kind: str) -> list[str]:
     return (FOLDER / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n").split("\n§§§\n")
+
+
+# An answer that is two empty tags and nothing else says nothing.
+_ALONE = re.compile(r"\s*<([^<>]+)>\s*</\1>\s*")
 
 
 def shown_ways(kind: str) -> list[str]:
@@ -69,6 +74,8 @@ def test_ordinary_answers_are_no_calls(name: str, kind: str) -> None:
         pytest.skip(f"{name} has no marker")
     fmt = registry.get(name)
     for number, text in _share(name, shown_ways(kind)):
+        if _ALONE.fullmatch(text):
+            continue
         whole = read(fmt.parser(TOOLS, ParserOptions()), [text])
         assert not calls_in(whole), text
         assert shown_in(whole) == text

@@ -63,6 +63,20 @@ def _calls(c: Cursor, layout: Layout) -> Steps[None]:
             return
 
 
+def _nothing_follows(c: Cursor) -> Steps[None]:
+    """Accept tags without a call between them as markup where a tag or the end follows. Raises NotACall in prose."""
+    try:
+        while c.behind_space() == len(c.s) and not c.last:
+            yield from c.more()
+    except TextOver:
+        c.sink.accept()
+        raise
+    k = c.behind_space()
+    if k < len(c.s) and c.s[k] != "<":
+        raise NotACall
+    c.sink.accept()
+
+
 def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
     """Read a call's opening tag: the call, which has started. None where the calls are over."""
     while True:
@@ -74,7 +88,7 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
         if layout.close and s.startswith(layout.close, j):
             c.i = j + len(layout.close)
             if first and not layout.reopen:
-                c.sink.accept()  # nothing but markup
+                yield from _nothing_follows(c)
             return None
         if c.take(layout.noise, j):
             continue
