@@ -195,7 +195,8 @@ def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[b
         elif not syntax.brackets and c and (c in ",;" or _NAME.match(cursor.s, k)):
             cursor.i = k + 1 if c in ",;" else k
             return True
-        if cursor.last or not cursor.begins(syntax.close, k):
+        name_begun = not listed and not syntax.brackets and _DIGITS.match(cursor.s, k)
+        if cursor.last or not (name_begun or cursor.begins(syntax.close, k)):
             return None
         yield from cursor.more()
 
