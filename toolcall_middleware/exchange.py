@@ -8,8 +8,8 @@
     receive(BrokenOff()), receive(Failed(error)), receive(Undecodable(error))
 
 The order of the phases is written here and nowhere else: which event may come in which state, and what it leads to, is
-`_TABLE`. What differs between the two kinds of requests is a `Conversation` each: upstream/tool_answer.py for one with
-tools, upstream/usage_only.py for one that only asks for usage.
+`_TABLE`. What differs between the kinds of requests is a `Conversation` each, in upstream/: tool_answer.py for one with
+tools, guarded_answer.py for one without under a guard, usage_only.py for one that only asks for usage.
 A host runs an exchange for each request (hosts/middleware/responder.py); a test can with plain bytes.
 """
 

@@ -5,14 +5,13 @@ A reader is a generator (`Steps`) that goes straight through its syntax and move
     def _calls(c: Cursor) -> Steps[None]:
         name = yield from c.upto("|", 64)
         c.start(name)
-
-Yield:
+        yield  # the start is reported
         while (k := c.behind_space()) == len(c.s):
             yield from c.more()
         c.i = k
         yield from c.copy(CallArguments(c.s[k]))
         c.end()
-        yield
+        yield  # so is the end
 
 It yields directly after it has reported a start or an end, and nowhere else by itself: `more` waits for text. Two
 exceptions leave it. `NotACall`: what was read since the opening marker, or since the last call, is text. `TextOver`:
@@ -22,7 +21,6 @@ catches it. Else the driver closes the open call, or cuts it where the model was
 White space before a tag stays unread until the tag is decided on (`k = c.behind_space()`, then `c.i = …`): of a call
 that is refused it is text. A test for "this follows" needs one for "this may follow", closing tags too. Each one
 that is forgotten makes the result depend on how the text is cut.
-
 """
 
 from __future__ import annotations
