@@ -51,6 +51,6 @@ def test_the_picture_of_the_wire_is_that_of_the_readme() -> None:
     assert wire_picture.PATH.read_text("utf-8") == drawn, "run `python -m tests.wire_picture`"
     texts = [element.text or "" for element in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314 - our own text
     assert '    "name": "get_weather",' in texts
-    assert r'      "{\"city\": \"Paris\"}"' in texts
+    assert r'      "{\"city\":\"Paris\"}"' in texts
     assert "prefers-color-scheme: dark" in drawn
     assert "](../images/wire.svg)" in (DOCS / "explanation" / "wire.md").read_text("utf-8")

@@ -42,7 +42,7 @@ class Backend(RuleBasedStateMachine):
     def ask(self, *, usage: bool, whole_calls: bool, mode: str, most: int) -> None:
         self.usage = usage
         settings = Settings(
-            mode=mode, stream_arguments=not whole_calls, max_tool_calls=most, reasoning_field="reasoning"
+            retries=0, mode=mode, stream_arguments=not whole_calls, max_tool_calls=most, reasoning_field="reasoning"
         )
         self.exchange = Driven(settings, BackendMemory())
         body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "stream": True}
@@ -114,7 +114,13 @@ class Backend(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule()
     def fail(self) -> None:
-        self._feed(b'data: {"error": {"message": "engine died", "code": 500}}\n\n')
+        try:
+            self._feed(b'data: {"error": {"message": "engine died", "code": 500}}\n\n')
+        except ToolCallError:
+            # Nothing had been sent: the client gets it as a status.
+            assert not self.out
+            self.over = self.error = True
+            return
         self._end(cut=False)
 
     @precondition(lambda self: not self.over)

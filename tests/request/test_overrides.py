@@ -252,7 +252,9 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
         return bool(new != "off")
     if name in {"coerce_arguments", "repair_names"}:
         return True
-    return name.startswith("reasoning") or name in {"format", "constrain", "prose", "messages", "system_role"}
+    return name.startswith("reasoning") or name in {
+        "format", "constrain", "prose", "messages", "system_role", "structured",
+    }  # fmt: skip
 
 
 @pytest.mark.slow
