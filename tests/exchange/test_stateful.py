@@ -82,9 +82,7 @@ class Backend(RuleBasedStateMachine):
         self._send({"reasoning": text})
 
     @precondition(lambda self: not self.over)
-    @rule(
-        name=st.sampled_from(sorted(NAMES)), index=st.integers(0, 2), arguments=st.sampled_from(["{}", '{"a"', ": 1}"])
-    )
+    @rule(name=st.sampled_from(sorted(NAMES)), index=st.integers(0, 2), arguments=st.sampled_from(["{}", '{"a": 1}']))
     def call(self, name: str, index: int, arguments: str) -> None:
         # A native backend's own; one that was given no tools says something nobody asked for, and it is left as it is.
         if self.exchange.native:
