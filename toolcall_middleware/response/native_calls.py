@@ -145,7 +145,7 @@ class NativeCalls:
         for call in self._calls[self._current :]:
             if call.oversized:
                 break
-            self._start(call, events, cut=cut and call is self._calls[-1])
+            self._start(call, events, cut=cut)
             self._pass(call, events)
             self._end(call, events, complete=not cut or call.done)
             if cut and not call.done and not call.refused:
