@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,19 +50,31 @@ class Backend(RuleBasedStateMachine):
         if usage:
             body["stream_options"] = {"include_usage": True}
         assert self.exchange.on_request(json.dumps({**body, "tools": TOOLS}).encode()) is not None
-        self.exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
         self.out = b""
         self.error = False
+        self.asked_again = False
+        self._begin()
+
+    def _begin(self) -> None:
         self.over = False
+        self.exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
         self._send({"role": "assistant", "content": ""})
 
     def _feed(self, data: bytes, cut: int = 0) -> None:
         for part in (data[:cut], data[cut:]):
-            if self.exchange.stopped:
+            if self.error or self.exchange.stopped:
                 self.over = True
                 return
-            self.out += self.exchange.feed(part)
+            self._take(self.exchange.feed, part)
         self.over = self.over or self.exchange.stopped
+
+    def _take(self, step: Callable[..., bytes], *given: Any, **named: Any) -> None:
+        """What a step of the exchange sends. An error before the first byte is a status for the client."""
+        try:
+            self.out += step(*given, **named)
+        except ToolCallError:
+            assert not self.out
+            self.error = self.over = True
 
     def _send(self, delta: dict[str, Any], reason: str | None = None, cut: int = 0, **fields: Any) -> None:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
@@ -131,15 +144,17 @@ class Backend(RuleBasedStateMachine):
 
     def _end(self, *, cut: bool) -> None:
         self.over = True
-        if not self.exchange.stopped:
-            try:
-                self.out += self.exchange.finish(cut=cut)
-            except ToolCallError:
-                # Nothing had left: the client gets it as a status.
-                assert not self.out
-                self.error = True
-                return
-        self._check()
+        if not (self.error or self.exchange.stopped):
+            self._take(self.exchange.finish, cut=cut)
+        if self.exchange.take_next() is not None:
+            # The answer was empty, so the backend is asked once more. Nothing of the first answer has left.
+            assert not self.out
+            assert not self.error
+            assert not self.asked_again
+            self.asked_again = True
+            self._begin()
+        elif not self.error:
+            self._check()
 
     def _check(self) -> None:
         failed = b'data: {"error"' in self.out
