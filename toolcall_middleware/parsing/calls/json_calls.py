@@ -284,7 +284,9 @@ class _Call:
             yield from self._end(complete=True)
         except _Broken:
             if not self.started:
-                raise NotACall from None
+                if self.syntax.bare or self.name is None:
+                    raise NotACall from None
+                yield from self._start()  # the name was held, and no arguments have begun
             self.lost = self.repaired = True
             yield from self._end(complete=True)
         except TextOver:
