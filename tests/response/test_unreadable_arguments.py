@@ -89,15 +89,16 @@ async def test_a_required_call_is_asked_for_again(stream: bool) -> None:
 
 @STREAMS
 @pytest.mark.parametrize("mode", ["prompt", "native"])
-async def test_a_call_that_is_native_is_text_too(mode: str, stream: bool) -> None:
+@pytest.mark.parametrize("arguments", ["oops not json", ": 1}", "}", ","])
+async def test_a_call_that_is_native_is_text_too(mode: str, arguments: str, stream: bool) -> None:
     first = {"index": 0, "id": ID, "type": "function", "function": {"name": "f", "arguments": ""}}
-    more = {"index": 0, "function": {"arguments": "oops not json"}}
-    whole = {"index": 0, "id": ID, "type": "function", "function": {"name": "f", "arguments": "oops not json"}}
+    more = {"index": 0, "function": {"arguments": arguments}}
+    whole = {"index": 0, "id": ID, "type": "function", "function": {"name": "f", "arguments": arguments}}
     deltas = [{"tool_calls": [first]}, {"tool_calls": [more]}] if stream else [{"tool_calls": [whole]}]
     app = ToolCallMiddleware(NativeBackend(*deltas, finish="tool_calls"), mode=mode)
     choice = answered(await post(app, stream=stream))
     assert (choice.calls, choice.finish_reason) == ([], "stop")
-    assert json.loads(choice.content) == {"name": "f", "arguments": "oops not json"}
+    assert json.loads(choice.content) == {"name": "f", "arguments": arguments}
 
 
 @STREAMS

@@ -340,6 +340,8 @@ class NativeCalls:
     def _is_unreadable(self, call: _Call, *, cut: bool) -> bool:
         """Whether the arguments of a call that starts are known to be no object."""
         first, reader = "".join(call.waiting), call.reader
+        if reader is not None and reader.done and not first:
+            return True  # no value can begin with their first character
         if reader is not None and not (first or reader.done):
             if cut:
                 return reader.is_data
