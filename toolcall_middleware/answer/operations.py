@@ -26,7 +26,7 @@ class ReasoningText(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallOpened(msgspec.Struct, frozen=True, gc=False):
-    """A call begins. `extra` are fields that the backend gave it and nobody here knows."""
+    """A call begins. `extra` are fields of the backend's call that are passed on unread."""
 
     index: int
     id: str

@@ -86,7 +86,7 @@ class UnknownCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stop(msgspec.Struct, frozen=True, gc=False):
-    """After its calls, the model began to write somebody else's turn. What follows is not part of the answer."""
+    """After its calls, the model began to write another role's turn. The rest of its text is not part of the answer."""
 
     marker: str
 

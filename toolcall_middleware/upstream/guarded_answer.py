@@ -73,8 +73,7 @@ class GuardedAnswer(ToolAnswer):
         state = super().begin(status, headers)
         if status >= 400:
             return refused
-        streams = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        return State.SNIFFING if streams and state is State.COLLECTING else state
+        return State.SNIFFING if self._is_stream and state is State.COLLECTING else state
 
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""

@@ -308,7 +308,7 @@ class Negotiation:
         return Next.GIVE
 
     def _learn(self, support: ToolSupport, why: str, *, seconds: float = REMEMBERED_SECONDS) -> None:
-        """Remember this of the model, whoever asks."""
+        """Remember this of the model, for all clients."""
         model = self._chat.model
         if support is not self.support:
             _log.info("The backend of %s: native calls: %s. %s.", shown(model), support.value, why)

@@ -40,6 +40,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 _FAULTS = " do not fit its schema: "
 _UNAUTHORIZED = 401
+_UNPARSED = Decision("call", "unparsed", "the backend's error holds what the model wrote")
 _PATIENCE = 24
 """Events for the brackets behind a constrained call: a model may put white space between them, but not for ever."""
 
@@ -75,9 +76,7 @@ class ToolAnswer:
         self.stream: StreamRewriter | None = None
         self._status = 200
         self._is_stream = False  # the content type says so
-        self._calls = 0  # how many the whole answer has
-        self._warnings: tuple[str, ...] = ()  # of the whole answer
-        self._finished: tuple[FinishedCall, ...] = ()  # the finished calls of the whole answer
+        self._outcome: AnswerOutcome | None = None  # of the whole answer
         self._is_due = False  # the answer's end waits for a count
 
     def let_go(self) -> None:
@@ -109,22 +108,7 @@ class ToolAnswer:
     @property
     def facts(self) -> Facts:
         """What observers are told."""
-        request = self._request
-        prompt, completion, estimated = request.usage.so_far()
-        return Facts(
-            mode="native" if self.native else "prompt",
-            model=request.model,
-            stream=self._chat.stream,
-            format="auto" if self.native else request.prompt_format,
-            constraint=request.constraint,
-            why=request.why,
-            outcomes=tuple(call.outcome.value for call in self.report),
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            estimated=estimated,
-            decisions=request.decisions,
-            error=self.error,
-        )
+        return replace(_facts(self._request), stream=self._chat.stream, error=self.error)
 
     @property
     def offers_tools(self) -> bool:
@@ -165,7 +149,7 @@ class ToolAnswer:
         if request.may_ask_again:
             made.wait_for_words()
         if self.offers_tools:
-            made.choices.read_unparsed = self._reader_of(self._request.syntax)
+            made.choices.read_unparsed = _reader_of(self._request.syntax, self._chat, self._settings)
         if self._chat.include_usage and self._request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
@@ -185,7 +169,8 @@ class ToolAnswer:
     @property
     def calls(self) -> int:
         """How many calls the answer has so far."""
-        return self._calls if self.stream is None else self.stream.choices.calls
+        answer = self._outcome if self.stream is None else self.stream.choices
+        return 0 if answer is None else answer.calls
 
     # -- a stream ------------------------------------------------------------------------------------------------
 
@@ -241,27 +226,20 @@ class ToolAnswer:
         return out + stream.end()
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
-        """The completion with the call that the backend could not read, and of which its error holds the text."""
+        """The completion with the call that the backend could not read, and whose text its error holds."""
         if not self.offers_tools or self._request.unparsed is not None:
             return None
-        unparsed = unparsed_calls(refusal, self._reader_of(registry.get("auto")))
+        unparsed = unparsed_calls(refusal, _reader_of(registry.get("auto"), self._chat, self._settings))
         if unparsed is None:
             return None
         self._request.unparsed = unparsed.text
-        message = {"role": "assistant", "content": unparsed.text}
-        return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
-
-    def _reader_of(self, syntax: ToolFormat) -> Callable[[], StreamParser]:
-        options = ParserOptions(repair_names=self._settings.repair_names, keep_raw=True)
-        return functools.partial(syntax.parser, self._chat.callable_tools, options)
+        return _completion(unparsed.text)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """See `ToolRequest.is_settled`. A call that the backend could not parse was left to us, and not in the text."""
         if self._request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
-            self._request.decisions.append(
-                Decision("call", "unparsed", "the backend's error holds what the model wrote")
-            )
+            self._request.decisions.append(_UNPARSED)
         return self._request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:
@@ -286,12 +264,7 @@ class ToolAnswer:
                 return self.whole(written)
             if request.repairs(refusal):
                 return None
-            if not isinstance(refusal.code, str) and is_context_error(refusal):
-                refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one
-            reply = self._json(refusal.body())
-            if self._status == _UNAUTHORIZED and reply.headers is not None:
-                del reply.headers["x-toolcall"]  # a client that is not let in learns nothing of the settings
-            return reply
+            return _refused(refusal, self._status, self.headers()["x-toolcall"])
         if chat.stream:
             return self._as_stream(data)
         try:
@@ -304,26 +277,20 @@ class ToolAnswer:
             refusal = no_completion(data)
             if (written := self._written(refusal)) is not None:
                 return self.whole(written)
-            self._refuse(refusal)
+            if not self._is_refusal(refusal):
+                raise refusal
             return None
         request.is_accepted()
         outcome = answer.outcome
         if not self._is_settled(outcome, left=False):
             return None
         _warn(outcome.warnings)
-        self._calls = outcome.calls
-        self._warnings = outcome.warnings
-        self._finished = outcome.finished
+        self._outcome = outcome
         self._form.take(answer)
         if self._defer and request.usage.is_due:
             self._is_due = True
             return self._json(answer.body)
         return self._counted_json(answer.body)
-
-    def _refuse(self, error: ToolCallError) -> None:
-        """The answer is this error. Raises it, unless the backend is asked again."""
-        if not self._is_refusal(error):
-            raise error
 
     def _as_stream(self, data: bytes) -> Reply | None:
         """A whole answer to a request for a stream goes the way of a stream."""
@@ -334,7 +301,8 @@ class ToolAnswer:
             refusal = no_completion(data)
             if (written := self._written(refusal)) is not None:
                 return self._as_stream(written)
-            self._refuse(refusal)
+            if not self._is_refusal(refusal):
+                raise refusal
             return None
         out = self._restart(events, left=False)
         if self._request.next_body is not None:
@@ -349,18 +317,10 @@ class ToolAnswer:
 
     def _counted_json(self, body: bytes) -> Reply:
         """A whole answer whose usage is in it, with our own remarks."""
-        usage, json = self._request.usage, self._request.json
-        remarks: dict[str, Any] = {}
-        if self._extension is not None:
-            remarks = self._extension.of(self._warnings, self._finished) if self._calls else {}
-            if injection := usage.injection():
-                name = self._extension.field
-                remarks = {name: {**remarks.get(name, {}), **injection}}
-        estimated = "; usage=estimated" if usage.is_estimated else ""
-        misfit = "; structured=misfit" if json is not None and json.misfit else ""
-        return self._json(
-            self._form.finished(body, remarks), f"; calls={self._calls}{as_header(self._finished)}{misfit}{estimated}"
-        )
+        outcome = self._outcome
+        assert outcome is not None  # noqa: S101 - the answer has been read
+        remarks = _remarks(self._extension, outcome, self._request.usage.injection())
+        return self._json(self._form.finished(body, remarks), _note(outcome, self._request))
 
     def _json(self, body: bytes, note: str = "") -> Reply:
         headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}
@@ -383,6 +343,59 @@ class ToolAnswer:
             return Reply(reply.status, reply.body + self.counted(), reply.headers)
         self._is_due = False
         return self._counted_json(self._form.with_usage(reply.body, self._request.usage.total()))
+
+
+def _facts(request: ToolRequest) -> Facts:
+    """What is known of the request's attempts."""
+    prompt, completion, estimated = request.usage.so_far()
+    return Facts(
+        mode="native" if request.native else "prompt",
+        model=request.model,
+        format="auto" if request.native else request.prompt_format,
+        constraint=request.constraint,
+        why=request.why,
+        outcomes=tuple(call.outcome.value for call in request.report.calls),
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        estimated=estimated,
+        decisions=request.decisions,
+    )
+
+
+def _refused(refusal: ToolCallError, status: int, note: str) -> Reply:
+    """The backend's refusal as the client gets it."""
+    if not isinstance(refusal.code, str) and is_context_error(refusal):
+        refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one
+    headers = {"content-type": "application/json"}
+    if status != _UNAUTHORIZED:  # a client that is not let in learns nothing of the settings
+        headers["x-toolcall"] = note
+    return Reply(status, refusal.body(), headers)
+
+
+def _reader_of(syntax: ToolFormat, chat: ChatRequest, settings: Settings) -> Callable[[], StreamParser]:
+    options = ParserOptions(repair_names=settings.repair_names, keep_raw=True)
+    return functools.partial(syntax.parser, chat.callable_tools, options)
+
+
+def _completion(text: str) -> bytes:
+    """A chat completion that says `text`."""
+    message = {"role": "assistant", "content": text}
+    return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+
+def _remarks(extension: Extension | None, outcome: AnswerOutcome, injection: dict[str, Any]) -> dict[str, Any]:
+    """What is added to a whole answer under the setting `extension_field`."""
+    if extension is None:
+        return {}
+    remarks = extension.of(outcome.warnings, outcome.finished) if outcome.calls else {}
+    return remarks | ({extension.field: {**remarks.get(extension.field, {}), **injection}} if injection else {})
+
+
+def _note(outcome: AnswerOutcome, request: ToolRequest) -> str:
+    """What `x-toolcall` says of a whole answer."""
+    misfit = "; structured=misfit" if request.json is not None and request.json.misfit else ""
+    estimated = "; usage=estimated" if request.usage.is_estimated else ""
+    return f"; calls={outcome.calls}{as_header(outcome.finished)}{misfit}{estimated}"
 
 
 def _warn(warnings: Sequence[str]) -> None:

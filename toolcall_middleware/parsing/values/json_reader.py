@@ -17,7 +17,7 @@ What must be seen to decide is held back: a comma up to the next character, a nu
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from ..patterns import WHITE_SPACE, anywhere
@@ -480,11 +480,12 @@ def _string(at: _At, quote: str, *, is_key: bool) -> _Steps[None]:
             at.state = _AFTER
             return
     at.state = _STRING
-    yield from _in_quotes(at, quote)
+    yield from _in_quotes(at, quote, _is_end)
     at.state = _COLON if is_key else _AFTER if at.stack else _DONE
 
 
-def _in_quotes(at: _At, quote: str) -> _Steps[None]:
+def _in_quotes(at: _At, quote: str, is_end: Callable[[_At, str], _Steps[bool]]) -> _Steps[None]:
+    """Copy the text of a string. is_end: whether the string ends at the quote that is here."""
     plain = _PLAIN[quote]
     while True:
         s = at.s
@@ -496,14 +497,10 @@ def _in_quotes(at: _At, quote: str) -> _Steps[None]:
                 return
             yield from at.more()
         elif c == quote:
-            if (yield from _is_end(at, quote)):
+            if (yield from is_end(at, quote)):
                 return
         elif c == "\\":
             yield from _escape(at)
-        elif c == '"':
-            at.flush(i)
-            at.out.append('\\"')
-            at.i = at.mark = i + 1
         else:
             at.put(ESCAPES[ord(c)], i, i + 1)
 
@@ -574,27 +571,12 @@ def _in_three_quotes(at: _At, quote: str) -> _Steps[None]:
     at.put(data + '"' if at.s[i + 2] in ",}]" else "", i, i + 2)
     if at.s[i + 2] in ",}]":
         return
-    plain = _PLAIN["'"]
-    while True:
-        s = at.s
-        i = at.i = plain.match(s, at.i).end()
-        c = s[i : i + 1]
-        if not c:
-            if at.last:
-                at.put('"', i, i)
-                return
-            yield from at.more()
-        elif c == quote:
-            if (yield from _is_end_of_three(at, quote, data)):
-                return
-        elif c == "\\":
-            yield from _escape(at)
-        else:
-            at.put(c if c == "'" else ESCAPES[ord(c)], i, i + 1)
+    yield from _in_quotes(at, quote, _is_end_of_three)
 
 
-def _is_end_of_three(at: _At, quote: str, data: str) -> _Steps[bool]:
+def _is_end_of_three(at: _At, quote: str) -> _Steps[bool]:
     """Whether three quotes, or more, are at `_i`. The last three of them end the string."""
+    data = '\\"' if quote == '"' else "'"
     count = 0
     while True:
         s, end = at.s, at.i
