@@ -65,7 +65,7 @@ def proxy_of(settings: Settings) -> Proxy:
         app = Upstream(only, forward_authorization=forward_authorization)
     if settings.access_log != "off":
         write_to_stdout()
-    upstreams = partial(getattr, app, "apps") if isinstance(app, Router) else partial(tuple, [app])
+    upstreams = app.apps if isinstance(app, Router) else lambda: (app,)
     return Proxy(
         app,
         settings,

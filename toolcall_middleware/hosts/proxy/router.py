@@ -80,6 +80,10 @@ class Router:
         """The configurations of those in use."""
         return tuple(upstream.config for upstream in self._upstreams)
 
+    def apps(self) -> tuple[Upstream, ...]:
+        """Those in use."""
+        return tuple(self._upstreams)
+
     def _build(self, old: Sequence[Upstream]) -> list[Upstream]:
         """An app each; what has not changed keeps its connections and what it has learned."""
         kept = {upstream.config.name: upstream for upstream in old}
