@@ -6,7 +6,6 @@ A thin face of what the middleware itself uses: the same readers, the same repai
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ from .parsing.text.opened import OpenedAnswer
 from .parsing.values.coercion import Coercion, needs_coercion
 from .request.tool_choice import read_choice
 from .request.tools import ToolLimits, read_tools
+from .wire.json_input import written_arguments
 
 Tools = Sequence[Mapping[str, Any]]
 """Tools as OpenAI's chat completions take them: `{"type": "function", "function": {"name", "parameters", …}}`."""
@@ -238,4 +238,4 @@ def _call(call: ToolCall | ReadCall | tuple[str, Any]) -> ToolCall:
         case ReadCall(name, arguments, call_id):
             return ToolCall(name, arguments, call_id)
         case (name, arguments):
-            return ToolCall(name, json.dumps(arguments, ensure_ascii=False))  # spaced, as models write it
+            return ToolCall(name, written_arguments(arguments, "arguments"))

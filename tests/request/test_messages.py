@@ -166,7 +166,7 @@ def test_calls_without_id_or_type_get_them() -> None:
 def test_arguments_become_text() -> None:
     given = [call(function={"name": "f", "arguments": a}) for a in ({"x": [1]}, None, "not json", "")]
     made = read(calls(*given))[0]["tool_calls"]
-    assert [one["function"]["arguments"] for one in made] == ['{"x":[1]}', "{}", "not json", ""]
+    assert [one["function"]["arguments"] for one in made] == ['{"x": [1]}', "{}", "not json", ""]
 
 
 def test_unknown_fields_of_calls_are_kept() -> None:
@@ -178,7 +178,7 @@ def test_unknown_fields_of_calls_are_kept() -> None:
 def test_custom_calls_become_function_calls() -> None:
     made = read(calls({"id": "a", "type": "custom", "custom": {"name": "sql", "input": 'a "b"'}}), result("a"))
     assert made[0]["tool_calls"] == [
-        {"id": "a", "type": "function", "function": {"name": "sql", "arguments": '{"input":"a \\"b\\""}'}}
+        {"id": "a", "type": "function", "function": {"name": "sql", "arguments": '{"input": "a \\"b\\""}'}}
     ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, kind, refusal, shown
-from ..wire.json_input import DECODE_ERRORS, LARGE, decode
+from ..wire.json_input import DECODE_ERRORS, LARGE, decode, written_arguments
 
 MAX_NESTING = 200
 """Levels of JSON in the messages: what is admitted here can be encoded again at any depth of the stack."""
@@ -259,7 +259,7 @@ def _arguments_of(function: dict[str, Any], param: str) -> str:
         case str():
             return arguments
         case dict():
-            return msgspec.json.encode(arguments).decode()
+            return written_arguments(arguments, f"{param}.arguments")
         case None:
             return "{}"
     raise refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
@@ -272,7 +272,7 @@ def _custom_call(call: dict[str, Any], call_id: str, param: str) -> dict[str, An
     text = custom.get("input")
     if not isinstance(text, str):
         raise refusal(f"{where}.input", f"'input' must be a string, got {kind(text)}.")
-    return _call(call_id, _name_of(custom, where), msgspec.json.encode({"input": text}).decode())
+    return _call(call_id, _name_of(custom, where), written_arguments({"input": text}, f"{where}.input"))
 
 
 def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:

@@ -95,6 +95,16 @@ def decode_items(raw: bytes | msgspec.Raw, param: str | None) -> Any:
     return decode(raw, param)
 
 
+def written_arguments(value: Any, param: str) -> str:
+    """Arguments that a client sent as a value, as models and chat templates write them: with a space after each comma
+    and colon, and without escapes that JSON does not need. Raises ToolCallError.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError as error:
+        raise not_json(error, param) from None
+
+
 def not_json(error: Exception, param: str | None = None) -> ToolCallError:
     """The error for bytes that msgspec refused with `error`."""
     reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).removesuffix(".")

@@ -192,7 +192,7 @@ def test_a_search_result_is_text() -> None:
     assert user["content"] == "T\nhttp://x\nfound"
 
 
-def test_calls_keep_their_ids_and_their_arguments_bytes() -> None:
+def test_calls_keep_their_ids_and_have_their_arguments_as_models_write_them() -> None:
     raw = (
         b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":'
         b'[{"type":"text","text":"Let me."},{"type":"tool_use","id":"toolu_1","name":"Read","input":'
@@ -206,7 +206,7 @@ def test_calls_keep_their_ids_and_their_arguments_bytes() -> None:
             {
                 "id": "toolu_1",
                 "type": "function",
-                "function": {"name": "Read", "arguments": '{"b": 1.0, "a":"\\u00e9" }'},
+                "function": {"name": "Read", "arguments": '{"b": 1.0, "a": "é"}'},
             },
             {"id": "call_2", "type": "function", "function": {"name": "Read", "arguments": "{}"}},
         ],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ToolCallError, kind, refusal, shown
+from ...wire.json_input import written_arguments
 from .content import chat_content, chat_result, chat_text
 from .fields import encode
 from .freeform import FIELD
@@ -198,7 +199,7 @@ class History:
                 text = item.get("input")
                 if not isinstance(text, str):
                     raise refusal(f"{param}.input", f"'input' must be a string, got {kind(text)}.")
-                return name, encode({FIELD: text}, param).decode()
+                return name, written_arguments({FIELD: text}, f"{param}.input")
             arguments = item.get("arguments")
         else:
             name, arguments = self._names.known(own, own.value), arguments_of(own, item)
@@ -206,7 +207,8 @@ class History:
             raise refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
         if arguments is None:
             return name, "{}"
-        return name, arguments if isinstance(arguments, str) else encode(arguments, f"{param}.arguments").decode()
+        where = f"{param}.arguments"
+        return name, arguments if isinstance(arguments, str) else written_arguments(arguments, where)
 
     def _output(self, variant: str, item: dict[str, Any], param: str) -> None:
         if item.get("call_id") is None and isinstance(item.get("name"), str):

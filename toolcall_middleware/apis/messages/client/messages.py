@@ -12,6 +12,7 @@ from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
 from ....wire import openai
+from ....wire.json_input import decode, written_arguments
 from ....wire.openai import Fields
 from . import fields as client_fields
 from . import tools as client_tools
@@ -198,7 +199,7 @@ class _Reader:
         if client_fields.has(block, "input"):
             if not client_fields.is_object(block["input"]):
                 raise refusal(f"{path}.input", "Input should be a valid object")
-            arguments = bytes(block["input"]).decode("utf-8", "replace")
+            arguments = written_arguments(decode(block["input"], f"{path}.input"), f"{path}.input")
         self._conversation.call_ids.add(call_id)
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 

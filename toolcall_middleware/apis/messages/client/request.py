@@ -12,6 +12,7 @@ from typing import Any
 
 from ....errors import ToolCallError, refusal
 from ....wire import openai
+from ....wire.json_input import read_fields
 from ....wire.openai import Fields
 from . import fields as client_fields
 from .messages import read_messages
@@ -64,7 +65,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
     inline: see `MessagesFace`. native: the upstream speaks this API, see `Toolbox`.
     Raises ToolCallError, whose `param` is the path of the field.
     """
-    fields = _top(body)
+    fields = read_fields(body)
     if not openai.is_null(fields.get("thread")):
         raise _no_threads()
     model = client_fields.filled_string(fields, "model", "")
@@ -108,17 +109,6 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         settings=dict(_NATIVE if native else SETTINGS),
         estimate=_estimate(chat),
     )
-
-
-def _top(body: bytes) -> Fields:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        raise ToolCallError("invalid_json", "The body is not valid UTF-8.") from None
-    fields = openai.read_object(body)
-    if fields is None:
-        raise ToolCallError("invalid_json", "The body is not a JSON object.")
-    return fields
 
 
 def _no_threads() -> ToolCallError:
