@@ -9,6 +9,9 @@ from typing import Any
 LOADED_FIELD = "toolcall_loaded"
 """Set on a chat completion's tool by a face that has written its definition into the conversation (`Tool.loaded`)."""
 
+DEFERRED_FIELD = "toolcall_deferred"
+"""The field of a chat completion for tools that may be called and that the model is not shown: a list as in `tools`."""
+
 GRAMMAR_FIELD = "toolcall_grammar"
 """Set on a chat completion's tool by a face that made it of a custom tool with a grammar: `Tool.grammar`."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, kind, refusal, shown
-from ..model import ChoiceMode, ToolChoice, ToolSet
+from ..model import DEFERRED_FIELD, ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
 from ..wire.json_input import DECODE_ERRORS, decode, read_fields
 from .messages import History, read_history
@@ -36,6 +36,7 @@ class ChatRequest:
     `fields` is the whole body, its values byte-exact and in their order, without `toolcall` and `request_options`;
     what has several spellings (a tool or call without its type, arguments as an object) has the usual one.
     `messages` are decoded; deprecated function messages have become tool calls and tool messages.
+    `listed` are the tools and those that may be called without being shown to the model (`DEFERRED_FIELD`).
     `tools_raw` tells tool lists apart: the key for everything derived from `tools`, empty where none are offered.
     `overrides` are the Settings that this request changes, by name.
     `legacy` is true when tools came in the deprecated `functions`: the answer goes back as `function_call`.
@@ -48,6 +49,7 @@ class ChatRequest:
     model: str
     messages: list[dict[str, Any]]
     tools: ToolSet
+    listed: ToolSet
     tools_raw: bytes
     choice: ToolChoice
     stream: bool
@@ -68,7 +70,15 @@ class ChatRequest:
     @property
     def callable_tools(self) -> ToolSet:
         """The tools that may be called under `tool_choice`."""
-        choice, tools = self.choice, self.tools
+        return self._callable(self.listed)
+
+    @property
+    def shown_tools(self) -> ToolSet:
+        """Those of `callable_tools` that the model is shown."""
+        return self._callable(self.tools)
+
+    def _callable(self, tools: ToolSet) -> ToolSet:
+        choice = self.choice
         if self.offers_tools and choice.name is None and choice.allowed is None:
             return tools
         return tools.only(frozenset(filter(choice.allows, tools.by_name)))
@@ -161,6 +171,7 @@ def unread_request(body: bytes, model: str) -> ChatRequest:
         model=model,
         messages=[],
         tools=ToolSet(()),
+        listed=ToolSet(()),
         tools_raw=b"",
         choice=ToolChoice(ChoiceMode.NONE),
         stream=bytes(probe.stream) == b"true",
@@ -296,6 +307,7 @@ class _Reader:
             model=model,
             messages=history.messages,
             tools=offered.tools,
+            listed=self._listed(offered.tools),
             tools_raw=tools_raw,
             choice=choice,
             stream=stream,
@@ -409,8 +421,16 @@ class _Reader:
         raw = _offered(self._fields.get("functions", _NULL))
         if raw:
             # The same bytes mean other tools in the other field.
-            return read_tools(raw, limits, legacy=True), b"functions:" + raw, True
+            return read_tools(raw, limits, field="functions"), b"functions:" + raw, True
         return _NO_TOOLS, b"", False
+
+    def _listed(self, tools: ToolSet) -> ToolSet:
+        raw = _offered(self._fields.pop(DEFERRED_FIELD, _NULL))
+        if not raw or not tools.tools:
+            return tools
+        limits = ToolLimits(*(self._setting(name) for name in ToolLimits._fields))._replace(max_tools=None)
+        deferred = read_tools(raw, limits, field=DEFERRED_FIELD).tools
+        return ToolSet.of([*tools.tools, *(tool for tool in deferred.tools if tool.name not in tools.by_name)])
 
     def _choice(self, tools: ToolSet, *, legacy: bool) -> ToolChoice:
         wanted = self._flag("parallel_tool_calls")

@@ -44,19 +44,19 @@ class OfferedTools:
     provider: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
-_CACHE: LRUCache[tuple[bytes, ToolLimits, bool], OfferedTools] = LRUCache(max_entries=128, max_size=8 << 20)
+_CACHE: LRUCache[tuple[bytes, ToolLimits, str], OfferedTools] = LRUCache(max_entries=128, max_size=8 << 20)
 """Results of `read_tools`; their size is that of their source in bytes."""
 
 
-def read_tools(raw: bytes, limits: ToolLimits, *, legacy: bool = False) -> OfferedTools:
-    """The tools in the JSON `raw`: the value of `tools`, or of the deprecated `functions` when `legacy`.
+def read_tools(raw: bytes, limits: ToolLimits, *, field: str = "tools") -> OfferedTools:
+    """The tools in the JSON `raw`, the value of `field`: `tools`, the deprecated `functions`, or `DEFERRED_FIELD`.
 
     Raises ToolCallError, whose `param` is a path such as `tools[1].function.parameters`.
     """
-    key = (raw, limits, legacy)
+    key = (raw, limits, field)
     offered = _CACHE.get(key)
     if offered is None:
-        offered = _read(raw, limits, "functions" if legacy else "tools")
+        offered = _read(raw, limits, field)
         _CACHE.put(key, offered, size=len(raw))
     return offered
 

@@ -149,7 +149,7 @@ def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Cal
     """What finds the faults of a finished call: of all tools where arguments are validated, else of strict ones."""
     if settings.validate_arguments == "off" and not strict:
         return None
-    faults = checker_for(chat.tools_raw, chat.tools).faults
+    faults = checker_for(chat.tools_raw, chat.listed).faults
     if settings.validate_arguments != "off":
         return faults
     return lambda name, arguments: faults(name, arguments) if name in strict else []

@@ -74,7 +74,7 @@ def constraint_requests(
     `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
     the arguments of tools with `strict: true` or a grammar are held, where the syntax has tags that can trigger it.
     """
-    tools = chat.callable_tools.tools
+    tools = chat.shown_tools.tools
     if settings.constrain == "off" or not tools:
         return []
     strict = any(tool.strict or tool.grammar for tool in tools)
@@ -325,7 +325,7 @@ class ConstraintLadder:
         return True
 
     def _schemas(self) -> list[Any]:
-        schemas: list[Any] = [with_grammar(tool) for tool in self._chat.callable_tools.tools]
+        schemas: list[Any] = [with_grammar(tool) for tool in self._chat.shown_tools.tools]
         answer = answer_schema(self._chat)
         return schemas if answer is None else [*schemas, answer]
 

@@ -70,7 +70,7 @@ def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added
     `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
     `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
     """
-    limit, names = settings.max_result_bytes, chat.tools.by_name
+    limit, names = settings.max_result_bytes, chat.listed.by_name
     given = history.with_user(chat.messages) if getattr(fmt, "needs_user", False) else chat.messages
     if settings.messages == "keep":
         messages = history.without_calls(given, fmt, max_result_bytes=limit, offered=names)

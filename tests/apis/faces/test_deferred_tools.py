@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
-from toolcall_middleware import Settings
+from tests.apis.faces.messages_upstream import Start, Upstream, ask, message, spelled
+from tests.apis.faces.messages_upstream import body as message_body
+from tests.helpers.fakes import TextBackend, write_calls
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.apis.face import Face
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.apis.responses import ResponsesFace
-from toolcall_middleware.exchange import Ask, Exchange, Request
+from toolcall_middleware.exchange import Ask, Exchange, Fail, Request
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 SCHEMA = {"type": "object", "properties": {"depth": {"type": "integer"}}}
@@ -61,8 +66,8 @@ SEARCHED = [
 
 @pytest.mark.parametrize("format", ["hermes", "llama3_json", "qwen3_coder", "pythonic", "json"])
 def test_what_stands_in_front_keeps_its_bytes(format: str) -> None:  # noqa: A002 - the setting's own name
-    for ask, more in ((by_messages, FOUND), (by_responses, SEARCHED)):
-        before, after = ask(format=format)["messages"], ask(*more, format=format)["messages"]
+    for by, more in ((by_messages, FOUND), (by_responses, SEARCHED)):
+        before, after = by(format=format)["messages"], by(*more, format=format)["messages"]
         assert after[: len(before)] == before
         assert "Comes later." not in json.dumps(before)
         assert "depth" in json.dumps(after[len(before) :])
@@ -83,8 +88,8 @@ def names(sent: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["native", "auto"])
 def test_a_backend_that_takes_tools_gets_those_that_were_loaded_behind_the_others(mode: str) -> None:
-    for ask, more, loaded in ((by_messages, FOUND, ["Later"]), (by_responses, SEARCHED, ["Later", "mcp__x__Inner"])):
-        before, after = ask(mode=mode), ask(*more, mode=mode)
+    for by, more, loaded in ((by_messages, FOUND, ["Later"]), (by_responses, SEARCHED, ["Later", "mcp__x__Inner"])):
+        before, after = by(mode=mode), by(*more, mode=mode)
         assert not {"Later", "mcp__x__Inner"} & set(names(before))
         assert after["tools"][: len(before["tools"])] == before["tools"]
         assert names(after)[len(before["tools"]) :] == loaded
@@ -118,3 +123,133 @@ def test_where_all_tools_were_loaded_they_stand_in_front() -> None:
         {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "Later"}}
     ]}, HI, tools=[LATER], format="hermes")  # fmt: skip
     assert "Comes later." in sent["messages"][0]["content"]
+
+
+# -- a tool that the conversation has not loaded ---------------------------------------------------------------------
+
+LISTED: list[Any] = [
+    {"type": "function", "name": "Read", "parameters": {"type": "object"}},
+    {"type": "function", "name": "Later", "description": "Comes later.", "parameters": SCHEMA, "defer_loading": True},
+    {"type": "tool_search", "execution": "client"},
+]
+REQUESTS: dict[str, dict[str, Any]] = {
+    "/v1/messages": {"max_tokens": 9, "messages": [HI], "tools": [READ, SEARCH, LATER]},
+    "/v1/responses": {"input": [HI], "tools": LISTED},
+}
+CALLS = {
+    "hermes": write_calls("hermes", ("Later", {"depth": 1})),
+    "qwen3_coder": "<tool_call>\n<function=Later>\n<parameter=depth>\n1\n</parameter>\n</function>\n</tool_call>",
+}
+
+
+class OwnCalls:
+    """A backend that takes tools, and calls one that it was not given."""
+
+    asked: Any = None
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        data = b""
+        while True:
+            event = await receive()
+            data += event["body"]
+            if not event.get("more_body"):
+                break
+        self.asked = json.loads(data)
+        call = {"id": "call_1", "type": "function", "function": {"name": "Later", "arguments": '{"depth": 1}'}}
+        said = {"role": "assistant", "content": None, "tool_calls": [call]}
+        answer = {
+            "object": "chat.completion",
+            "choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}],
+        }
+        await send({
+            "type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")],
+        })  # fmt: skip
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+
+async def posted(backend: Any, path: str, **settings: Any) -> dict[str, Any]:
+    app = ToolCallMiddleware(backend, faces="messages,responses", **settings)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answer: dict[str, Any] = (await client.post(path, json={"model": "m", **REQUESTS[path]})).json()
+    return answer
+
+
+def calls_of(answer: dict[str, Any]) -> list[Any]:
+    items = answer.get("content") or answer.get("output") or []
+    return [
+        [item["name"], item["input"] if "input" in item else json.loads(item["arguments"])]
+        for item in items
+        if item["type"] in ("tool_use", "function_call")
+    ]
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+@pytest.mark.parametrize("format_", CALLS)
+async def test_a_listed_tool_may_be_called_before_it_is_loaded(path: str, format_: str) -> None:
+    backend = TextBackend([CALLS[format_]], strict=True)
+    answer = await posted(
+        backend, path, format=format_, mode="prompt", unknown_tool="error", validate_arguments="error"
+    )
+    assert calls_of(answer) == [["Later", {"depth": 1}]], answer
+    assert "Comes later." not in json.dumps(backend.bodies[0])
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_a_backend_that_takes_tools_is_not_given_it_and_may_call_it(path: str) -> None:
+    backend = OwnCalls()
+    answer = await posted(backend, path, mode="native", unknown_tool="error")
+    assert calls_of(answer) == [["Later", {"depth": 1}]], answer
+    assert "Later" not in json.dumps(backend.asked)
+    assert "toolcall_" not in json.dumps(backend.asked)
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_a_listed_tool_that_is_not_allowed_is_not_called(path: str) -> None:
+    backend = TextBackend([CALLS["hermes"]], strict=True)
+    allowed = {"allowlist": "Read,ToolSearch,tool_search", "allowlist_mode": "enforce"}
+    answer = await posted(backend, path, format="hermes", mode="prompt", **allowed)
+    assert calls_of(answer) == []
+
+
+def test_an_upstream_of_the_same_api_may_call_what_was_not_loaded(start: Start) -> None:
+    called = message(
+        {"type": "tool_use", "id": "toolu_1", "name": "Later", "input": {"depth": 1}}, stop_reason="tool_use"
+    )
+    _, url = start(Upstream(whole=spelled(called)), unknown_tool="error")
+    answer = ask(url, message_body(tools=[READ, SEARCH, LATER])).json()
+    assert calls_of(answer) == [["Later", {"depth": 1}]], answer
+
+
+NAMED = "Found: `Later`, Laterally."
+
+
+def by_text() -> Iterator[tuple[Face, dict[str, Any]]]:
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": NAMED}
+    yield MessagesFace(inline_tools=True), {
+        "max_tokens": 9,
+        "messages": [HI, FOUND[0], {"role": "user", "content": [result]}],
+        "tools": [READ, SEARCH, LATER],
+    }  # fmt: skip
+    called = {"type": "function_call", "call_id": "c", "name": "Read", "arguments": "{}"}
+    yield ResponsesFace(), {
+        "input": [HI, called, {"type": "function_call_output", "call_id": "c", "output": NAMED}], "tools": LISTED
+    }  # fmt: skip
+
+
+def test_a_result_that_names_a_tool_in_its_text_loads_it() -> None:
+    for face, body in by_text():
+        sent = asked(face, {"model": "m", **body}, mode="prompt", format="hermes")["messages"]
+        assert "Comes later." not in json.dumps(sent[:-1])
+        assert sent[-1]["content"].count("Comes later.") == 1
+    for face, body in by_text():
+        assert names(asked(face, {"model": "m", **body}, mode="native"))[-1] == "Later"
+
+
+def test_a_fault_of_a_tool_that_was_not_loaded_has_the_clients_path() -> None:
+    broken = {"type": "object", "properties": {"a": {"type": "no such type"}}}
+    request = MessagesFace(inline_tools=True)
+    body = {"model": "m", "max_tokens": 9, "messages": [HI], "tools": [READ, {**LATER, "input_schema": broken}]}
+    made = request.request(json.dumps(body).encode(), {})
+    action = Exchange(Settings(), BackendMemory(), always=True).receive(Request(made.body))[0]
+    assert isinstance(action, Fail)
+    assert "tools.1.input_schema.properties.a.type" in request.error(action.error).body.decode()

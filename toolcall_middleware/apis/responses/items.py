@@ -11,12 +11,13 @@ from typing import Any
 
 from ...errors import ToolCallError, kind, refusal, shown
 from ...wire.json_input import written_arguments
+from ..deferred_tools import definitions, named_in
 from .content import chat_content, chat_result, chat_text
-from .fields import encode
 from .freeform import FIELD
 from .local_kinds import arguments_of, shell_text
-from .names import ITEM_TYPES, Kind, Names
+from .names import ITEM_TYPES, Kind
 from .reasoning import Carried, read_carried, thought_of
+from .tools import OfferedTools
 
 Message = dict[str, Any]
 
@@ -44,12 +45,13 @@ class Paths:
 class History:
     """Takes the items in turn; `messages` and `paths` are what they make."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, offered: OfferedTools) -> None:
         self.messages: list[Message] = []
         self.paths = Paths()
         self.compacts = False
         """Whether the client asks for a summary of the conversation in place of an answer: Codex does."""
-        self._names = names
+        self._offered = offered
+        self._names = offered.names
         self._open: Message | None = None  # the assistant's message that the next item may still belong to
         self._thoughts: list[Carried] = []  # thoughts that wait for what was said after them
         self._signed: dict[str, dict[str, Any]] = {}  # `extra_content` of calls by their ids
@@ -230,6 +232,10 @@ class History:
             message["content"] = shell_text(output)
         else:
             message["content"] = chat_result(output, where)
+        if loaded := named_in(message["content"], self._offered.waiting):
+            told = definitions(map(self._offered.load, loaded))
+            content = message["content"]
+            message["content"] = f"{content}\n{told}" if isinstance(content, str) else [*content, *_parts(told)]
         self._result(message, param)
 
     def _told(self, name: str, item: dict[str, Any], param: str) -> None:
@@ -247,21 +253,21 @@ class History:
         if item.get("call_id") is None:
             return
         call_id = self._answered("tool_search_output", item, param)
-        found = [line for tool in item.get("tools") or () for line in self._loaded(tool, f"{param}.tools")]
-        told = "\n".join(["These tools can be called from now on:", *found]) if found else "No tool was found."
+        found = [one for tool in item.get("tools") or () for one in self._loaded(tool)]
+        told = definitions(found) if found else "No tool was found."
         self._result({"role": "tool", "tool_call_id": call_id, "content": told}, param)
 
-    def _loaded(self, tool: Any, param: str, namespace: str | None = None) -> list[str]:
-        """The definitions of what was found, a line of JSON each."""
+    def _loaded(self, tool: Any, namespace: str | None = None) -> list[dict[str, Any]]:
+        """The definitions of what was found."""
         match tool:
             case {"type": "namespace", "name": str(name), "tools": list(tools)} if namespace is None:
-                return [found for inner in tools for found in self._loaded(inner, param, name)]
+                return [found for inner in tools for found in self._loaded(inner, name)]
             case {"type": ("function" | "custom") as own, "name": str(name)}:
                 told: dict[str, Any] = {"name": self._names.known(Kind(own), name, namespace)}
                 told |= {field: tool[field] for field in _DEFINITION if tool.get(field) is not None}
                 if own == "custom":
                     told["parameters"] = {"type": "object", "properties": {FIELD: {"type": "string"}}}
-                return [encode(told, param).decode()]
+                return [told]
         return []
 
     def _answered(self, variant: str, item: dict[str, Any], param: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from ...errors import kind, refusal, shown
+from ...model import DEFERRED_FIELD
 from ...wire import openai
 from ...wire.json_input import DECODE_ERRORS, not_json, read_fields
 from ...wire.letting_go import let_go
@@ -57,7 +59,7 @@ class Asked:
     names: Names = field(default_factory=Names)
     encrypted: bool = False
     compacts: bool = False
-    tool_paths: tuple[str, ...] = ()
+    tool_paths: Mapping[str, Sequence[str]] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
 
     def param(self, param: str | None) -> str | None:
@@ -66,8 +68,9 @@ class Asked:
         if param is None or found is None:
             return None if param is None else _PARAMS.get(param, param)
         field_, number, rest = found[1], int(found[2]), found[3]
-        if field_ == "tools":
-            path = self.tool_paths[number] if number < len(self.tool_paths) else "tools"
+        if field_ != "messages":
+            paths = self.tool_paths.get(field_, ())
+            path = paths[number] if number < len(paths) else "tools"
             return path + rest.replace(".function", "", 1)
         call = _CALL.match(rest)
         if call is not None and (path := self.paths.calls.get((number, int(call[1])), "")):
@@ -80,7 +83,7 @@ class Asked:
         return path + rest.replace(".tool_call_id", ".call_id", 1)
 
 
-_PLACE = re.compile(r"(tools|messages)\[(\d{1,9})\](.*)", re.DOTALL)
+_PLACE = re.compile(rf"(tools|messages|{DEFERRED_FIELD})\[(\d{{1,9}})\](.*)", re.DOTALL)
 _CALL = re.compile(r"\.tool_calls\[(\d{1,9})\](.*)", re.DOTALL)
 _PARAMS = {
     "messages": "input",
@@ -116,8 +119,7 @@ class _Request:
         stream = read.flag("stream") is True
         include = read.texts("include")
         chat: dict[str, Any] = {"model": model, "messages": history.messages}
-        if offered.chat:
-            chat["tools"] = offered.chat
+        chat.update(offered.fields)
         choice = chat_choice(read.value("tool_choice"), offered)
         if offered.chat and history.compacts:
             choice = "none"
@@ -138,7 +140,7 @@ class _Request:
             names=offered.names,
             encrypted=ENCRYPTED in include,
             compacts=history.compacts,
-            tool_paths=tuple(offered.paths),
+            tool_paths={"tools": offered.paths, DEFERRED_FIELD: [path for _, path in offered.waiting.values()]},
             paths=history.paths,
         )
         body = encode(chat, "input")
@@ -193,7 +195,7 @@ class _Request:
         return reader.read()
 
     def _history(self, items: list[Any] | str, offered: OfferedTools) -> History:
-        history = History(offered.names)
+        history = History(offered)
         instructions = self._read.text("instructions")
         if instructions:
             history.instructions(instructions)

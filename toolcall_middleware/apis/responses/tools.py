@@ -15,7 +15,7 @@ import msgspec
 
 from ...errors import ToolCallError, kind, refusal, shown
 from ...json_schema.grammars.text import text_pattern
-from ...model import GRAMMAR_FIELD, LOADED_FIELD
+from ...model import DEFERRED_FIELD, GRAMMAR_FIELD, LOADED_FIELD
 from ...wire.json_input import DECODE_ERRORS, decode, not_json
 from .fields import Raw
 from .freeform import FIELD
@@ -48,14 +48,29 @@ class _Offer:
 class OfferedTools:
     """The tools for the model. `chat`: as a chat completion has them. `paths`: where the client wrote each.
 
-    `dropped`: types of those that are left out. `namespaces`: the offered names in each.
+    `waiting`: deferred tools that the conversation has not loaded so far, by their names, with their paths. They may be
+    called. `dropped`: types of those that are left out. `namespaces`: the offered names in each.
     """
 
     names: Names = field(default_factory=Names)
     chat: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
+    waiting: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     namespaces: dict[str, list[str]] = field(default_factory=dict)
+
+    def load(self, name: str) -> Any:
+        """Offer a tool of `waiting`, whose definition the conversation holds from here on: the definition."""
+        entry, path = self.waiting.pop(name)
+        self.chat.append({**entry, LOADED_FIELD: True})
+        self.paths.append(path)
+        return entry["function"]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The tools as fields of a chat completion."""
+        waiting = [entry for entry, _ in self.waiting.values()]
+        return {"tools": self.chat, **({DEFERRED_FIELD: waiting} if waiting else {})} if self.chat else {}
 
 
 class ToolReader:
@@ -78,9 +93,8 @@ class ToolReader:
         # A deferred tool waits for a search that the client runs; where there is none it would wait for ever.
         searched = any(offer.tool.kind is Kind.TOOL_SEARCH for offer in self._offers)
         loaded = {_identity(offer) for offer in self._offers if not offer.deferred}
-        offers = [
-            offer for offer in self._offers if not offer.deferred or (not searched and _identity(offer) not in loaded)
-        ]
+        offers = [offer for offer in self._offers if not offer.deferred or _identity(offer) not in loaded]
+        offers.sort(key=lambda offer: searched and offer.deferred)
         # Names that the client chose for the model come first: a name that is made must not take one of them.
         for offer in offers:
             if offer.tool.namespace is None and offer.tool.kind in (Kind.FUNCTION, Kind.CUSTOM):
@@ -92,10 +106,13 @@ class ToolReader:
             seen.add((offer.tool.namespace, offer.tool.name))
             name = offered.names.offer(offer.tool)
             entry: dict[str, Any] = {"type": "function", "function": {"name": name, **offer.function}}
-            if offer.loaded:
-                entry[LOADED_FIELD] = True
             if offer.grammar is not None:
                 entry[GRAMMAR_FIELD] = offer.grammar
+            if searched and offer.deferred:
+                offered.waiting[name] = entry, offer.path
+                continue
+            if offer.loaded:
+                entry[LOADED_FIELD] = True
             offered.chat.append(entry)
             offered.paths.append(offer.path)
             if offer.tool.namespace is not None:

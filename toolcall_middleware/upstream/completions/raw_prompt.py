@@ -101,7 +101,7 @@ def _for_template(chat: ChatRequest) -> dict[str, Any]:
 
 def _messages(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> list[Message]:
     messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=False) or chat.messages
-    offered = chat.tools.by_name
+    offered = chat.listed.by_name
     is_call = RepeatedResults(fmt, offered).is_call
     made = [_message(message, place, offered, is_call) for place, message in enumerate(messages)]
     system = [message["content"] for message in made if message["role"] == "system"]

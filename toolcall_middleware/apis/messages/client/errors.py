@@ -7,10 +7,11 @@ asks six times after a 400 or 422, and once after that.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....errors import ToolCallError, is_ours
+from ....model import DEFERRED_FIELD
 from ....wire import openai
 from ...context_errors import context_fault
 from ...face import FaceReply
@@ -28,7 +29,7 @@ _TYPES = {
 }
 _HEADER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _HEADER = re.compile(r"[\x20-\x7e]{0,1000}")
-_PLACE = re.compile(r"(messages|tools)\[(\d{1,9})\](.*)", re.DOTALL)
+_PLACE = re.compile(rf"(messages|tools|{DEFERRED_FIELD})\[(\d{{1,9}})\](.*)", re.DOTALL)
 _STEP = re.compile(r"\[(\d+)\]")
 _NAMES = {
     "stop": "stop_sequences",
@@ -44,13 +45,12 @@ JSON = (b"content-type", b"application/json")
 class Errors:
     """Writes the errors of one request.
 
-    messages, tools: where the client has what stands at each place of the chat completion.
+    paths: where the client has each item of a list of the chat completion (`messages`, `tools`, `DEFERRED_FIELD`).
     """
 
     def __init__(self, request_id: str) -> None:
         self._request_id = request_id
-        self.messages: Sequence[str] = ()
-        self.tools: Sequence[str] = ()
+        self.paths: Mapping[str, Sequence[str]] = {}
 
     def reply(self, error: ToolCallError) -> FaceReply:
         """The error as an HTTP answer."""
@@ -103,10 +103,10 @@ class Errors:
         if found is None:
             head, dot, rest = param.partition(".")
             return _NAMES.get(head, f"{head}{dot}{rest}" if head == param or head.isidentifier() else param)
-        paths = self.messages if found[1] == "messages" else self.tools
+        paths = self.paths.get(found[1], ())
         number, rest = int(found[2]), found[3]
         if number >= len(paths):
-            return found[1]
+            return found[1] if found[1] == "messages" else "tools"
         if found[1] == "messages":
             return paths[number]
         rest = rest.removeprefix(".function").replace(".parameters", ".input_schema", 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....errors import ToolCallError
+from ....model import DEFERRED_FIELD
 from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
 from ...face import FaceReply, FaceRequest, StreamedFace
@@ -58,7 +59,7 @@ class MessagesFace(StreamedFace):
 
     def _read(self, body: bytes, *, counting: bool) -> FaceRequest:
         asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
-        self._errors.messages, self._errors.tools = asked.messages, asked.tools
+        self._errors.paths = {"messages": asked.messages, "tools": asked.tools, DEFERRED_FIELD: asked.deferred}
         chat = self._chat_request(asked)
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:

@@ -14,6 +14,7 @@ from ....errors import ToolCallError, refusal, shown
 from ....wire import openai
 from ....wire.json_input import decode, written_arguments
 from ....wire.openai import Fields
+from ...deferred_tools import definitions, named_in
 from . import fields as client_fields
 from . import tools as client_tools
 from .content import Content, Part, content_blocks, joined, parts_of, text_part, unknown
@@ -133,16 +134,18 @@ class _Reader:
 
     def _result_content(self, block: Fields, path: str) -> Content:
         parts: list[Part] = []
-        loaded: list[Declared] = []
+        names: list[str] = []
         for inner, where in content_blocks(block, path):
             kind = client_fields.string(inner, "type", where)
-            if kind != "tool_reference":
+            if kind == "tool_reference":
+                names.append(client_fields.filled_string(inner, "tool_name", where))
+            else:
                 parts += self._parts(inner, kind, where)
-                continue
-            name = client_fields.filled_string(inner, "tool_name", where)
+        if waiting := self._box.waiting:
+            names += named_in(parts, waiting)
+        for name in names:
             self._box.load(name)
-            if (tool := self._box.declared.get(name)) is not None and self._box.is_offered(name):
-                loaded.append(tool)
+        loaded = [self._box.declared[name] for name in dict.fromkeys(names) if self._box.is_offered(name)]
         if loaded:
             parts.append(text_part(self._announced(loaded)))
         return joined(parts, "\n")
@@ -151,7 +154,7 @@ class _Reader:
         """What the model reads where tools are loaded."""
         if self._inline:
             self._box.written.update(tool.name for tool in tools)
-            return client_tools.definitions(tools)
+            return definitions(tool.function for tool in tools)
         return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
 
     # -- assistant -------------------------------------------------------------------------------------------------

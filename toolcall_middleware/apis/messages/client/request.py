@@ -38,7 +38,8 @@ _NATIVE = {name: value for name, value in SETTINGS.items() if name != "rewrite_i
 class Asked:
     """A request that was read. `chat`: the fields of the chat completion.
 
-    messages: the client's path of each chat message. tools: that of each chat tool. call_ids: those of the history.
+    messages: the client's path of each chat message. tools: that of each chat tool. deferred: that of each tool that
+    the model is not shown. call_ids: those of the history.
     estimate: how many tokens the prompt may have. foreign, unreadable, unproven, unoffered: see `Passage`.
     """
 
@@ -49,6 +50,7 @@ class Asked:
     stops: tuple[str, ...]
     messages: list[str]
     tools: list[str]
+    deferred: list[str]
     call_ids: set[str]
     dropped: tuple[str, ...]
     estimate: int
@@ -85,8 +87,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
     box = read_tools(fields, native=native)
     conversation = read_messages(fields, box, system_text(fields), inline=inline)
     chat["messages"] = conversation.messages
-    if tools := chat_tools(box):
-        chat["tools"] = tools
+    chat.update(chat_tools(box))
     chat.update(chat_choice(fields, box))
     if stream:
         chat["stream"] = True
@@ -100,6 +101,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         stops=tuple(stops),
         messages=conversation.paths,
         tools=[tool.path for tool in box.offered],
+        deferred=[tool.path for tool in box.waiting.values()],
         call_ids=conversation.call_ids,
         dropped=tuple(box.dropped),
         foreign=frozenset(box.foreign),

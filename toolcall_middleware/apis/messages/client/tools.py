@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ....errors import ToolCallError, refusal
-from ....model import LOADED_FIELD
+from ....model import DEFERRED_FIELD, LOADED_FIELD
 from ....wire import openai
 from ....wire.openai import Fields
 from ..mcp import TOOLSET, tools_of_server, tools_of_set
@@ -54,6 +54,8 @@ class Toolbox:
     """Paths of MCP servers of which a native upstream may call any tools."""
     written: set[str] = field(default_factory=set)
     """Names of tools whose definitions the conversation holds."""
+    waiting: dict[str, Declared] = field(default_factory=dict)
+    """The deferred tools that the conversation has not named so far. They may be called."""
     _offered: dict[str, bool] = field(default_factory=dict)
     _loaded: dict[str, None] = field(default_factory=dict)
 
@@ -64,6 +66,8 @@ class Toolbox:
             raise refusal(f"{tool.path}.name", message, "invalid_tool_schema")
         self.declared[tool.name] = tool
         self._offered[tool.name] = not tool.deferred
+        if tool.deferred and tool.name != _PLACEHOLDER:
+            self.waiting[tool.name] = tool
 
     def leave_out(self, name: str, path: str) -> None:
         """A tool that only Anthropic's servers can run: kept where they are the upstream, else left out."""
@@ -89,6 +93,7 @@ class Toolbox:
         if tool is None or self._offered[name] or name == _PLACEHOLDER:
             return None
         self._offered[name] = True
+        self.waiting.pop(name, None)
         if tool.deferred:
             self._loaded.setdefault(name)
         return tool
@@ -185,19 +190,15 @@ def _name_of(entry: Fields, otherwise: str) -> str:
     return _NOT_IN_HEADER.sub("_", otherwise[:64])
 
 
-def definitions(tools: list[Declared]) -> str:
-    """The tools' definitions as text, for a place in the conversation: a line of JSON each."""
-    lines = [openai.one_line(openai.encode(tool.function)).decode("utf-8", "replace") for tool in tools]
-    return "These tools can be called from now on:\n" + "\n".join(lines)
+def chat_tools(box: Toolbox) -> dict[str, Any]:
+    """The tools as fields of a chat completion; those whose definitions the conversation holds say so."""
+    made = [_chat_tool(tool, {LOADED_FIELD: True} if tool.name in box.written else {}) for tool in box.offered]
+    waiting = [_chat_tool(tool, {}) for tool in box.waiting.values()]
+    return {"tools": made, **({DEFERRED_FIELD: waiting} if waiting else {})} if made else {}
 
 
-def chat_tools(box: Toolbox) -> list[dict[str, Any]]:
-    """The offered tools as a chat completion has them; those whose definitions the conversation holds say so."""
-    made: list[dict[str, Any]] = []
-    for tool in box.offered:
-        entry: dict[str, Any] = {"type": "function", "function": tool.function}
-        made.append({**entry, LOADED_FIELD: True} if tool.deferred and tool.name in box.written else entry)
-    return made
+def _chat_tool(tool: Declared, more: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": tool.function, **more}
 
 
 def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
