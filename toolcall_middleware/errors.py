@@ -35,7 +35,7 @@ CODES: dict[str, _Code] = {
     "limit_exceeded": _Code(400, None, "one of the other limits"),
     "request_too_large": _Code(413, None, "more than `max_request_bytes`"),
     "request_timeout": _Code(408, None, "the request's body does not come within `upload_timeout`"),
-    "rate_limit_exceeded": _Code(429, None, "too many tool calls in a time"),
+    "rate_limit_exceeded": _Code(429, None, "too many tool calls, requests or tokens in a time"),
     "rate_limit_unavailable": _Code(503, None, "the rates' storage is down, under `rate_limit_failure=closed`"),
     "unknown_tool_call": _Code(422, "model_error", "the model called what is not offered, under `unknown_tool=error`"),
     "malformed_tool_arguments": _Code(

@@ -60,6 +60,8 @@ DEFAULTS: dict[str, Any] = {
     "allowlist": (),
     "allowlist_mode": "off",
     "rate_limit": None,
+    "request_limit": None,
+    "token_limit": None,
     "rate_limit_storage": "memory://",
     "rate_limit_failure": "open",
     "tenant_header": "authorization",

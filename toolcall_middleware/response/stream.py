@@ -115,7 +115,7 @@ class StreamRewriter:
         self._usage = usage
         self._emit = emitter
         self._include_usage = include_usage
-        self._counts = include_usage or usage.limit is not None
+        self._counts = usage.listens
         self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
         """What has come so far, and how long a complete answer is waited for."""
         self._templates = Templates()

@@ -53,6 +53,8 @@ class Keywords(TypedDict, total=False):
     allowlist: str | Iterable[str] | None
     allowlist_mode: Literal["enforce", "warn", "off"] | str
     rate_limit: str | None
+    request_limit: str | None
+    token_limit: str | None
     rate_limit_storage: str
     rate_limit_failure: Literal["open", "closed"] | str
     tenant_header: str
@@ -145,6 +147,8 @@ class Values:
     allowlist: tuple[str, ...]
     allowlist_mode: Literal["enforce", "warn", "off"]
     rate_limit: str | None
+    request_limit: str | None
+    token_limit: str | None
     rate_limit_storage: str
     rate_limit_failure: Literal["open", "closed"]
     tenant_header: str

@@ -176,6 +176,10 @@ _ROWS = (
            "What the list does; `off`: nothing."),
     Option("rate_limit", None, readers.RATE, "guard", OPERATOR, "Tool calls of a tenant in a time; "
            "an answer with five calls counts five. Nothing is reserved while it runs."),
+    Option("request_limit", None, readers.RATE, "guard", OPERATOR,
+           "Requests of a tenant in a time, with or without tools, on every path but those that are only read (GET)."),
+    Option("token_limit", None, readers.RATE, "guard", OPERATOR,
+           "Tokens of prompts and answers of a tenant in a time, known at an answer's end."),
     Option("rate_limit_storage", "memory://", readers.STORAGE,
            "guard", OPERATOR, "Where they are counted; several machines share a Redis.", secret=True),
     Option("rate_limit_failure", "open", choice("open", "closed"), "guard", OPERATOR,

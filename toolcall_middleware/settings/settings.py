@@ -86,6 +86,11 @@ class Settings(Values):
         """Whether a keyword or a variable set the option, and not its default or a profile."""
         return name in self._given
 
+    @property
+    def has_rates(self) -> bool:
+        """Whether tool calls, requests or tokens in a time are limited."""
+        return not (self.rate_limit is None and self.request_limit is None and self.token_limit is None)
+
     def _fill(self, given: Mapping[str, tuple[Any, str]], faults: Sequence[str] = ()) -> None:
         """Set the values. Raises SettingsError with all that is wrong, a line each; `faults` are those before."""
         found = list(faults)

@@ -29,13 +29,13 @@ from .toml_text import read_toml
 
 HASHES = "header_sha256"
 _HASH = re.compile(r"[0-9a-f]{64}")
-_MORE = frozenset({"profile", "rate_limit", "extension_field", "max_request_bytes"})
+_MORE = frozenset({"profile", "rate_limit", "request_limit", "token_limit", "extension_field", "max_request_bytes"})
 ALLOWED = frozenset(
     name
     for name, option in OPTIONS.items()
     if name in _MORE or (name != "mode" and option.strictness not in {Strictness.OPERATOR, Strictness.FREE})
 )
-"""The settings that a table may hold: limits, the allowlist, the rate, the profile, validation and the dialect."""
+"""The settings that a table may hold: limits, the allowlist, the rates, the profile, validation and the dialect."""
 
 
 @dataclass(frozen=True, slots=True)

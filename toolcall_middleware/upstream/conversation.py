@@ -10,6 +10,7 @@ from ..errors import ToolCallError
 from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply
+from ..usage.meter import UsageMeter
 from ..usage.pending_count import PendingCount
 from .actions import State
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 class Facts:
     """What is known of a request so far."""
 
+    usage: UsageMeter
     mode: str
     """`prompt`, `native`, or `pass` where there are no tools."""
     model: str = ""
@@ -32,10 +34,6 @@ class Facts:
     """What led to the attempt at hand."""
     outcomes: tuple[str, ...] = ()
     """Of each finished call."""
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    estimated: bool = False
-    """Whether any of the numbers is a guess."""
     decisions: Sequence[tuple[str, str, str]] = ()
     """What was decided on the way, its value, and why."""
     error: ToolCallError | None = None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import ToolCallError
-from ..request.parse import unread_request
+from ..request.parse import ChatRequest, unread_request
 from ..response.whole import Reply, is_completion
 from ..settings import Settings
 from ..usage.pending_count import model_of
@@ -44,14 +44,20 @@ def _may_hold_calls(data: bytes) -> bool:
     return False
 
 
+def _asked(body: bytes, chat: ChatRequest, settings: Settings) -> bytes:
+    """The body, which asks for usage where tokens are limited. The client does not get to see it."""
+    if settings.token_limit is None or not chat.stream or chat.include_usage:
+        return body
+    return openai.with_fields(body, {"stream_options": {"include_usage": True}})
+
+
 class GuardedAnswer(ToolAnswer):
     """One such request. A `Conversation`; see there for what is public."""
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
-        self._passed = UsageOnlyAnswer(body, settings, memory, defer=False)
-        super().__init__(
-            unread_request(body, model_of(body)), settings.layer(_AS_IT_CAME, "guard"), memory, None, defer=defer
-        )
+        chat = unread_request(body, model_of(body))
+        self._passed = UsageOnlyAnswer(_asked(body, chat, settings), settings, memory, defer=False)
+        super().__init__(chat, settings.layer(_AS_IT_CAME, "guard"), memory, None, defer=defer)
 
     @property
     def facts(self) -> Facts:

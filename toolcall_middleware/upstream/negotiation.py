@@ -132,8 +132,11 @@ class Negotiation:
         elif self._refuses(_STREAM_OPTIONS):
             if chat.include_usage:
                 self.extra[_STREAM_OPTIONS] = None
-        elif chat.stream and not chat.include_usage and self._watches_format:
-            # How long an empty answer was tells whether a call was taken out of it. The client does not get to see it.
+        elif (
+            chat.stream and not chat.include_usage and (self._watches_format or self._settings.token_limit is not None)
+        ):
+            # How long an empty answer was tells whether a call was taken out of it, and tokens may be limited. The
+            # client does not get to see it.
             options = openai.read_value(chat.fields.get(_STREAM_OPTIONS))
             self.extra[_STREAM_OPTIONS] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
 
@@ -252,7 +255,7 @@ class Negotiation:
 
     def _drops_question(self, status: int, said: str) -> bool:
         """Ask no longer for a count that only we wanted: it may be what a server refuses that does not say."""
-        asked = self._watches_format and isinstance(self.extra.get(_STREAM_OPTIONS), dict)
+        asked = isinstance(self.extra.get(_STREAM_OPTIONS), dict)
         if not asked or self._chat.include_usage or status not in _REFUSED | _FAILED:
             return False
         if any(word in said for word in _OTHER_WORDS):

@@ -347,17 +347,14 @@ class ToolAnswer:
 
 def _facts(request: ToolRequest) -> Facts:
     """What is known of the request's attempts."""
-    prompt, completion, estimated = request.usage.so_far()
     return Facts(
+        usage=request.usage,
         mode="native" if request.native else "prompt",
         model=request.model,
         format="auto" if request.native else request.prompt_format,
         constraint=request.constraint,
         why=request.why,
         outcomes=tuple(call.outcome.value for call in request.report.calls),
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        estimated=estimated,
         decisions=request.decisions,
     )
 

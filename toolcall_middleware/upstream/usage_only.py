@@ -57,15 +57,12 @@ class UsageOnlyAnswer:
     @property
     def facts(self) -> Facts:
         """What observers are told."""
-        prompt, completion, estimated = self._usage.so_far()
         return Facts(
+            usage=self._usage,
             mode="pass",
             model=self._model,
             stream=True,
             why="field_refused" if self._unasked else "first",
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            estimated=estimated,
             error=self.error,
         )
 

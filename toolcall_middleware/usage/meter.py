@@ -80,10 +80,10 @@ class UsageMeter:
 
     known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
     backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
-    `limit`: how many tokens an answer may have, where that is of interest.
+    spends: `spent` will be asked. `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_tokenizer", "extension", "limit")
+    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_spends", "_tokenizer", "extension", "limit")
 
     def __init__(
         self,
@@ -93,8 +93,10 @@ class UsageMeter:
         tokenizer: Tokenizer = APPROXIMATE,
         asked: bool = False,
         extension: str | None = None,
+        spends: bool = False,
     ) -> None:
         self.extension = extension
+        self._spends = spends
         self.limit: int | None = None
         self._known = known
         self._count = count
@@ -110,9 +112,14 @@ class UsageMeter:
         self._attempt.body = body
         self._attempt.injected = injected
 
+    @property
+    def listens(self) -> bool:
+        """Whether what the model writes is of interest."""
+        return self._count or self._spends or self.limit is not None
+
     def wrote(self, text: str, choice: int = 0) -> None:
         """The model wrote `text`."""
-        if self._count or self.limit is not None:
+        if self.listens:
             written = self._attempt.texts.get(choice)
             if written is None:
                 written = self._attempt.texts[choice] = self._written()
@@ -133,7 +140,7 @@ class UsageMeter:
 
         True when there was something.
         """
-        if message.keys() <= _TEXT or (not self._count and self.limit is None):
+        if message.keys() <= _TEXT or not self.listens:
             return False
         before = self._attempt.written
         for name in openai.REASONING_FIELDS:
@@ -242,16 +249,26 @@ class UsageMeter:
 
     def count(self) -> None:
         """Count what is not known yet. For a thread, where `is_due`."""
-        tokenizer = self._tokenizer
         for one in self.attempts if self._count else ():
-            if one.wants_prompt:
-                one.prompt = tokenizer.count_prompt(read_prompt(one.body))
-            if one.wants_completion:
-                tokens = sum(written.tokens() for written in one.texts.values())
-                one.completion = Count(tokens + one.ended * tokenizer.end_tokens, tokenizer.exact and not one.loose)
-                one.reasoning = self._reasoning(one)
+            self._count_one(one)
             if one.injected and one.injected_tokens is None:
-                one.injected_tokens = tokenizer.count_again(one.injected)
+                one.injected_tokens = self._tokenizer.count_again(one.injected)
+
+    def _count_one(self, one: Attempt) -> None:
+        tokenizer = self._tokenizer
+        if one.wants_prompt:
+            one.prompt = tokenizer.count_prompt(read_prompt(one.body))
+        if one.wants_completion:
+            tokens = sum(written.tokens() for written in one.texts.values())
+            one.completion = Count(tokens + one.ended * tokenizer.end_tokens, tokenizer.exact and not one.loose)
+            one.reasoning = self._reasoning(one)
+
+    def spent(self) -> int:
+        """The tokens of all answers and of their prompts. What the backend did not give is counted: takes time."""
+        answered = [one for one in self.attempts if one.backend is not None or one.written]
+        for one in answered:
+            self._count_one(one)
+        return sum(max(0, tokens or 0) for tokens in self.so_far()[:2]) if answered else 0
 
     def _reasoning(self, one: Attempt) -> int:
         if one.thoughts:

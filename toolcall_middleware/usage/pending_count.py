@@ -56,6 +56,7 @@ def meter_for(
         tokenizer=tokenizer,
         asked=asked,
         extension=settings.extension_field,
+        spends=settings.token_limit is not None,
     )
 
 

@@ -272,6 +272,10 @@ class AnswerTail:
         _, two, three = self._tail
         self._tail = two, three, data if len(data) <= _TAIL else data[-_TAIL:]
 
+    async def tokens(self) -> int:
+        """All of them; 0 where the answer does not say."""
+        return sum(filter(None, self.usage().values()))
+
     def usage(self) -> dict[str, int | None]:
         """The tokens that the answer says it took; None where it does not say."""
         end = b"".join(self._tail)

@@ -28,6 +28,8 @@ class Record:
     upstream: str | None = None
     streams: bool = False
     """The client wants the answer as it is made."""
+    counted: bool = False
+    """It is counted for the tenant's `request_limit`: another upstream does not count it again."""
     others: bool = False
     """Another upstream can be asked instead of the one at hand."""
     unreached: bool = False

@@ -28,10 +28,11 @@ from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...version import __version__
+from ..http.answer import PassingAnswer
 from ..http.bodies import Replay
 from ..http.cors import admits_origin, header_of, with_cors
 from ..http.errors import log_refusal
-from ..http.headers import with_length
+from ..http.headers import with_length, without
 from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
 from ..http.upload import cleared, collect
@@ -51,11 +52,12 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ...settings.keywords import Keywords
-    from ...settings.tenants_file import Tenant
-    from .rate_limit import RateLimiter
+    from .rate_limit import Budget, RateLimiter
     from .tenants import Tenancy
 
 _log = logging.getLogger("toolcall_middleware")
+_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+_CODINGS = b"accept-encoding"
 
 REFUSED = "toolcall.refused"
 """Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
@@ -125,7 +127,7 @@ class ToolCallMiddleware:
         self._tenancy: Tenancy | None = None
         self._rates: RateLimiter | None = None
         self._observers = observers_of(settings)
-        if settings.rate_limit is not None or settings.tenants_file is not None:
+        if settings.has_rates or settings.tenants_file is not None:
             from .tenants import Tenancy
 
             self._tenancy = Tenancy(settings)
@@ -139,6 +141,23 @@ class ToolCallMiddleware:
             self._rates = RateLimiter(self.settings.rate_limit_storage, self.settings.rate_limit_failure)
         return self._rates
 
+    async def _admitted(self, caller: _Caller, scope: Scope) -> None:
+        """Find out who asks, and what of the tenant's limits is left. Raises ToolCallError."""
+        if self._tenancy is None:
+            return
+        tenant = await self._tenancy.find(scope)
+        record = record_of(scope)
+        record.tenant = record.tenant or tenant.name
+        caller.settings = tenant.settings
+        if tenant.settings.has_rates:
+            from .rate_limit import Budget
+
+            caller.budget = budget = Budget(self._limiter(), tenant)
+            await budget.admit("token_limit")
+            if not record.counted:
+                await budget.admit("request_limit", cost=1)
+                record.counted = True
+
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is not read here."""
         if scope["type"] == "lifespan":
@@ -147,7 +166,16 @@ class ToolCallMiddleware:
             await self.app(scope, receive, send)
             if self._rates is not None:
                 await self._rates.aclose()
-        elif self._guarded:
+            return
+        if self._tenancy is not None and scope["type"] == "http" and scope["method"] not in _LOOKS:
+            caller = _Caller(self.app, scope, receive, send, self.settings)
+            try:
+                await self._admitted(caller, scope)
+            except ToolCallError as refusal:
+                await caller.refuse(refusal)
+                return
+            scope, send = caller.unread(scope)
+        if self._guarded:
             await pass_without_tools(self.app, scope, receive, send, self.settings)
         else:
             await self.app(scope, receive, send)
@@ -193,11 +221,8 @@ class ToolCallMiddleware:
         if await refused_by_app(self.app, scope, caller.send):
             return
         try:
-            if self._tenancy is not None:
-                caller.tenant = await self._tenancy.find(scope)
-                record = record_of(scope)
-                record.tenant = record.tenant or caller.tenant.name
-                caller.settings = settings = caller.tenant.settings
+            await self._admitted(caller, scope)
+            settings = caller.settings
             body, messages = await collect(
                 receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
             )
@@ -286,7 +311,7 @@ class ToolCallMiddleware:
 
         writer: writes the answer in another API.
         """
-        settings, receive, send, tenant = caller.settings, caller.receive, caller.send, caller.tenant
+        settings, receive, send, budget = caller.settings, caller.receive, caller.send, caller.budget
         record = record_of(scope)
         memory = self._memory.of(_client(scope, settings))
         guarded = is_guarded(settings)
@@ -312,21 +337,23 @@ class ToolCallMiddleware:
             else:
                 scope = {**scope, "headers": with_length(scope, len(plain))}
                 messages = [{"type": "http.request", "body": plain, "more_body": False}]
+            scope, send = caller.unread(scope)
             if completes_whole_answers(settings):
                 passing = WholeUsage(send, self.app, scope, settings, self._memory, plain)
                 await passing.run(Replay(messages, receive))
             else:
                 await self.app(scope, Replay(messages, receive), send)
             return
-        budget = None
-        if tenant is not None and settings.rate_limit is not None:
-            try:
-                ask = self._limiter().admit if exchange.offers_tools else self._limiter().unasked
-                budget = await ask(tenant.key, settings.rate_limit)
-            except ToolCallError as refusal:
-                await caller.refuse(refusal)
-                return
-            send = budget.sender(send, partial(_units, exchange, scope))
+        if budget is not None:
+            budget.calls = partial(_units, exchange, scope)
+            budget.tokens = partial(offloaded, len(body), partial(_tokens, exchange))
+            send = budget.sender(send)
+            if exchange.offers_tools:
+                try:
+                    await budget.admit("rate_limit")
+                except ToolCallError as refusal:
+                    await caller.refuse(refusal)
+                    return
         try:
             if isinstance(action, Learn):
                 await self._proofs.learn(action.proof, self.app, scope, settings.paths)
@@ -337,13 +364,22 @@ class ToolCallMiddleware:
                 await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
             _tell(exchange, record, units=0 if budget is None else _units(exchange, scope))
-            behind(len(body), exchange.let_go)
+            try:
+                if budget is not None:
+                    await budget.settle()
+            finally:
+                behind(len(body), exchange.let_go)
 
 
 def _units(exchange: Exchange, scope: Scope) -> int:
     """What a request has cost by now: the calls that left for the client, and those that the upstream made itself."""
     passage: Passage | None = scope.get(PASSAGE)
     return exchange.emitted_calls + (0 if passage is None else passage.ran)
+
+
+def _tokens(exchange: Exchange) -> int:
+    """The tokens that a request has cost by now. To count them may take time."""
+    return 0 if exchange.facts is None else exchange.facts.usage.spent()
 
 
 def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
@@ -371,7 +407,16 @@ class _Caller:
     receive: Receive
     send: Send
     settings: Settings
-    tenant: Tenant | None = None
+    budget: Budget | None = None
+    """What the request may spend, where the tenant has limits in a time."""
+
+    def unread(self, scope: Scope) -> tuple[Scope, Send]:
+        """Scope and `send` for an answer that is not read: its tokens are those that it states at its end."""
+        if self.budget is None:
+            return scope, self.send
+        answer = PassingAnswer(self.budget.sender(self.send))
+        self.budget.tokens = answer.tail.tokens
+        return {**scope, "headers": [*without(scope["headers"], {_CODINGS}), (_CODINGS, b"identity")]}, answer.send
 
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""

@@ -257,7 +257,6 @@ def tell(exchange: Exchange, report: Report) -> None:
     report.mode, report.format, report.constraint = facts.mode, facts.format, facts.constraint
     report.model, report.stream = facts.model or report.model, facts.stream
     report.outcomes, report.calls = facts.outcomes, exchange.emitted_calls
-    report.prompt_tokens, report.completion_tokens = facts.prompt_tokens, facts.completion_tokens
-    report.estimated = facts.estimated
+    report.prompt_tokens, report.completion_tokens, report.estimated = facts.usage.so_far()
     if exchange.state is not State.ENDED and not report.end:
         report.end = "gone"

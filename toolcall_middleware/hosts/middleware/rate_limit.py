@@ -1,11 +1,15 @@
-"""Rates of tool calls: asked before the backend is, charged when calls leave. Counted by the library `limits`.
+"""The limits of a tenant in a time: tool calls, requests and tokens. Counted by the library `limits`.
 
-A window begins with a tenant's first unit and ends a minute (an hour, …) later. It is asked for at least one unit and
-charged what the answer holds: the last answer in a window may hold more calls than were left, and all of them count.
-Nothing is reserved for a request that runs, because nobody knows how many calls it will make: requests that come while
-units are left are all admitted, also when together they use more. What is used up is exact for those that follow. One
-unit reserved for each would refuse requests that in the end hold no call and cost nothing, would still not keep the
-rest within the window, and what a worker had reserved when it died would be gone until the window's end.
+A window begins with a tenant's first unit and ends a minute (an hour, …) later. Each limit has counters of its own:
+
+- `request_limit` is charged when a request is admitted, in one step with the check.
+- `rate_limit` is charged when calls are sent, and `token_limit` at the answer's end. Both ask beforehand for at least
+  one unit: the last answer in a window may hold more than was left, and all of it counts.
+
+Nothing is reserved for a request that runs, because its calls and tokens are not known: requests that come while units
+are left are all admitted, also when together they use more. What is used up is exact for those that follow. One unit
+reserved for each would refuse requests that in the end hold no call and cost nothing, would still not keep the rest
+within the window, and what a worker had reserved when it died would be gone until the window's end.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import math
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.types import Message, Send
 
@@ -28,10 +33,28 @@ if TYPE_CHECKING:
     from limits import RateLimitItem, WindowStats
     from limits.aio.strategies import FixedWindowRateLimiter
 
+    from ...settings.tenants_file import Tenant
+
 _PATIENCE = 2.0  # seconds for one question to the storage
 
 _log = logging.getLogger("toolcall_middleware")
 _T = TypeVar("_T")
+
+
+class Limit(NamedTuple):
+    """One kind of limit. counter: the namespace of its counters. header: the end of its `x-ratelimit-*` headers."""
+
+    counter: str
+    unit: str
+    header: str
+
+
+LIMITS = {
+    "rate_limit": Limit("toolcall", "tool calls", ""),
+    "request_limit": Limit("request", "requests", "-requests"),
+    "token_limit": Limit("token", "tokens", "-tokens"),
+}
+"""By the setting that holds the rate. The ends of the headers are OpenAI's."""
 
 
 def require_limits(storage: str) -> None:
@@ -45,7 +68,7 @@ def refuse_workers_that_count_alone(settings: Settings, workers: int) -> None:
 
     if workers <= 1 or not _is_memory(settings.rate_limit_storage):
         return
-    if settings.rate_limit is not None or (settings.tenants_file is not None and Tenancy(settings).limits_rates):
+    if settings.has_rates or (settings.tenants_file is not None and Tenancy(settings).limits_rates):
         raise SettingsError(
             f"rate_limit_storage: with memory:// each of the {workers} workers would count rates by itself; "
             "use redis://HOST:PORT, or one worker."
@@ -127,48 +150,21 @@ class RateLimiter:
             self._limiters[loop] = limiter
         return limiter
 
-    async def admit(self, tenant: str, rate: str) -> Budget:
-        """What `tenant` may still spend of `rate`. Raises ToolCallError where that is nothing."""
-        from limits import parse
+    async def look(self, item: RateLimitItem, key: tuple[str, str], cost: int) -> tuple[bool, WindowStats] | None:
+        """Charge `cost` units. Return whether they fit (without a cost: whether one more would), and what is left.
 
-        item = parse(rate)
-        limiter = self._here
-        counts = self._down
-        stats = await self._ask(_window(limiter, item, tenant, counts=counts), counts=counts)
-        if stats is None:
-            if self._failure == "closed":
-                message = "The rate limit cannot be checked now, and rate_limit_failure is closed. Try again soon."
-                raise ToolCallError("rate_limit_unavailable", message, headers={"retry-after": "1"})
-            return Budget(item.amount, None, 0.0, None, item.get_expiry())
-        charge = self._charge(limiter, item, tenant)
-        budget = Budget(item.amount, stats.remaining, stats.reset_time, charge, item.get_expiry())
-        if stats.remaining < 1:
-            headers = budget.headers()
-            headers["retry-after"] = str(max(1, int(headers["x-ratelimit-reset"])))
-            message = f"rate_limit is {rate} tool calls, and all of them are used up."
-            raise ToolCallError("rate_limit_exceeded", message, headers=headers)
-        return budget
+        None where the storage does not answer and `rate_limit_failure` is `open`. Raises ToolCallError for `closed`.
+        """
+        counts = self._down or cost > 0
+        seen = await self._ask(_window(self._here, item, key, cost, counts=counts), counts=counts)
+        if seen is None and self._failure == "closed":
+            message = "The rate limit cannot be checked now, and rate_limit_failure is closed. Try again soon."
+            raise ToolCallError("rate_limit_unavailable", message, headers={"retry-after": "1"})
+        return seen
 
-    async def unasked(self, tenant: str, rate: str) -> Budget:
-        """For a request without tools, which is admitted whatever is left: a backend may call some all the same."""
-        from limits import parse
-
-        item = parse(rate)
-        return Budget(item.amount, None, 0.0, self._charge(self._here, item, tenant), item.get_expiry())
-
-    def _charge(
-        self, limiter: FixedWindowRateLimiter, item: RateLimitItem, tenant: str
-    ) -> Callable[[int], Awaitable[None]]:
-        lost = False
-
-        async def charge(units: int) -> None:
-            nonlocal lost
-            # An answer waits once for a storage that says nothing, not with each of its calls.
-            lost = lost or await self._ask(limiter.hit(item, "toolcall", tenant, cost=units), counts=True) is None
-            if lost:
-                _log.warning("rate_limit: %d tool calls of %s were not counted.", units, tenant)
-
-        return charge
+    async def charge(self, item: RateLimitItem, key: tuple[str, str], units: int) -> bool:
+        """Charge `units`. Return False where the storage does not answer."""
+        return await self._ask(self._here.hit(item, *key, cost=units), counts=True) is not None
 
     async def _ask(self, question: Awaitable[_T], *, counts: bool) -> _T | None:
         """The storage's answer; None when it has none in time.
@@ -202,58 +198,112 @@ class RateLimiter:
             await client.aclose()
 
 
-async def _window(limiter: FixedWindowRateLimiter, item: RateLimitItem, tenant: str, *, counts: bool) -> WindowStats:
-    """What is left of a tenant's window, and until when. counts: prove first that the storage counts, with nothing."""
-    if counts:
-        await limiter.hit(item, "toolcall", tenant, cost=0)
-    return await limiter.get_window_stats(item, "toolcall", tenant)
+async def _window(
+    limiter: FixedWindowRateLimiter, item: RateLimitItem, key: tuple[str, str], cost: int, *, counts: bool
+) -> tuple[bool, WindowStats]:
+    """See `RateLimiter.look`. counts: prove that the storage counts, also with nothing."""
+    fits = await limiter.hit(item, *key, cost=cost) if counts else True
+    stats = await limiter.get_window_stats(item, *key)
+    return (fits if cost else stats.remaining > 0), stats
+
+
+@dataclass(slots=True)
+class _Window:
+    """One limit of a tenant. remaining, reset: as of this request; `charged` units of it are the request's own."""
+
+    limit: Limit
+    item: RateLimitItem
+    remaining: int | None = None
+    reset: float = 0.0
+    charged: int = 0
+
+    def headers(self) -> dict[str, str]:
+        if self.remaining is None:
+            return {}
+        end = self.limit.header
+        return {
+            f"x-ratelimit-limit{end}": str(self.item.amount),
+            f"x-ratelimit-remaining{end}": str(max(0, self.remaining - self.charged)),
+            f"x-ratelimit-reset{end}": f"{self.seconds}s" if end else str(self.seconds),
+        }
+
+    @property
+    def seconds(self) -> int:
+        return max(0, math.ceil(self.reset - time.time()))
 
 
 class Budget:
-    """What one request may spend. Everything that it sends goes through `sender`, which charges for calls.
+    """What one request of `tenant` may spend of its limits. All that it sends goes through `sender`, which charges.
 
-    reset: when the window ends, as `time.time` counts; window: how long one lasts, from its first charge.
+    calls, tokens: how many the request has taken by now. To count tokens may take time.
     """
 
-    def __init__(
-        self,
-        amount: int,
-        remaining: int | None,
-        reset: float,
-        charge: Callable[[int], Awaitable[None]] | None,
-        window: float,
-    ) -> None:
-        self._amount = amount
-        self._remaining = remaining
-        self._reset = reset
-        self._charge = charge
-        self._window = window
-        self._charged = 0
+    def __init__(self, limiter: RateLimiter, tenant: Tenant) -> None:
+        from limits import parse
 
-    def headers(self) -> dict[str, str]:
-        """`x-ratelimit-limit`, `-remaining` and `-reset` (seconds until a new window), as of this request."""
-        if self._remaining is None:
-            return {}
-        return {
-            "x-ratelimit-limit": str(self._amount),
-            "x-ratelimit-remaining": str(max(0, self._remaining - self._charged)),
-            "x-ratelimit-reset": str(max(0, math.ceil(self._reset - time.time()))),
-        }
+        self._limiter = limiter
+        self._tenant = tenant
+        rates = {name: getattr(tenant.settings, name) for name in LIMITS}
+        self._windows = {name: _Window(LIMITS[name], parse(rate)) for name, rate in rates.items() if rate is not None}
+        self._lost = False
+        self.calls: Callable[[], int] = int
+        self.tokens: Callable[[], Awaitable[int]] | None = None
 
-    def sender(self, send: Send, spent: Callable[[], int]) -> Send:
-        """`send` with the headers added, which charges first for what is about to leave: `spent` calls by now."""
+    async def admit(self, name: str, *, cost: int = 0) -> None:
+        """Charge `cost` units of the setting's limit. Raises ToolCallError where they do not fit, or none is left."""
+        window = self._windows.get(name)
+        if window is None:
+            return
+        seen = await self._limiter.look(window.item, (window.limit.counter, self._tenant.key), cost)
+        if seen is None:
+            return
+        fits, stats = seen
+        window.remaining, window.reset = stats.remaining, stats.reset_time
+        if not fits:
+            headers = window.headers()
+            headers["retry-after"] = str(max(1, window.seconds))
+            rate = getattr(self._tenant.settings, name)
+            message = f"No {window.limit.unit} are left: {name} is {rate}. Try again in {headers['retry-after']} s."
+            raise ToolCallError("rate_limit_exceeded", message, headers=headers)
+
+    async def _charge(self, name: str, spent: int) -> None:
+        """Charge what the request has spent since the last time."""
+        window = self._windows[name]
+        units = spent - window.charged
+        if units <= 0:
+            return
+        window.charged = spent
+        if window.reset <= time.time():
+            window.reset = time.time() + window.item.get_expiry()
+        # An answer waits once for a storage that does not answer, not with each of its calls.
+        key = (window.limit.counter, self._tenant.key)
+        self._lost = self._lost or not await self._limiter.charge(window.item, key, units)
+        if self._lost:
+            _log.warning("%s: %d %s of %s were not counted.", name, units, window.limit.unit, self._tenant.key)
+
+    async def settle(self) -> None:
+        """Charge what the answer has taken by now, also where the request is cancelled."""
+        if "token_limit" in self._windows and self.tokens is not None:
+            await asyncio.shield(asyncio.ensure_future(self._settle(self.tokens)))
+
+    async def _settle(self, tokens: Callable[[], Awaitable[int]]) -> None:
+        await self._charge("token_limit", await tokens())
+
+    def sender(self, send: Send) -> Send:
+        """`send` with the headers added, which charges first: calls with each message, tokens with the last one."""
+        counts = "rate_limit" in self._windows
 
         async def charged(message: Message) -> None:
-            units = spent() - self._charged
-            if units > 0 and self._charge is not None:
-                self._charged += units
-                self._reset = self._reset if self._reset > time.time() else time.time() + self._window
-                await self._charge(units)
+            if counts:
+                await self._charge("rate_limit", self.calls())
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in self.headers().items()]
+                pairs = (pair for window in self._windows.values() for pair in window.headers().items())
+                own = [(name.encode(), value.encode()) for name, value in pairs]
                 names = {name for name, _ in own}
                 kept = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in names]
                 message = {**message, "headers": [*kept, *own]}
+            elif not message.get("more_body", False):
+                await self.settle()
             await send(message)
 
         return charged

@@ -126,7 +126,7 @@ def _bearers(scope: Scope) -> Iterator[bytes]:
 
 
 def _limits_rates(tenants: Tenants) -> bool:
-    return any(settings.rate_limit is not None for settings in (tenants.default, *tenants.by_name.values()))
+    return any(settings.has_rates for settings in (tenants.default, *tenants.by_name.values()))
 
 
 def _stamp(path: str) -> _Stamp:

@@ -55,7 +55,7 @@ def is_guarded(settings: Settings) -> bool:
     """Whether the operator set what tools must not get past: a list, a rate, tenants or limits."""
     return (
         settings.allowlist_mode == "enforce"
-        or settings.rate_limit is not None
+        or settings.has_rates
         or settings.tenants_file is not None
         or any(settings.source(name) != "default" and getattr(settings, name) is not None for name in _LIMITS)
     )
