@@ -130,6 +130,22 @@ def test_parts_of_the_content_are_thoughts_too(content: list[dict[str, Any]]) ->
     assert sent(messages, format="hermes")[-1]["content"] == "<think>\nHm.\n</think>\n\nYes."
 
 
+DETAILS = [
+    {"type": "reasoning.encrypted", "data": "x"},
+    {"type": "reasoning.text", "text": "Hm.", "signature": None},
+    {"type": "reasoning.text", "text": None},
+    "x",
+    {"type": "reasoning.text", "text": "So."},
+]
+
+
+def test_the_text_of_reasoning_details_is_a_thought_where_no_other_form_has_it() -> None:
+    message: dict[str, Any] = {"role": "assistant", "content": "Yes.", "reasoning_details": DETAILS}
+    assert sent([GO, message], format="hermes")[-1]["content"] == "<think>\nHm.\nSo.\n</think>\n\nYes."
+    message["reasoning"] = "Hm. So."
+    assert sent([GO, message], format="hermes")[-1]["content"] == "<think>\nHm. So.\n</think>\n\nYes."
+
+
 def test_a_thought_that_stands_in_the_text_is_not_written_twice() -> None:
     text = "<think>\nHm.\n</think>\n\nYes."
     messages: list[dict[str, Any]] = [GO, {"role": "assistant", "content": text, "reasoning": "Hm."}]

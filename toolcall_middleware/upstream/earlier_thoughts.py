@@ -61,6 +61,15 @@ def reasoning_of(message: Message) -> str:
     for name in _FIELDS:
         if isinstance(said := message.get(name), str) and said.strip():
             return said
-    content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    return "\n".join(filter(None, map(thought_in, parts)))
+    for holder, read in (("content", thought_in), ("reasoning_details", _text_in)):
+        parts = message.get(holder)
+        if isinstance(parts, list) and (said := "\n".join(filter(None, map(read, parts)))):
+            return said
+    return ""
+
+
+def _text_in(detail: Any) -> str:
+    match detail:
+        case {"type": "reasoning.text", "text": str(text)}:
+            return text
+    return ""

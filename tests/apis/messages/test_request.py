@@ -287,6 +287,80 @@ def test_blocks_of_foreign_histories_are_left_out() -> None:
     assert messages_of({"role": "user", "content": results}) == [{"role": "user", "content": "q"}]
 
 
+SERVER_RESULTS: list[tuple[str, Any, str]] = [
+    ("web_search_tool_result",
+     [{"type": "web_search_result", "title": "T", "url": "https://a.b", "encrypted_content": "x", "page_age": None}],
+     "T\nhttps://a.b"),
+    ("web_search_tool_result", {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"},
+     "max_uses_exceeded"),
+    ("web_fetch_tool_result",
+     {"type": "web_fetch_result", "url": "https://a.b", "retrieved_at": "now", "content": {
+         "type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}},
+     "https://a.b\nT\nwords"),
+    ("web_fetch_tool_result",
+     {"type": "web_fetch_result", "url": "https://a.b", "content": {
+         "type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}},
+     "https://a.b"),
+    ("code_execution_tool_result",
+     {"type": "code_execution_result", "stdout": "1\n", "stderr": "", "return_code": 0, "content": []}, "1\n"),
+    ("bash_code_execution_tool_result",
+     {"type": "bash_code_execution_result", "stdout": "o", "stderr": "e", "return_code": 2,
+      "content": [{"type": "bash_code_execution_output", "file_id": "f"}]}, "o\ne\n(exit code 2)"),
+    ("text_editor_code_execution_tool_result",
+     {"type": "text_editor_code_execution_view_result", "content": "def f", "file_type": "text"}, "def f"),
+    ("text_editor_code_execution_tool_result",
+     {"type": "text_editor_code_execution_str_replace_result", "lines": ["-a", "+b"], "new_lines": 1}, "-a\n+b"),
+    ("tool_search_tool_result",
+     {"type": "tool_search_tool_search_result", "tool_references": [{"type": "tool_reference", "tool_name": "Read"}]},
+     "Read"),
+    ("mcp_tool_result", "said", "said"),
+    ("mcp_tool_result", [{"type": "text", "text": "said"}], "said"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "content", "text"), SERVER_RESULTS)
+def test_what_a_server_found_is_a_call_with_its_result(kind: str, content: Any, text: str) -> None:
+    used = "mcp_tool_use" if kind.startswith("mcp") else "server_tool_use"
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "EqMB"},
+        {"type": "text", "text": "a"},
+        {"type": used, "id": "srvtoolu_1", "name": "tool", "input": {"query": "q"}},
+        use(),
+        {"type": kind, "tool_use_id": "srvtoolu_1", "content": content},
+        {"type": "text", "text": "b"},
+    ]
+    said = messages_of(USER, {"role": "assistant", "content": blocks}, {"role": "user", "content": [result()]})
+    call = {"id": "srvtoolu_1", "type": "function", "function": {"name": "tool", "arguments": '{"query": "q"}'}}
+    own = {"id": "toolu_1", "type": "function", "function": {"name": "Read", "arguments": "{}"}}
+    assert said[1:] == [
+        {"role": "assistant", "content": "a", "reasoning_content": "hm", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "srvtoolu_1", "content": text},
+        {"role": "assistant", "content": "b", "tool_calls": [own]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": ""},
+    ]
+
+
+def test_a_servers_result_at_the_end_of_a_turn_ends_it() -> None:
+    blocks = [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"url": "https://a.b"}]},
+        {"type": "server_tool_use", "id": "srvtoolu_2", "name": "web_search", "input": {}},
+    ]
+    said = messages_of(USER, {"role": "assistant", "content": blocks}, USER)
+    assert [message["role"] for message in said] == ["user", "assistant", "tool", "user"]
+
+
+def test_a_deep_result_of_a_server_is_no_fault() -> None:
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [{"content": deep}]
+    blocks = [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": deep},
+    ]
+    assert messages_of(USER, {"role": "assistant", "content": blocks})[2]["content"] == "x"
+
+
 # -- options -------------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, Usage
+from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, ThinkingBlock, Usage
 from anthropic.types.output_tokens_details import OutputTokensDetails
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
@@ -138,6 +138,15 @@ def test_a_refusal_says_why() -> None:
     message = api.answer(stop_reason="refusal", stop_details=details)
     assert whole(message)["choices"][0]["message"]["refusal"] == "Not that."
     assert {"refusal": "Not that."} in deltas(streamed(api.wire(api.events(message))))
+
+
+def test_a_thought_without_text_is_no_text() -> None:
+    thoughts = [ThinkingBlock(type="thinking", thinking=text, signature=f"sig{text}") for text in ("", "a", "", "b")]
+    message = api.answer(*thoughts, api.text("x"))
+    assert whole(message)["choices"][0]["message"]["reasoning"] == "a\n\nb"
+    alone = whole(api.answer(thoughts[0], api.text("x")))["choices"][0]["message"]
+    assert "reasoning" not in alone
+    assert alone["reasoning_details"][0]["signature"] == "sig"
 
 
 def test_blocks_of_the_providers_own_tools_are_passed_over() -> None:

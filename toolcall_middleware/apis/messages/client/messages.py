@@ -18,6 +18,7 @@ from ...deferred_tools import definitions, named_in
 from . import fields as client_fields
 from . import tools as client_tools
 from .content import Content, Part, content_blocks, joined, parts_of, text_part, unknown
+from .server_results import readable
 from .thinking import read_block
 from .tools import Declared, Toolbox
 
@@ -28,7 +29,7 @@ _BLANK_LINE = "\n\n"
 _FOREIGN = frozenset({
     "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "fallback", "redacted_thinking",
 })  # fmt: skip
-"""Blocks of histories that began at Anthropic, and that say nothing to another model. `*_tool_result` as well."""
+"""Blocks of histories that began at Anthropic, and that say nothing to another model, but for calls with results."""
 
 
 @dataclass(slots=True)
@@ -82,6 +83,36 @@ def _role(message: Fields, path: str) -> str:
     if "content" not in message:
         raise refusal(f"{path}.content", "Field required")
     return role
+
+
+@dataclass(slots=True)
+class _Said:
+    """What an assistant's message says so far. between: what separates the next text from those before it."""
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    between: str = ""
+
+    def __bool__(self) -> bool:
+        return any(self.texts) or any(self.thoughts) or bool(self.calls)
+
+    def add(self, text: str) -> None:
+        self.texts += [self.between, text] if text and self.texts else [text]
+        self.between = "" if text else self.between
+
+    def leave_out(self, kind: str, path: str) -> None:
+        _leave_out(kind, path)
+        self.between = self.between or "\n"
+
+    def message(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        content = "".join(self.texts)
+        made: dict[str, Any] = {"role": "assistant", "content": content if content or not calls else None}
+        if any(self.thoughts):
+            made["reasoning_content"] = _BLANK_LINE.join(text for text in self.thoughts if text)
+        if calls:
+            made["tool_calls"] = calls
+        return made
 
 
 class _Reader:
@@ -160,40 +191,45 @@ class _Reader:
     # -- assistant -------------------------------------------------------------------------------------------------
 
     def _assistant(self, turn: list[tuple[Fields, str]]) -> None:
-        texts: list[str] = []
-        thoughts: list[str] = []
-        calls: list[dict[str, Any]] = []
-        between = ""
+        said = _Said()
+        of_servers: dict[str, tuple[Fields, str]] = {}
+        before = len(self._conversation.messages)
         for message, path in turn:
-            between = _BLANK_LINE if texts else ""
+            said.between = _BLANK_LINE if said.texts else ""
             for block, where in content_blocks(message, path):
                 kind = client_fields.string(block, "type", where)
                 match kind:
                     case "text":
-                        text = client_fields.string(block, "text", where)
-                        texts += [between, text] if text and texts else [text]
-                        between = "" if text else between
+                        said.add(client_fields.string(block, "text", where))
                     case "thinking":
-                        thoughts.append(read_block(block))
+                        said.thoughts.append(read_block(block))
                     case "tool_use":
-                        calls.append(self._call(block, where))
-                        between = between or "\n"
+                        said.calls.append(self._call(block, where))
+                        said.between = said.between or "\n"
                     case "compaction":
-                        texts += [between, client_fields.optional_string(block, "content", where)]
+                        said.texts += [said.between, client_fields.optional_string(block, "content", where)]
                     case "tool_result":
                         raise unknown(kind, where)
-                    case _ if kind.endswith("_tool_result") or kind in _FOREIGN:
-                        _leave_out(kind, where)
-                        between = between or "\n"
+                    case _ if kind.endswith("_tool_result"):
+                        call = of_servers.pop(openai.read_text(block.get("tool_use_id")) or "", None)
+                        text = readable(client_fields.value(block, "content"))
+                        if call is not None and text:
+                            self._of_server(self._call(*call), text, said, turn[0][1])
+                            said = _Said(calls=said.calls)
+                        else:
+                            said.leave_out(kind, where)
+                    case _ if kind in _FOREIGN:
+                        of_servers[openai.read_text(block.get("id")) or ""] = block, where
+                        said.leave_out(kind, where)
                     case _:
-                        texts += [between, *self._texts(block, kind, where)]
-        content = "".join(texts)
-        made: dict[str, Any] = {"role": "assistant", "content": content if content or not calls else None}
-        if any(thoughts):
-            made["reasoning_content"] = _BLANK_LINE.join(text for text in thoughts if text)
-        if calls:
-            made["tool_calls"] = calls
-        self._conversation.add(made, turn[0][1])
+                        said.texts += [said.between, *self._texts(block, kind, where)]
+        if said or len(self._conversation.messages) == before:
+            self._conversation.add(said.message(said.calls), turn[0][1])
+
+    def _of_server(self, call: dict[str, Any], result: str, said: _Said, path: str) -> None:
+        """What a server's tool gave, as a call and its result: these are shown to the model as data."""
+        self._conversation.add(said.message([call]), path)
+        self._conversation.add({"role": "tool", "tool_call_id": call["id"], "content": result}, path)
 
     def _call(self, block: Fields, path: str) -> dict[str, Any]:
         call_id = client_fields.filled_string(block, "id", path)

@@ -106,7 +106,7 @@ def completion(data: bytes, *, created: int) -> bytes:
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 arguments = bytes(spelled["input"]).decode() if block.get("input") else "{}"
                 calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
-            case {"type": "thinking", "thinking": str(text)}:
+            case {"type": "thinking", "thinking": str(text)} if text:
                 thoughts.append(text)
         detail = thinking_detail(block, len(details), len(calls)) if isinstance(block, dict) else None
         if detail is not None:
