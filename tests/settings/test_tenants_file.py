@@ -208,3 +208,18 @@ def test_what_a_tenant_may_be_given() -> None:
     assert {name for name in OPTIONS if name.startswith("max_")} <= ALLOWED
     assert {"allowlist", "allowlist_mode", "rate_limit", "profile", "validate_arguments"} <= ALLOWED
     assert not ALLOWED & {"mode", "paths", "upstream_key", "api_keys", "tenants_file", "rate_limit_storage", "format"}
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(SettingsError) as raised:
+        read(
+            "[default]\nmax_tools = -1\n[tenants.a]\nmax_tool = 1\nrate_limit = '60'\nheader_sha256 = 'x'\n[tenant.b]\n"
+        )
+    places = [line.partition(": ")[2].partition(":")[0] for line in str(raised.value).splitlines()]
+    assert places == [
+        "tenant",
+        "default.max_tools",
+        "tenants.a.header_sha256",
+        "tenants.a.max_tool",
+        "tenants.a.rate_limit",
+    ]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from ..errors import SettingsError
 from .keywords import Keywords, Values
-from .options import OPTIONS, PROFILES, Option
+from .options import OPTIONS, PROFILES
 
 ENV_PREFIX = "TOOLCALL_"
 COMMAND_LINE = "_TOOLCALL_COMMAND_LINE"
@@ -32,6 +32,33 @@ _AS_OPTIONS = {
 """Options of `serve` that people take for settings."""
 _SHOWN_AS = {"upstream": "upstream_url", "upstreams": "upstreams_file"}
 _CHAT = "/chat/completions"
+_T = TypeVar("_T")
+_Default = TypeVar("_Default")
+_Given = TypeVarTuple("_Given")
+
+
+class Faults:
+    """What is wrong with settings, so that all of it can be said at once."""
+
+    def __init__(self, said: Iterable[str] = ()) -> None:
+        self._said = list(said)
+
+    def note(self, fault: str) -> None:
+        """Note one."""
+        self._said.append(fault)
+
+    def read(self, default: _Default, reader: Callable[[*_Given], _T], *given: *_Given) -> _T | _Default:
+        """Return what `reader(*given)` returns, or `default` where it raises a SettingsError, which is noted."""
+        try:
+            return reader(*given)
+        except SettingsError as error:
+            self._said.append(str(error))
+            return default
+
+    def refuse(self) -> None:
+        """Raise a SettingsError with all that was noted, a line each, where anything was."""
+        if self._said:
+            raise SettingsError("\n".join(self._said))
 
 
 class Settings(Values):
@@ -93,20 +120,13 @@ class Settings(Values):
 
     def _fill(self, given: Mapping[str, tuple[Any, str]], faults: Sequence[str] = ()) -> None:
         """Set the values. Raises SettingsError with all that is wrong, a line each; `faults` are those before."""
-        found = list(faults)
+        noted = Faults(faults)
         values: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
         sources = dict.fromkeys(OPTIONS, "default")
         for name, (value, source) in given.items():
-            if name not in OPTIONS:
-                found.append(_unknown(name))
-                continue
-            try:
-                values[name] = _read(OPTIONS[name], value, source)
-            except SettingsError as error:
-                found.append(str(error))
+            values[name] = noted.read(None, _read, name, value, source)
             sources[name] = source
-        if found:
-            raise SettingsError("\n".join(found))
+        noted.refuse()
         for name, value in PROFILES[values["profile"]].items():
             if sources[name] == "default":
                 values[name], sources[name] = value, f"profile {values['profile']}"
@@ -194,11 +214,14 @@ def hide_login(text: str) -> str:
     return re.sub(r"(?i)([?&;][^=&;\s]*(?:pass|secret|token|key|auth|user)[^=&;\s]*=)[^&;\s'\"]*", r"\1***", text)
 
 
-def _read(option: Option, value: Any, source: str) -> Any:
+def _read(name: str, value: Any, source: str) -> Any:
+    option = OPTIONS.get(name)
+    if option is None:
+        raise SettingsError(_unknown(name))
     try:
         return option.read(value)
     except (ValueError, TypeError, KeyError):
-        where = _where(option.name, source)
+        where = _where(name, source)
         shown = "(hidden)" if option.secret else hide_login(repr(value))
         raise SettingsError(f"{where}: {shown} is not allowed; use {option.allowed}.") from None
 

@@ -24,7 +24,7 @@ from typing import Any
 from ..errors import SettingsError
 from . import MAXIMA, OPTIONS, Settings, show
 from .options import Strictness
-from .settings import meant
+from .settings import Faults, meant
 from .toml_text import read_toml
 
 HASHES = "header_sha256"
@@ -86,7 +86,7 @@ def hash_of(header: bytes) -> str:
 def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     """The tenants in the file's `text`, on top of `settings`.
 
-    Raises SettingsError, which names the file, the line where it can be told, the table and the key.
+    Raises SettingsError with all that is wrong, a line each: the file, the line where it can be told, table and key.
     """
     try:
         tables = read_toml(text)
@@ -95,7 +95,10 @@ def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     if not tables or tables == {"tenants": {}}:
         # A file that is being written, or was cut to nothing: whoever wants no limits says `[default]`.
         raise SettingsError(f"{path}: it holds no table; write [default] or [tenants.NAME].")
-    return _Reader(text, path, settings).read(tables)
+    reader = _Reader(text, path, settings)
+    tenants = reader.read(tables)
+    reader.faults.refuse()
+    return tenants
 
 
 class _Reader:
@@ -105,27 +108,28 @@ class _Reader:
         self._text = text
         self._path = path
         self._base = settings
+        self.faults = Faults()
 
     def read(self, tables: dict[str, Any]) -> Tenants:
         for name in tables:
             if name not in {"default", "tenants"}:
                 near = meant(name, ("default", "tenants"))
-                raise self._error((name,), f"{name!r} is not known here; {near} Use [default] and [tenants.NAME]")
+                self._say((name,), f"{name!r} is not known here; {near} Use [default] and [tenants.NAME]")
         default = self._settings(self._base, ("default",), tables.get("default", {}), f"file {self._path}")
         named = tables.get("tenants", {})
         if not isinstance(named, dict):
-            raise self._error(("tenants",), "it must be tables, [tenants.NAME]")
+            self._say(("tenants",), "it must be tables, [tenants.NAME]")
+            named = {}
         by_name: dict[str, Settings] = {}
         by_hash: dict[str, str] = {}
         for name, table in named.items():
             where = ("tenants", name)
             if not name.strip() or not name.isprintable():
-                raise self._error(where, "a tenant needs a name that can be printed")
-            if not isinstance(table, dict):
-                raise self._error(where, "it must be a table")
-            for digest in self._hashes(table.pop(HASHES, ()), (*where, HASHES)):
+                self._say(where, "a tenant needs a name that can be printed")
+            hashes = table.pop(HASHES, ()) if isinstance(table, dict) else ()
+            for digest in self._hashes(hashes, (*where, HASHES)):
                 if digest in by_hash:
-                    raise self._error((*where, HASHES), f"the tenant {by_hash[digest]!r} has the same")
+                    self._say((*where, HASHES), f"the tenant {by_hash[digest]!r} has the same")
                 by_hash[digest] = name
             by_name[name] = self._settings(default, where, table, f"tenant {name} ({self._path})")
         return Tenants(default, by_name, by_hash)
@@ -135,23 +139,25 @@ class _Reader:
         hashes = [item.strip().lower() if isinstance(item, str) else "" for item in given]
         if not all(_HASH.fullmatch(digest) for digest in hashes):
             # Not shown: people put the secret itself there.
-            raise self._error(where, "it must be a SHA-256 as 64 hex digits, or a list of such")
+            self._say(where, "it must be a SHA-256 as 64 hex digits, or a list of such")
+            return ()
         return hashes
 
     def _settings(self, base: Settings, where: tuple[str, ...], table: Any, source: str) -> Settings:
         if not isinstance(table, dict):
-            raise self._error(where, "it must be a table")
+            self._say(where, "it must be a table")
+            return base
         values: dict[str, Any] = {}
         for name, value in table.items():
             place = (*where, name)
             if name not in ALLOWED:
                 what = "cannot be set for a tenant" if name in OPTIONS else "is not a setting"
-                hint = meant(name, sorted(ALLOWED | {HASHES}))
-                raise self._error(place, f"it {what}; {hint}")
+                self._say(place, f"it {what}; {meant(name, sorted(ALLOWED | {HASHES}))}")
+                continue
             try:
                 values[name] = OPTIONS[name].read(value)
             except (ValueError, TypeError, KeyError):
-                raise self._error(place, f"{value!r} is not allowed; use {OPTIONS[name].allowed}") from None
+                self._say(place, f"{value!r} is not allowed; use {OPTIONS[name].allowed}")
         if values.get("allowlist") and base.allowlist_mode == "off":
             # A list that is given is meant to hold.
             values.setdefault("allowlist_mode", "enforce")
@@ -163,13 +169,14 @@ class _Reader:
                 by_hand = settings.source(name).startswith(("keyword", "environment ", "command line"))
                 if (value is None or value > most) and not by_hand:
                     message = f"{show(value)} is more than the {most} that profile {profile} allows for a tenant"
-                    raise self._error((*where, name), message)
+                    self._say((*where, name), message)
         return settings
 
-    def _error(self, place: tuple[str, ...], message: str) -> SettingsError:
+    def _say(self, place: tuple[str, ...], message: str) -> None:
+        """Note what is wrong at `place`."""
         line = self._line(place)
         at = self._path if line is None else f"{self._path}, line {line}"
-        return SettingsError(f"{at}: {'.'.join(place)}: {message}.")
+        self.faults.note(f"{at}: {'.'.join(place)}: {message}.")
 
     def _line(self, place: tuple[str, ...]) -> int | None:
         """The line where a key stands as people write it, `[table]` and below it `key =`, or else its table."""

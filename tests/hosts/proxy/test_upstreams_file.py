@@ -163,6 +163,28 @@ def test_a_mistake_names_file_table_and_key(text: str, words: str, tmp_path: Pat
     assert "sk-1" not in str(caught.value)
 
 
+def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+    text = """
+[[upstream]]
+url = "ftp://a"
+model = ["x"]
+weight = -1
+timeout = 0
+[[upstream]]
+name = ""
+format = "hermess"
+headers = {host = "x"}
+url = "http://b"
+"""
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, text)
+    places = [line.partition("[[upstream]] ")[2] for line in str(caught.value).splitlines()]
+    said = [place.partition(" is ")[0].partition("; ")[0] for place in places]
+    assert [place[0] for place in places] == ["1"] * 4 + ["2"] * 3
+    for word in ("model", "url", "timeout: 0", "weight", "hermess", "name: ''", "headers.host"):
+        assert any(word in place for place in said)
+
+
 def test_the_mark_that_some_editors_write_is_no_part_of_the_file(tmp_path: Path) -> None:
     (upstream,) = read(tmp_path, "\ufeff[[upstream]]\nurl='http://a'")
     assert upstream.name == "a"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from starlette.types import Scope
 
-from ...errors import SettingsError, ToolCallError
+from ...errors import SettingsError, ToolCallError, on_one_line
 from ...settings import Settings
 from ...settings.tenants_file import Tenant, Tenants, nobody, read_tenants
 from .start_up import with_tokenizer
@@ -86,7 +86,7 @@ class Tenancy:
             stamp = _stamp(path)
         except SettingsError as error:
             if self._stamp is not None:
-                _log.error("%s The tenants stay as they were.", error)
+                _log.error("%s The tenants stay as they were.", on_one_line(str(error)))
             self._stamp = None
             return
         if stamp == self._stamp:
@@ -98,7 +98,7 @@ class Tenancy:
         try:
             self._tenants = self._read(path)
         except SettingsError as error:
-            _log.error("%s The tenants stay as they were.", error)
+            _log.error("%s The tenants stay as they were.", on_one_line(str(error)))
         else:
             _log.info("%s has been read again.", path)
 

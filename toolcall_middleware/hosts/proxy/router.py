@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ...errors import FormatError, SettingsError, ToolCallError
+from ...errors import FormatError, SettingsError, ToolCallError, on_one_line
 from ...wire.openai import encode
 from ..http.bodies import giving
 from ..http.errors import refuse_websocket, send_json, wants_websocket
@@ -108,7 +108,7 @@ class Router:
         try:
             upstreams = self._build(self._upstreams)
         except (SettingsError, FormatError) as error:
-            logger.error("The upstreams stay as they are: %s", error)  # noqa: TRY400 - the message says it all
+            logger.error("The upstreams stay as they are: %s", on_one_line(str(error)))  # noqa: TRY400 - the message says it all
             return False
         gone = [upstream for upstream in self._upstreams if upstream not in upstreams]
         self._upstreams = upstreams

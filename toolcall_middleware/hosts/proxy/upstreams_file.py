@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ...errors import FormatError, SettingsError
 from ...formats import registry
 from ...settings import OPTIONS, Settings, read_variable, whole_path
-from ...settings.settings import meant
+from ...settings.settings import Faults, meant
 from ...settings.toml_text import read_file, read_toml
 from .props import with_template
 from .upstream.config import Rename, UpstreamConfig, aliases_of
@@ -47,7 +47,7 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
     `model_aliases` of the file, which precede its tables, take the place of those in `base`; a table's own are
     for its upstream alone.
 
-    Raises SettingsError.
+    Raises SettingsError with all that is wrong, a line each.
     """
     if base.upstream_url is not None:
         raise SettingsError("Both upstream_url and upstreams_file are set: give one of them.")
@@ -55,23 +55,26 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
         tables = read_toml(read_file(path))
     except ValueError as error:
         raise SettingsError(f"upstreams_file {path}: {error}.") from None
-    _known(path, tables, ("upstream", _ALIASES))
+    faults = Faults()
+    _known(path, tables, ("upstream", _ALIASES), faults)
     given = tables.get("upstream")
     if not isinstance(given, list) or not given or not all(isinstance(table, dict) for table in given):
-        raise SettingsError(f"{path}: there is no upstream; write a table [[upstream]] for each.")
+        faults.note(f"{path}: there is no upstream; write a table [[upstream]] for each.")
+        given = []
     base = base.replace(**{name: OPTIONS[name].default for name in _SINGLE})
     if _ALIASES in tables:
-        base = base.replace(model_aliases=_aliases(path, tables[_ALIASES]))
+        base = base.replace(model_aliases=faults.read((), _aliases, path, tables[_ALIASES]))
     upstreams: list[UpstreamConfig] = []
     for number, table in enumerate(given, 1):
         name = table.get("name")
         where = f"{path}: [[upstream]] {number}" + (f" ({name!r})" if isinstance(name, str) else "")
-        upstream = _Table(where, table).read(base)
-        if any(other.name == upstream.name for other in upstreams):
-            raise SettingsError(f"{where}: name: {upstream.name!r} is another one's already; give each its own.")
+        upstream = _Table(where, table, faults).read(base)
+        if upstream.name and any(other.name == upstream.name for other in upstreams):
+            faults.note(f"{where}: name: {upstream.name!r} is another one's already; give each its own.")
         if (other := _shadow(upstream, upstreams)) is not None:
             _log.warning("%s: %r, before it, has all of its models: it is asked only where that fails.", where, other)
         upstreams.append(upstream)
+    faults.refuse()
     return tuple(upstreams)
 
 
@@ -94,26 +97,27 @@ def _shadow(upstream: UpstreamConfig, before: Sequence[UpstreamConfig]) -> str |
 class _Table:
     """One `[[upstream]]` on its way to an UpstreamConfig. `where` begins its errors."""
 
-    def __init__(self, where: str, table: Mapping[str, Any]) -> None:
+    def __init__(self, where: str, table: Mapping[str, Any], faults: Faults) -> None:
         self._where = where
         self._table = table
+        self._faults = faults
 
     def read(self, base: Settings) -> UpstreamConfig:
-        table = self._table
-        _known(self._where, table, (*PREFIXED, *_OWN, *table_settings()))
+        """The upstream, with a default for what is wrong and noted."""
+        table, read = self._table, self._faults.read
+        _known(self._where, table, (*PREFIXED, *_OWN, *table_settings()), self._faults)
         values = {f"upstream_{key}": table[key] for key in PREFIXED if key in table}
         values |= {key: table[key] for key in table_settings() if key in table}
         if "key_env" in table:
-            values["upstream_key"] = self._key_from_environment()
+            values["upstream_key"] = read(None, self._key_from_environment)
         settings = self._settings(base, values)
-        rename = self._rename()
-        models = self._strings("models", table.get("models", [] if rename else ["*"]))
+        rename = read((), self._rename)
+        models = read(("*",), self._models, rename)
         if _ALIASES in table:
-            rename += tuple(aliases_of(base.replace(model_aliases=_aliases(self._where, table[_ALIASES]))))
-        if not models and not rename:
-            raise self._error("models", "it is empty; give names or globs")
-        name = self._name(settings.upstream_url or "")
-        return UpstreamConfig(name, models, settings, rename, tuple(self._headers()), self._weight())
+            own = read((), _aliases, self._where, table[_ALIASES])
+            rename += tuple(aliases_of(base.replace(model_aliases=own)))
+        name = read("", self._name, settings.upstream_url or "")
+        return UpstreamConfig(name, models, settings, rename, read((), self._headers), read(None, self._weight))
 
     def _error(self, key: str, what: str) -> SettingsError:
         return SettingsError(f"{self._where}: {key}: {what}.")
@@ -121,28 +125,36 @@ class _Table:
     def _settings(self, base: Settings, values: Mapping[str, Any]) -> Settings:
         settings = base
         for name, value in values.items():
-            key = name if name in _PROXY else name.removeprefix("upstream_")
-            if name == "upstream_url" and isinstance(value, str) and (fault := whole_path(value)):
-                raise self._error(key, fault)
-            if isinstance(value, dict) or (value == "" and name in {"upstream_url", "upstream_key"}):
-                raise self._error(key, f"it is empty or a table; use {OPTIONS[name].allowed}")
-            try:
-                settings = settings.replace(**{name: value})
-            except SettingsError as error:
-                raise SettingsError(f"{self._where}: {str(error).replace(name, key, 1)}") from None
+            settings = self._faults.read(settings, self._with, settings, name, value)
         provider = PROVIDERS.get(settings.upstream_api)
         if provider is not None and "mode" not in values:
             settings = settings.replace(mode="native")
-        if settings.upstream_url is None:
-            if provider is None:
-                raise self._error("url", "it is missing; give the upstream's base address")
+        if settings.upstream_url is None and provider is not None:
             settings = settings.replace(upstream_url=provider.url)
+        if "url" not in self._table and settings.upstream_url is None:
+            self._faults.note(f"{self._where}: url: it is missing; give the upstream's base address.")
+        return self._faults.read(settings, self._checked, settings)
+
+    def _checked(self, settings: Settings) -> Settings:
+        """`settings` with the template that they name. Raises SettingsError."""
         settings = with_template(settings)
         try:
             registry.of_settings(settings)
         except (FormatError, SettingsError) as error:
             raise SettingsError(f"{self._where}: {error}") from None
         return settings
+
+    def _with(self, settings: Settings, name: str, value: Any) -> Settings:
+        """`settings` with one more value. Raises SettingsError."""
+        key = name if name in _PROXY else name.removeprefix("upstream_")
+        if name == "upstream_url" and isinstance(value, str) and (fault := whole_path(value)):
+            raise self._error(key, fault)
+        if isinstance(value, dict) or (value == "" and name in {"upstream_url", "upstream_key"}):
+            raise self._error(key, f"it is empty or a table; use {OPTIONS[name].allowed}")
+        try:
+            return settings.replace(**{name: value})
+        except SettingsError as error:
+            raise SettingsError(f"{self._where}: {str(error).replace(name, key, 1)}") from None
 
     def _key_from_environment(self) -> str:
         variable = self._table["key_env"]
@@ -163,11 +175,14 @@ class _Table:
             raise self._error("name", f"{name!r} is not allowed; use 1 to 64 ASCII characters")
         return name
 
-    def _strings(self, key: str, value: Any) -> tuple[str, ...]:
+    def _models(self, rename: tuple[Rename, ...]) -> tuple[str, ...]:
+        value = self._table.get("models", [] if rename else ["*"])
         if isinstance(value, str):
             value = [value]
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self._error(key, f"{value!r} is not allowed; use a list of names or globs")
+            raise self._error("models", f"{value!r} is not allowed; use a list of names or globs")
+        if not value and not rename and _ALIASES not in self._table:
+            raise self._error("models", "it is empty; give names or globs")
         return tuple(value)
 
     def _rename(self) -> tuple[Rename, ...]:
@@ -183,7 +198,8 @@ class _Table:
                 raise self._error(f"rename.{pattern}", f"{target!r} is not allowed; use {wanted}")
         return tuple(Rename(pattern, target) for pattern, target in given.items())
 
-    def _headers(self) -> Iterator[tuple[bytes, bytes]]:
+    def _headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        headers: list[tuple[bytes, bytes]] = []
         given = self._table.get("headers", {})
         if not isinstance(given, dict):
             raise self._error("headers", 'use {"name" = "value"}')
@@ -193,7 +209,8 @@ class _Table:
             # Not shown: it may be a key.
             if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
                 raise self._error(f"headers.{name}", "its value is not allowed; use ASCII text in one line")
-            yield name.lower().encode(), value.strip().encode()
+            headers.append((name.lower().encode(), value.strip().encode()))
+        return tuple(headers)
 
     def _weight(self) -> float | None:
         weight = self._table.get("weight")
@@ -221,7 +238,7 @@ def table_settings() -> tuple[str, ...]:
     return (*_PROXY, *(name for name, option in OPTIONS.items() if option.room in _ROOMS))
 
 
-def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...], faults: Faults) -> None:
     for key in table:
         if key not in keys:
-            raise SettingsError(f"{where}: {key} is not a key here; {meant(key, keys)}")
+            faults.note(f"{where}: {key} is not a key here; {meant(key, keys)}")
