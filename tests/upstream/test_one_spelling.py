@@ -70,7 +70,8 @@ def test_a_call_in_the_history(arguments: Any, typed: dict[str, Any]) -> None:
     call = {"id": "call_1", **typed, "function": {"name": "f", "arguments": arguments}}
     turns = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
     turns.append({"role": "tool", "tool_call_id": "call_1", "content": "x"})
-    wanted = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    spelled = arguments if isinstance(arguments, str) else '{"a": 1}'
+    wanted = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": spelled}}
     assert sent(messages=turns)["messages"][1]["tool_calls"] == [wanted]
 
 
