@@ -66,6 +66,12 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+class Image(msgspec.Struct, frozen=True, gc=False):
+    """An image that the model has drawn. url: a data URL, or an address."""
+
+    url: str
+
+
 class Signed(msgspec.Struct, frozen=True):
     """What an upstream wants back with its reasoning: items of `reasoning_details`."""
 
@@ -84,5 +90,5 @@ class Finished(msgspec.Struct, frozen=True):
     remarks: dict[str, Any] = {}
 
 
-Step = Op | Opened | CallClosed | Refusal | Signed | Alive | Finished
+Step = Op | Opened | CallClosed | Refusal | Image | Signed | Alive | Finished
 """What an `AnswerWriter` takes."""

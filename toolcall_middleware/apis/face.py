@@ -45,6 +45,11 @@ class Face(Protocol):
     writer: AnswerWriter | None
     """Writes the answer from the exchange's operations; None before `request`."""
 
+    @property
+    def dropped_images(self) -> int:
+        """How many images of the answer the API has no form for, as far as it is written."""
+        ...
+
     def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         """Headers that are added to an answer that `writer` has written and that is not streamed."""
         ...
@@ -95,6 +100,11 @@ class StreamedFace:
 
     def __init__(self) -> None:
         self.writer: AnswerWriter | None = None
+
+    @property
+    def dropped_images(self) -> int:
+        """As `Face.dropped_images`."""
+        return getattr(self.writer, "dropped_images", 0)
 
     @property
     def _writer(self) -> AnswerWriter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
-from ..answer.operations import Arguments, CallClosed, CallOpened, Content, ReasoningText, Refusal, Signed, Step
+from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Image, ReasoningText, Refusal, Signed, Step
 
 
 class Kind(enum.Enum):
@@ -18,9 +18,10 @@ class Kind(enum.Enum):
     TEXT = "text"
     THOUGHT = "thought"
     CALL = "call"
+    IMAGE = "image"
 
 
-_KINDS = {Content: Kind.TEXT, Refusal: Kind.TEXT, ReasoningText: Kind.THOUGHT, Signed: Kind.THOUGHT}
+_KINDS = {Content: Kind.TEXT, Refusal: Kind.TEXT, ReasoningText: Kind.THOUGHT, Signed: Kind.THOUGHT, Image: Kind.IMAGE}
 
 
 class Sink(Protocol):
@@ -87,7 +88,7 @@ class Serial:
 
     def _say(self, step: Step) -> None:
         kind = _KINDS[type(step)]
-        if kind is not self.kind:
+        if kind is not self.kind or kind is Kind.IMAGE:
             if not self._blanks and getattr(step, "text", "").isspace():
                 if kind is not self._blank_kind:
                     self._blank.clear()

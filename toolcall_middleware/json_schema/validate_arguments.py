@@ -123,13 +123,13 @@ def _is_type_of(base: Any) -> Callable[[Any, Any, str], bool]:
     return is_type
 
 
-_CHECKERS: LRUCache[tuple[int, ...], ArgumentChecker] = LRUCache(max_size=1 << 21)
+_CHECKERS: LRUCache[tuple[bytes, tuple[int, ...]], ArgumentChecker] = LRUCache(max_size=1 << 21)
 """By bytes of the tool lists, which a checker holds several times over."""
 
 
 def checker_for(tools_raw: bytes, tools: ToolSet) -> ArgumentChecker:
     """The checker of these tools, which are the same objects in all requests that offer them. tools_raw: their JSON."""
-    key = tuple(map(id, tools.tools))
+    key = tools_raw, tuple(map(id, tools.tools))
     found = _CHECKERS.get(key)
     if found is None:
         found = ArgumentChecker(tools)

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ..answer.operations import Arguments, Content, Op, ReasoningText, Refusal, Step
+from ..answer.operations import Arguments, Content, Image, Op, ReasoningText, Refusal, Step
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
@@ -50,6 +50,8 @@ def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False, 
 
 def size_of(step: Step) -> int:
     """How many bytes a step takes that is kept, about."""
+    if isinstance(step, Image):
+        return _SIZE + len(step.url)
     return _SIZE + (len(step.text) if isinstance(step, Content | ReasoningText | Refusal | Arguments) else 0)
 
 

@@ -6,7 +6,7 @@ reasoning in the backend's own fields, a refusal, signed thoughts, the reason it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..answer.operations import (
@@ -15,6 +15,7 @@ from ..answer.operations import (
     CallOpened,
     Content,
     Finished,
+    Image,
     Op,
     Opened,
     ReasoningText,
@@ -56,13 +57,21 @@ def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
     if isinstance(details, list) and (signed := [one for one in details if isinstance(one, dict)]):
         out.append(Signed(signed))
     refusal = _text(fields.get("refusal"))
-    if not refusal:
-        out += ops
-        return
-    first = next((at for at, op in enumerate(ops) if type(op) is CallOpened), len(ops))
+    between: list[Step] = [Refusal(refusal)] if refusal else []
+    between += _images(fields.get("images"))
+    first = next((at for at, op in enumerate(ops) if type(op) is CallOpened), len(ops)) if between else len(ops)
     out += ops[:first]
-    out.append(Refusal(refusal))
+    out += between
     out += ops[first:]
+
+
+def _images(raw: Any) -> Iterator[Image]:
+    """The images of a delta or message, parts as those of a chat completion's content (OpenRouter, LiteLLM)."""
+    parts = openai.read_value(raw)
+    for part in parts if isinstance(parts, list) else ():
+        match part:
+            case {"image_url": {"url": str(url)}}:
+                yield Image(url)
 
 
 def finished(answer: ChoiceAnswer, fields: Fields, reason: str) -> Finished:

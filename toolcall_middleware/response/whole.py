@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..answer.operations import Arguments, CallOpened, Content, Op, ReasoningText, Refusal, Signed, Step
+from ..answer.operations import Arguments, CallOpened, Content, Image, Op, ReasoningText, Refusal, Signed, Step
 from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
@@ -134,7 +134,7 @@ def rewrite_whole(
     return WholeAnswer(_encode(body), AnswerOutcome.of(answers))
 
 
-_ORDER: dict[Any, int] = {ReasoningText: 0, Signed: 0, Content: 1, Refusal: 2}
+_ORDER: dict[Any, int] = {ReasoningText: 0, Signed: 0, Content: 1, Refusal: 2, Image: 3}
 
 
 def _in_order(message: Fields, ops: list[Op]) -> list[Step]:

@@ -489,3 +489,14 @@ def test_an_error_without_a_form_keeps_its_text() -> None:
 def test_the_hosts_own_errors_stay() -> None:
     own = ToolCallError("upstream_timeout", "Slow.").body()
     assert begun().whole(504, own) == (504, own)
+
+
+def test_images_are_those_of_a_chat_message() -> None:
+    drawn = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"\x89PNG"))
+    sound = types.Part(inline_data=types.Blob(mime_type="audio/wav", data=b"RIFF"))
+    one = answer(text("Here:"), drawn, sound, drawn)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
+    message = whole(one)["choices"][0]["message"]
+    assert (message["content"], message["images"]) == ("Here:", [image, image])
+    said = [chunk["choices"][0]["delta"] for chunk in chunks(streamed(events(one)))]
+    assert [found for delta in said for found in delta.get("images", [])] == [image, image]

@@ -72,6 +72,7 @@ class Delta:
     text: str = ""
     reasoning: str = ""
     signature: str | None = None  # of the text
+    images: list[dict[str, Any]] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     reason: str | None = None
     fault: ToolCallError | None = None  # the end is one
@@ -115,6 +116,10 @@ class Candidate:
                 delta.reasoning += text
             else:
                 delta.text += text
+        elif isinstance(data := part.get("inlineData"), dict):
+            if str(kind := data.get("mimeType")).startswith("image/") and part.get("thought") is not True:
+                url = f"data:{kind};base64,{data.get('data')}"
+                delta.images.append({"type": "image_url", "image_url": {"url": url}})
         elif isinstance(code := part.get("executableCode"), dict):
             delta.text += f"\n```{str(code.get('language', '')).lower()}\n{code.get('code', '')}\n```\n"
         elif isinstance(result := part.get("codeExecutionResult"), dict):
@@ -227,6 +232,8 @@ def _choice(fields: dict[str, Any], place: int) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": delta.text or (None if delta.calls else "")}
     if delta.reasoning:
         message["reasoning"] = delta.reasoning
+    if delta.images:
+        message["images"] = delta.images
     if delta.signature is not None:
         message["extra_content"] = {"google": {"thought_signature": delta.signature}}
     if delta.calls:

@@ -104,6 +104,9 @@ class Stream:
                 delta["extra_content"] = {"google": {"thought_signature": read.signature}}
             out.append(_chunk(head, index, delta))
             delta = {}
+        if read.images:
+            out.append(_chunk(head, index, {**delta, "images": read.images}))
+            delta = {}
         # A call beside a fault is not the model's word.
         for call in read.calls if read.fault is None else ():
             function = call["function"]

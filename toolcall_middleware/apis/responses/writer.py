@@ -8,7 +8,9 @@ Each event has its `sequence_number`. An item is encoded once, when it is done, 
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 import time
 from typing import Any
 
@@ -20,6 +22,7 @@ from ...answer.operations import (
     CallOpened,
     Content,
     Finished,
+    Image,
     Opened,
     ReasoningText,
     Refusal,
@@ -41,6 +44,8 @@ from .usage import Usage, response_usage
 
 _encode = msgspec.json.encode
 _DELTA = b'%b%d,"delta":%b}\n\n'
+_DATA_URL = re.compile(r"data:[^,]{0,100};base64,(.*)", re.DOTALL)
+_log = logging.getLogger("toolcall_middleware")
 _PIECE = 64  # bytes that a kept piece of text takes besides its characters, about
 _CUT = {
     "length": "max_output_tokens",
@@ -84,6 +89,7 @@ class ResponseWriter:
         self._begun = False
         self.over = False
         self.in_use = False
+        self.dropped_images = 0
 
     # -- the whole answer ------------------------------------------------------------------------------------------
 
@@ -104,7 +110,7 @@ class ResponseWriter:
     def take(self, step: Step, /) -> None:
         if self.over:
             return
-        self._left -= len(getattr(step, "text", "")) + _PIECE
+        self._left -= len(step.url if isinstance(step, Image) else getattr(step, "text", "")) + _PIECE
         if self._left < 0:
             raise ToolCallError("upstream_error", f"The answer exceeds max_response_bytes ({self._max_kept}).")
         match step:
@@ -118,6 +124,9 @@ class ResponseWriter:
                 self._serial.finish(complete=step.reason not in _CUT)
             case Signed() if not self._asked.encrypted:
                 pass
+            case Image(url) if _DATA_URL.match(url) is None:
+                self.dropped_images += 1
+                _log.warning("responses: an image of the answer is left out, because it is an address and no data")
             case CallOpened(index, call_id, name, _, extra):
                 if not call_id or call_id in self._call_ids:
                     call_id = new_call_id()  # clients tell calls apart by it
@@ -211,6 +220,8 @@ class ResponseWriter:
                 self._item = (_Compaction if self._asked.compacts else _Text)(self, index)
             case Block.THOUGHT:
                 self._item = _Thought(self, index, said=said)
+            case Block.IMAGE:
+                self._item = _Drawn(self, index)
             case Block.CALL:
                 assert call is not None  # noqa: S101 - a block of a call has one
                 tool = self._asked.names.by_offered.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
@@ -422,6 +433,25 @@ class _Thought(_Item):
             text = "".join(self.pieces)
             self._writer.emit("response.reasoning_text.done", {**self._part, "text": text})
             self._writer.emit("response.content_part.done", {**self._part, "part": _part(ReasoningText, text)})
+
+
+class _Drawn(_Item):
+    """An image."""
+
+    prefix = "ig"
+    said = True
+
+    def fields(self, status: str) -> dict[str, Any]:
+        result = "".join(self.pieces)
+        status = "completed" if result else status
+        return {"type": "image_generation_call", "id": self._id, "status": status, "result": result or None}
+
+    def add(self, step: Step) -> None:
+        found = _DATA_URL.match(step.url)  # type: ignore[union-attr]
+        self.pieces.append(found[1] if found else "")
+
+    def ending(self) -> None:
+        self._writer.emit("response.image_generation_call.completed", self._place)
 
 
 class _Call(_Item):

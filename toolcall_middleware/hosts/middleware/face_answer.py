@@ -184,6 +184,8 @@ class FaceAnswer:
         note = b"; ".join([b"api=" + self._face.api.encode(), *notes])
         if names:
             note += b"; dropped_tools=" + names.encode()
+        if self._face.dropped_images:
+            note += b"; dropped_images=%d" % self._face.dropped_images
         replaced = ENTITY_HEADERS | {name.lower() for name, _ in own} | {_NOTE}
         told = [(_NOTE, note)] if start.get("status") != _UNAUTHORIZED else []
         return [*without(given, replaced), *own, *told]

@@ -5,6 +5,7 @@ message_start, ping, (content_block_start, content_block_delta …, content_bloc
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from ....answer.operations import (
     CallOpened,
     Content,
     Finished,
+    Image,
     Opened,
     ReasoningText,
     Refusal,
@@ -31,6 +33,8 @@ from ..lone_surrogates import WholePairs
 from .errors import Errors
 from .request import Asked
 from .thinking import MOST_CARRIED, write_signature
+
+_log = logging.getLogger("toolcall_middleware")
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _BYTES_A_TOKEN = 4
@@ -86,6 +90,7 @@ class MessageWriter:
         self._begun = False
         self.over = False
         self.in_use = False
+        self.dropped_images = 0
 
     # -- the whole answer ------------------------------------------------------------------------------------------
 
@@ -131,6 +136,9 @@ class MessageWriter:
             case Arguments() | CallOpened() | CallClosed():
                 self._size += _size(getattr(step, "text", ""))
                 self._serial.take(step)
+            case Image():
+                self.dropped_images += 1
+                _log.warning("messages: an image of the answer is left out, because the API has no block for it")
             case _:
                 pass  # signed thoughts are of other APIs
         self._plain = self._goes_on()

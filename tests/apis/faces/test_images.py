@@ -1,0 +1,125 @@
+"""Images that a model has drawn: an item of Responses; a warning on Messages, which has no block for them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from openai.types.responses import Response, ResponseImageGenCallCompletedEvent
+
+from toolcall_middleware import ToolCallMiddleware
+
+PNG = "data:image/png;base64,iVBORw0KGgo="
+WEB = "https://example.com/a.png"
+TOOL: dict[str, Any] = {"type": "object", "properties": {}}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "/v1/messages": {
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Draw."}],
+        "tools": [{"name": "f", "input_schema": TOOL}],
+    },
+    "/v1/responses": {"input": "Draw.", "tools": [{"type": "function", "name": "f", "parameters": TOOL}]},
+    "/v1/chat/completions": {
+        "messages": [{"role": "user", "content": "Draw."}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": TOOL}}],
+    },
+}
+
+
+def part(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+class Draws:
+    """A backend that takes tools and answers with text and images, as OpenRouter and LiteLLM write them."""
+
+    def __init__(self, *urls: str, text: str = "Here:") -> None:
+        self._said = {"role": "assistant", "content": text, "images": [part(url) for url in urls]}
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        data = b""
+        while True:
+            event = await receive()
+            data += event["body"]
+            if not event.get("more_body"):
+                break
+        stream = json.loads(data).get("stream")
+        kind = b"text/event-stream" if stream else b"application/json"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        if not stream:
+            choice = {"index": 0, "message": self._said, "finish_reason": "stop"}
+            await send({"type": "http.response.body", "body": json.dumps({"choices": [choice]}).encode()})
+            return
+        text = {name: value for name, value in self._said.items() if name != "images"}
+        deltas = [text, {"images": self._said["images"]}]
+        choices: list[Any] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+        choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+        lines = [f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices]
+        await send({"type": "http.response.body", "body": "".join([*lines, "data: [DONE]\n\n"]).encode()})
+
+
+async def posted(backend: Any, path: str, *, stream: bool, mode: str = "native") -> httpx.Response:
+    app = ToolCallMiddleware(backend, faces="messages,responses", mode=mode)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        return await client.post(path, json={"model": "m", "stream": stream, **REQUESTS[path]})
+
+
+def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+
+
+@pytest.mark.parametrize("mode", ["native", "prompt"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_responses_has_an_item_for_each(mode: str, *, stream: bool) -> None:
+    answer = await posted(Draws(PNG, PNG), "/v1/responses", stream=stream, mode=mode)
+    events = events_of(answer) if stream else []
+    response = Response.model_validate(events[-1]["response"] if stream else answer.json())
+    assert [item.type for item in response.output] == ["message", "image_generation_call", "image_generation_call"]
+    for item in response.output[1:]:
+        assert item.type == "image_generation_call"
+        assert (item.status, item.result) == ("completed", "iVBORw0KGgo=")
+    assert len({item.id for item in response.output}) == 3
+    told = [event for event in events if event["type"] == "response.image_generation_call.completed"]
+    assert [ResponseImageGenCallCompletedEvent.model_validate(event).item_id for event in told] == [
+        item.id for item in response.output[1:] if stream
+    ]
+
+
+async def test_an_answer_may_be_an_image_alone() -> None:
+    response = Response.model_validate((await posted(Draws(PNG, text=""), "/v1/responses", stream=False)).json())
+    assert [item.type for item in response.output] == ["image_generation_call"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "url"), [("/v1/messages", PNG), ("/v1/messages", WEB), ("/v1/responses", WEB)])
+async def test_what_the_api_has_no_form_for_is_warned_of(
+    path: str, url: str, caplog: pytest.LogCaptureFixture, *, stream: bool
+) -> None:
+    with caplog.at_level(logging.WARNING, "toolcall_middleware"):
+        answer = await posted(Draws(url, url), path, stream=stream)
+    assert answer.status_code == 200
+    assert "Here:" in answer.text
+    assert len([one for one in caplog.messages if "image" in one]) == 2
+    assert stream or "dropped_images=2" in answer.headers["x-toolcall"]
+
+
+@pytest.mark.parametrize("mode", ["native", "prompt"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_chat_has_them_as_the_backend_wrote_them(mode: str, *, stream: bool) -> None:
+    answer = await posted(Draws(PNG, WEB), "/v1/chat/completions", stream=stream, mode=mode)
+    if stream:
+        found = [image for event in events_of(answer) for image in event["choices"][0]["delta"].get("images", [])]
+    else:
+        found = answer.json()["choices"][0]["message"]["images"]
+    assert found == [part(PNG), part(WEB)]
+
+
+@pytest.mark.parametrize("images", [None, 7, "x", [None], [{"image_url": PNG}], [{"image_url": {"url": None}}]])
+async def test_what_is_no_image_is_none(images: Any) -> None:
+    backend = Draws()
+    backend._said["images"] = images
+    response = Response.model_validate((await posted(backend, "/v1/responses", stream=False)).json())
+    assert [item.type for item in response.output] == ["message"]
