@@ -165,7 +165,7 @@ async def test_the_log_tells_it_as_every_call(stream: bool, caplog: pytest.LogCa
     with caplog.at_level(logging.INFO, "toolcall_middleware"):
         await ask(calling(own('{"x": 1,}')), stream=stream)
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("call: ")]
-    assert told == ["call: model='m'; mode=prompt; format=json; tool='f'; outcome=repaired; path=arguments"]
+    assert told == ["call: model=m mode=prompt format=json tool=f outcome=repaired path=arguments"]
 
 
 async def test_an_answer_without_any_keeps_what_stands_beside() -> None:

@@ -106,7 +106,7 @@ def test_a_call_that_the_host_could_not_read_is_read_from_its_error(
         assert answer.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
         assert len(host.bodies) == number
         assert "tools" in host.bodies[-1]
-    assert any("call=unparsed" in line for line in caplog.messages)
+    assert any("what=call value=unparsed" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize("stream", [False, True])

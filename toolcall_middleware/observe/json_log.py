@@ -10,10 +10,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ..errors import on_one_line
+from ..log_lines import FIELDS, pairs
 
-FIELDS = "toolcall"
-"""The attribute of a log record that holds what its line says, by name (`extra={FIELDS: {...}}`)."""
 LOGGERS = ("toolcall_middleware", "toolcall_middleware.proxy", "toolcall_middleware.anthropic")
 _LONGEST = 256
 
@@ -40,15 +38,14 @@ def lines_of(request: Request) -> Iterator[None]:
 
 
 class _Joins(logging.Filter):
-    """Adds the request's id, tenant and upstream to a line: `…; id=req_1; tenant=blue; upstream=local`."""
+    """Adds the request's id, tenant and upstream to a line: `… id=req_1 tenant=blue upstream=local`."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         request = _at_hand.get()
         if request is not None and request.id:
             given = {"id": request.id, "tenant": request.tenant, "upstream": request.upstream}
-            names = {name: on_one_line(value)[:_LONGEST] for name, value in given.items() if value}
-            record.msg = record.getMessage() + "".join(f"; {name}={value}" for name, value in names.items())
-            record.args = ()
+            names = {name: value[:_LONGEST] for name, value in given.items() if value}
+            record.msg, record.args = f"{record.getMessage()} {pairs(names)}", ()
             setattr(record, FIELDS, {**getattr(record, FIELDS, {}), **names})
         return True
 
@@ -65,7 +62,7 @@ def time_of(seconds: float) -> str:
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: `time`, `level`, `logger`, `message`, and what the line says by name.
 
-    The same words as in text, so no arguments, prompts or keys.
+    `message` is the line as text. No line has arguments, prompts or keys.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ..errors import shown
 from ..formats.near_misses import MAX_LOOKED_AT
+from ..log_lines import log_event
 from ..parsing.events import CallEnd
 from ..parsing.text_buffer import Gathered
 from ..parsing.values.coercion import Coercion
@@ -123,11 +123,6 @@ def _read_cut_string(text: str) -> Any:
     return next(filter(None, (_read(f'{text[: len(text) - cut]}"') for cut in range(_ESCAPE))), None)
 
 
-def _fields(how: str) -> dict[str, str]:
-    """`mode=prompt; format=hermes` by name."""
-    return dict(pair.split("=", 1) for pair in how.split("; ") if "=" in pair)
-
-
 class CallReport:
     """The finished calls of one request, over all its attempts, in the order of their ends. Each is logged at INFO.
 
@@ -144,17 +139,20 @@ class CallReport:
     def add(self, call: FinishedCall) -> None:
         """A call is over. The line has neither its arguments nor the prompt."""
         self.calls.append(call)
-        path = call.path if call.path.isprintable() else shown(call.path)  # a key may be any text
-        what = (shown(self.model), self.how, shown(call.name), call.outcome.value, path or "-")
         fields = {
-            "event": "call", "model": self.model[:_MAX_NAME], **_fields(self.how), "tool": call.name[:_MAX_NAME],
-            "outcome": call.outcome.value, "path": call.path[:_MAX_NAME],
+            **self._known, "tool": call.name[:_MAX_NAME], "outcome": call.outcome.value, "path": call.path[:_MAX_NAME],
         }  # fmt: skip
-        _log.info("call: model=%s; %s; tool=%s; outcome=%s; path=%s", *what, extra={"toolcall": fields})
+        log_event(_log, logging.INFO, "call", fields)
 
     def near_miss(self, why: str) -> None:
         """Text looked like a call but was not one. why: the reason."""
-        _log.debug("no call: model=%s; %s; %s", shown(self.model), self.how, why if why.isprintable() else shown(why))
+        log_event(_log, logging.DEBUG, "no call", {**self._known, "why": why})
+
+    @property
+    def _known(self) -> dict[str, str]:
+        """The request's fields in each line."""
+        how = (pair.partition("=") for pair in self.how.split("; ") if pair)
+        return {"model": self.model[:_MAX_NAME], **{name: value for name, _, value in how}}
 
 
 class ShownText:

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ToolCallError, shown
+from ..errors import ToolCallError
 from ..formats import registry
 from ..formats.answer_text import JsonAnswer
 from ..formats.base import ToolFormat
+from ..log_lines import log_event
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome, ChoiceAnswer
@@ -62,17 +63,10 @@ class Decisions(list[Decision]):
     def append(self, decision: Decision) -> None:
         """Something was decided."""
         super().append(decision)
-        if _log.isEnabledFor(logging.DEBUG):
-            # Why it was asked again quotes the answer: its code says enough.
-            why = "" if decision.what == "ask again" else decision.why
-            fields = {
-                "event": "decision",
-                "model": self._model[:_MAX_SHOWN],
-                "what": decision.what,
-                "value": decision.value,
-            }
-            what = (shown(self._model), decision.what, decision.value, why or "-")
-            _log.debug("decision: model=%s; %s=%s; why=%s", *what, extra={"toolcall": {**fields, "why": why}})
+        # Why it was asked again quotes the answer: its code says enough.
+        why = "" if decision.what == "ask again" else decision.why
+        fields = {"model": self._model[:_MAX_SHOWN], "what": decision.what, "value": decision.value, "why": why}
+        log_event(_log, logging.DEBUG, "decision", fields)
 
     def add_attempt(
         self, settings: Settings, attempt: str, support: ToolSupport | None, sent: str | None, constraint: str | None

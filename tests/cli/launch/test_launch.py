@@ -438,7 +438,7 @@ def test_a_refusal_of_the_proxy_is_told_with_its_reason(capfd: pytest.CaptureFix
     output = {"type": "function_call_output", "call_id": "call_z", "output": "x"}
     told = told_of("Hello.", "/responses", {"input": [output]}, capfd=capfd)
     assert "1 error (400 1)" in told
-    assert any("code=invalid_tool_call_id; param=input[0].call_id" in line for line in told)
+    assert any("code=invalid_tool_call_id param=input[0].call_id" in line for line in told)
 
 
 @pytest.mark.parametrize(

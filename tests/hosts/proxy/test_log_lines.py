@@ -84,8 +84,8 @@ async def test_why_an_upstream_refused_is_one_warning(
     async with serving(app) as address, proxies.running(table(f"{address}/v1", name="local", **extra)) as client:
         await client.post("/v1/chat/completions", json=chat("m"), headers={"x-request-id": "mine"})
     ((line, fields),) = said(caplog, "upstream refused")
-    assert line.startswith(f"upstream refused: status={app.status}; says=")
-    assert line.endswith("; id=mine; upstream=local")
+    assert line.startswith(f"upstream refused: status={app.status} says=")
+    assert line.endswith(" id=mine upstream=local")
     assert (fields["level"], fields["status"]) == ("warning", app.status)
     assert (fields["id"], fields["upstream"]) == ("mine", "local")
     assert fields["says"].startswith(says)
@@ -128,10 +128,10 @@ async def test_calls_refusals_and_decisions_belong_to_a_request(
     own = answer.headers["x-request-id"]
     for event in ("call: ", "decision: "):
         line, fields = said(caplog, event)[0]
-        assert line.endswith(f"; id={own}; tenant=blue; upstream=one")
+        assert line.endswith(f" id={own} tenant=blue upstream=one")
         assert (fields["id"], fields["tenant"], fields["upstream"]) == (own, "blue", "one")
     ((line, fields),) = said(caplog, "refused: ")
-    assert "; id=req_" in line
+    assert " id=req_" in line
     assert (fields["tenant"], fields["upstream"]) == ("blue", "one")
     ((_, call),) = said(caplog, "call: ")
     assert (call["mode"], call["format"], call["tool"]) == ("prompt", "hermes", "add")

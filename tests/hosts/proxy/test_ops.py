@@ -210,7 +210,7 @@ async def test_an_upstream_that_is_down_is_one_line(proxy: Any, caplog: pytest.L
     assert answer.status == 502
     lines = [record.getMessage() for record in caplog.records if record.name == "toolcall_middleware.proxy"]
     assert len(lines) == 1
-    assert re.fullmatch(rf"The upstream .* cannot be reached: .*; id=mine; upstream=127\.0\.0\.1:{port}", lines[0])
+    assert re.fullmatch(rf"The upstream .* cannot be reached: .* id=mine upstream=127\.0\.0\.1:{port}", lines[0])
 
 
 # -- the access log

@@ -30,7 +30,7 @@ class Notes(logging.Handler):
             self._keep(record.getMessage())
 
     def _keep(self, line: str) -> None:
-        line = line.partition("; id=")[0]  # each request's own
+        line = line.partition(" id=")[0]  # each request's own
         self._times[line] = self._times.pop(line, 0) + 1
         if len(self._times) > _MOST_LINES:
             del self._times[next(iter(self._times))]

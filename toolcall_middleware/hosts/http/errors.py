@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ...errors import ToolCallError, on_one_line
+from ...errors import ToolCallError
+from ...log_lines import log_event
 from .headers import Headers
 from .request_record import record_of
 
@@ -18,9 +19,8 @@ _CLOSED_BY_SERVER = 1011
 
 def log_refusal(error: ToolCallError) -> None:
     """Say that a request ends in `error`, and nothing of what it or the model said."""
-    fields = {"event": "refused", "status": error.status, "code": error.code, "param": error.param}
-    what = (error.status, error.code, on_one_line(error.param or "-"))
-    _log.info("refused: status=%s; code=%s; param=%s", *what, extra={"toolcall": fields})
+    fields = {"status": error.status, "code": error.code, "param": error.param}
+    log_event(_log, logging.INFO, "refused", fields)
 
 
 def tell_refusal(scope: Scope, error: ToolCallError) -> None:

@@ -20,6 +20,7 @@ from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Request
 from ...formats import registry
+from ...log_lines import log_event
 from ...observe.json_log import lines_of
 from ...observe.observers import observers_of
 from ...request.one_reading import one_reading
@@ -113,12 +114,9 @@ class ToolCallMiddleware:
                 "allowlist is empty and %s is enforce: every tool is refused.", settings.where("allowlist_mode")
             )
         if settings.mode != "off":
-            shown = [__version__, settings.mode, settings.format, ",".join(settings.paths)]
-            line = "active: version=%s; mode=%s; format=%s; paths=%s"
-            if settings.upstream_url is not None:
-                line += "; upstream=%s"
-                shown.append(hide_login(settings.upstream_url))
-            _log.info(line, *shown)
+            fields = {"version": __version__, "mode": settings.mode, "format": settings.format}
+            upstream = hide_login(settings.upstream_url or "")
+            log_event(_log, logging.INFO, "active", {**fields, "paths": ",".join(settings.paths), "upstream": upstream})
         self.settings = settings
         self._memory = BackendMemory()
         self._proofs = ToolProofs()

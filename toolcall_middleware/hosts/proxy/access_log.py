@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
+from ...log_lines import pairs
 from ...observe.json_log import lines_of, time_of
 from ...wire.openai import FAILURES
 from ..http.answer import PassingAnswer
@@ -26,10 +27,7 @@ logger = logging.getLogger("toolcall_middleware.access")
 
 _ID = b"x-request-id"
 _UPSTREAM_ID = b"x-upstream-request-id"
-_PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
 _MAX_VALUE = 256
-# Fields that are never text.
-_NUMBERS = frozenset({"status", "duration_ms", "first_byte_ms", "bytes", "calls", "prompt_tokens", "completion_tokens"})
 # Where only the log needs the model, it is not read from bodies that take long (some 5 ms).
 _PEEK = 8 << 20
 # Of W3C's Trace Context.
@@ -86,7 +84,6 @@ class AccessLog:
             return
         first = None if answer.first is None else round((answer.first - begin) * 1000, 1)
         row: dict[str, Any] = {
-            "time": time_of(time.time()),
             "id": record.id,
             "client": _short((scope.get("client") or ("",))[0]),
             "tenant": _short(record.tenant),
@@ -107,7 +104,12 @@ class AccessLog:
             "trace": record.trace,
             "end": ended,
         }
-        logger.info("%s", json.dumps(row) if self._style == "json" else _as_text(row))
+        said, level = time_of(time.time()), "info"
+        if self._style == "json":
+            row = {"time": said, "level": level, "logger": logger.name, "event": "request", **row}
+            logger.info("%s", json.dumps(row))
+        else:
+            logger.info("%s", f"{said} {level.upper() + ':':9} request: {pairs(row)}")
 
 
 def _short(value: str | None) -> str | None:
@@ -153,18 +155,6 @@ class _LoggedAnswer(PassingAnswer):
             headers.append((name, value))
         headers.append((_ID, self._id))
         return headers
-
-
-def _as_text(row: dict[str, Any]) -> str:
-    """`time name=value ...`; what is no plain word is written as JSON, and a missing value is left out."""
-    words = [str(row["time"])]
-    for name, value in row.items():
-        if name in _NUMBERS:
-            if value is not None:
-                words.append(f"{name}={value}")
-        elif name != "time" and value is not None:
-            words.append(f"{name}={value if _PLAIN.fullmatch(value) else json.dumps(value)}")
-    return " ".join(words)
 
 
 def _peeking(receive: Receive, record: Record) -> Receive:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import re
@@ -22,7 +21,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import Message, Receive, Scope, Send
 
 from ....errors import SettingsError, ToolCallError, on_one_line
-from ....observe.json_log import FIELDS
+from ....log_lines import log_event
 from ....wire import openai
 from ...http.bodies import Inflate
 from ...http.client_library import httpx
@@ -421,9 +420,7 @@ class _Words:
         if not record.id:
             return
         says = "" if record.hide is None else self._says(status, headers, record.hide)
-        fields = {"event": "upstream_refused", "status": status, "says": says}
-        shown = json.dumps(says, ensure_ascii=False) + (f"; hint={json.dumps(hint)}" if hint else "")
-        logger.warning("upstream refused: status=%s; says=%s", status, shown, extra={FIELDS: fields})
+        log_event(logger, logging.WARNING, "upstream refused", {"status": status, "says": says, "hint": hint})
 
     def _says(self, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
         coding = next((value.decode("latin-1") for name, value in headers if name.lower() == b"content-encoding"), "")
