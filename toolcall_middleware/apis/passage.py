@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError
+from ..model import DEFERRED_FIELD
 from ..wire import openai
 
 PASSAGE = "toolcall.passage"
-_NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options"})
+_NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
 """How the exchange wants its chunks, and what is meant for it alone."""
 
 

@@ -215,8 +215,10 @@ def test_an_upstream_of_the_same_api_may_call_what_was_not_loaded(start: Start) 
     called = message(
         {"type": "tool_use", "id": "toolu_1", "name": "Later", "input": {"depth": 1}}, stop_reason="tool_use"
     )
-    _, url = start(Upstream(whole=spelled(called)), unknown_tool="error")
-    answer = ask(url, message_body(tools=[READ, SEARCH, LATER])).json()
+    upstream, url = start(Upstream(whole=spelled(called)), unknown_tool="error")
+    sent = message_body(tools=[READ, SEARCH, LATER])
+    answer = ask(url, sent).json()
+    assert upstream.bodies == [sent]
     assert calls_of(answer) == [["Later", {"depth": 1}]], answer
 
 
